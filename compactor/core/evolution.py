@@ -1,0 +1,128 @@
+"""How a table's schema follows its writers: one pure function, `evolve`.
+
+Rules, in the order in which they are tried for one writer's column and the stored column of the same source name:
+
+| writer says | stored column | result |
+|---|---|---|
+| a name never seen | - | added; rows of older writers read the default it came with (H15) |
+| the same type, or one that fits | as it is | as it is |
+| a wider type (int → bigint, decimal digits up, float → double, struct members added) | widened: a new generation (H14) |
+| two scalars with no common number type (boolean → text) | widened to string: a new generation |
+| another type, after the column was away or before it existed | a new column; the newest of one source name is shown under it |
+| anything else (struct → array) | refused; increments stay in landing |
+| nothing (column gone) | kept, null in new rows |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compactor.core import types
+from compactor.core.errors import SchemaRefused
+from compactor.core.position import at_or_below, latest
+from compactor.core.schema import RESERVED, Field, Schema
+from compactor.core.spec import ROW_ID
+from compactor.core.writer import WriterField, WriterSchema
+
+
+@dataclass(frozen=True)
+class Evolved:
+    """The schema after these writers; `columns` maps writer id → {source name: stored name}; `retyped` and `added` name stored columns."""
+
+    schema: Schema
+    columns: dict[str, dict[str, str]]
+    retyped: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+
+
+def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence[str], version: int, table: str) -> Evolved:
+    """The stored schema that holds what all `writers` wrote. `key` is in the source's spelling; `version` is the one being made.
+
+    Raises SchemaRefused naming table, column, what was expected and found.
+    """
+    fields: list[Field] = list(schema.fields) if schema else [] if key else [Field(ROW_ID, ROW_ID, "string", visible=False)]
+    retyped: list[str] = []
+    columns: dict[str, dict[str, str]] = {}
+    previous: WriterSchema | None = None
+    # within a run the newest writer decides what a name means; _first sorts unknown Positions first
+    for writer in sorted(writers, key=lambda w: (w.first is not None, [(v is not None, v or 0) for v in w.first or ()])):
+        columns[writer.id] = {}
+        for column in writer.fields:
+            at = _owner(fields, column, writer, previous)
+            if at is None:
+                fields.append(_new(fields, column, writer, version))
+                at = len(fields) - 1
+            else:
+                fields[at] = _followed(fields[at], column, writer, table, retyped)
+            columns[writer.id][column.name] = fields[at].name
+        previous = writer
+    before = {field.name for field in schema.fields} if schema else set()
+    changed = tuple(name for name in dict.fromkeys(retyped) if name in before)
+    generation = (schema.generation if schema else 1) + (1 if changed else 0)
+    stored_key = schema.key if schema else (ROW_ID,) if not key else tuple(_key_column(fields, name, table) for name in key)
+    added = tuple(field.name for field in fields if field.name not in before)
+    return Evolved(Schema(tuple(_shown(fields)), stored_key, generation), columns, changed, added)
+
+
+def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, previous: WriterSchema | None) -> int | None:
+    named = [at for at, field in enumerate(fields) if field.source == column.name]
+    for at in reversed(named):
+        if _fits(column.type, types.parse(fields[at].type)):
+            return at
+    if not named:
+        return None
+    newest = max(named, key=lambda at: [(v is not None, v or 0) for v in fields[at].last or ()])
+    came_later = writer.last is not None and at_or_below(writer.last, fields[newest].first) and writer.last != fields[newest].first
+    was_away = previous is not None and previous.field(column.name) is None and column.name not in previous.undecided
+    joined = types.widest(types.parse(fields[newest].type), column.type)
+    return None if joined is None and (came_later or was_away) else newest
+
+
+def _fits(kind: types.Type, stored: types.Type) -> bool:
+    return types.widest(kind, stored) == stored
+
+
+def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version: int) -> Field:
+    name = types.unique_name(column.name.lower(), {field.name for field in fields} | set(RESERVED))
+    return Field(name, column.name, types.text(column.type), version, writer.first, writer.last, column.default, True, column.doc)
+
+
+def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, retyped: list[str]) -> Field:
+    stored = types.parse(field.type)
+    joined = types.widest(stored, column.type)
+    if joined is None and types.is_scalar(stored) and types.is_scalar(column.type):
+        joined = ("string",)
+    if joined is None:
+        raise SchemaRefused(
+            f"table {table}, column {field.source}: stored as {field.type}, the new data has {types.text(column.type)}, and no type holds both. "
+            "The increments stay in landing. Repair the producer, or rename the column."
+        )
+    if joined != stored:
+        retyped.append(field.name)
+    last = latest([field.last, writer.last])
+    earlier = writer.first is not None and at_or_below(writer.first, field.first)
+    # an older writer that knows the column moves its beginning back; the default is the one of the beginning
+    first, default = (writer.first, column.default) if earlier else (field.first, field.default)
+    return dataclasses.replace(field, type=types.text(joined), last=last, first=first, default=default)
+
+
+def _key_column(fields: list[Field], name: str, table: str) -> str:
+    exact = [field.name for field in fields if field.source == name] or [field.name for field in fields if field.source.lower() == name.lower()]
+    if not exact:
+        known = ", ".join(field.source for field in fields) or "none"
+        raise SchemaRefused(f"table {table}: key column {name!r} is not in the data; columns found: {known}. Correct `key:`.")
+    kind = next(field.type for field in fields if field.name == exact[0])
+    if types.parse(kind)[0] in ("float", "double", "array", "map", "struct"):
+        raise SchemaRefused(f"table {table}: key column {name!r} has type {kind}; engines disagree on equality of {kind}. Choose another key.")
+    return exact[0]
+
+
+def _shown(fields: list[Field]) -> list[Field]:
+    newest: dict[str, Field] = {}
+    for field in fields:
+        rival = newest.get(field.source)
+        if rival is None or not at_or_below(field.last, rival.last):
+            newest[field.source] = field
+    return [dataclasses.replace(field, visible=newest[field.source] is field and field.name != ROW_ID) for field in fields]

@@ -1,0 +1,81 @@
+"""Increment: one landed folder of raw change files, named by a strftime pattern; and the rules for what counts as a landed file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+_PARTS = {"%Y": r"(?P<Y>\d{4})", "%m": r"(?P<m>\d{2})", "%d": r"(?P<d>\d{2})", "%H": r"(?P<H>\d{2})", "%M": r"(?P<M>\d{2})"}
+_UNFINISHED = (".tmp", ".inprogress", ".crc", "._COPYING_")
+SUFFIXES = {".parquet": "parquet", ".avro": "avro", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
+
+
+def split_pattern(path: str) -> tuple[str, str]:
+    """A landing path with a pattern → (root, pattern).
+
+    >>> split_pattern("student/incremental/increment_%Y%m%d%H")
+    ('student/incremental', 'increment_%Y%m%d%H')
+    >>> split_pattern("raw/student")
+    ('raw/student', '')
+    """
+    parts = path.rstrip("/").split("/")
+    for at, part in enumerate(parts):
+        if "%" in part:
+            return "/".join(parts[:at]), "/".join(parts[at:])
+    return "/".join(parts), ""
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """What is wrong with a folder pattern, or None."""
+    unknown = sorted(set(re.findall(r"%.", pattern)) - set(_PARTS))
+    if unknown:
+        return f"unknown {', '.join(unknown)}; known are {', '.join(_PARTS)}"
+    codes = re.findall(r"%.", pattern)
+    if len(codes) != len(set(codes)):
+        return "a part of the date occurs twice"
+    return None
+
+
+def folder_regex(pattern: str) -> re.Pattern[str]:
+    """Matches a path below the landing root whose leading folders fit the pattern; group `folder` is that part."""
+    out = "".join(_PARTS.get(piece, re.escape(piece)) for piece in re.split(r"(%.)", pattern))
+    return re.compile(f"(?P<folder>{out})/" if pattern else "(?P<folder>)")
+
+
+@dataclass(frozen=True)
+class Landed:
+    """Where a file below the landing root belongs: `folder` (path of the increment's folder, "" when flat), `hour` text `YYYY-MM-DDTHH:MM` or None."""
+
+    folder: str
+    hour: str | None
+
+
+def landed(pattern: str, relative: str) -> Landed | None:
+    """The increment of a file, by its path below the landing root; None when it does not fit the pattern or is no date."""
+    match = folder_regex(pattern).match(relative)
+    if match is None:
+        return None
+    parts = match.groupdict()
+    if "Y" not in parts:
+        return Landed(match["folder"], None)
+    try:
+        moment = datetime(int(parts["Y"]), int(parts.get("m") or 1), int(parts.get("d") or 1), int(parts.get("H") or 0), int(parts.get("M") or 0))
+    except ValueError:
+        return None
+    return Landed(match["folder"], moment.strftime("%Y-%m-%dT%H:%M"))
+
+
+def ignored(relative: str) -> bool:
+    """Whether a file is no data: hidden, a marker, or still being written (`_SUCCESS`, `.crc`, `x.tmp`, `_temporary/...`)."""
+    parts = relative.split("/")
+    hidden = any(part.startswith((".", "_")) and "=" not in part for part in parts)
+    return hidden or parts[-1].endswith(_UNFINISHED)
+
+
+def file_format(relative: str) -> str | None:
+    """The format that a file's name tells, compression suffixes taken off; None when it tells none."""
+    name = relative.rsplit("/", 1)[-1].lower()
+    for packed in (".gz", ".zst", ".snappy", ".bz2"):
+        name = name[: -len(packed)] if name.endswith(packed) else name
+    return next((kind for suffix, kind in SUFFIXES.items() if name.endswith(suffix)), None)

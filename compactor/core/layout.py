@@ -1,0 +1,110 @@
+"""Every path this project writes below a table's root, and the inverse. No other module joins path strings.
+
+    base/<commit id>/segment=<n>/*.parquet      a Segment: one directory, one key range
+    delta/<commit id>/*.parquet                 a Delta
+    archive/<folder>/<file>                     absorbed raw files
+    quarantine/<folder>/<file>                  unusable ones
+    _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
+    _compactor/snapshots/latest                 a hint, never trusted
+    _compactor/ledger/<commit id>.jsonl.gz      absorbed inputs of older Snapshots
+    _compactor/owner.json                       who the catalog objects belong to
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_SNAPSHOT = re.compile(r"_compactor/snapshots/(\d{20})\.json")
+_KINDS = (
+    ("segment", re.compile(r"base/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>segment=[0-9-]+)/(?P<file>[^/]+)")),
+    ("delta", re.compile(r"delta/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>)(?P<file>[^/]+)")),
+    ("snapshot", _SNAPSHOT),
+    ("hint", re.compile(r"_compactor/snapshots/latest")),
+    ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
+    ("archive", re.compile(r"archive/(?P<part>.+)")),
+    ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
+)
+
+
+def join(*parts: str) -> str:
+    """Parts of a location with single slashes between them; empty parts vanish."""
+    head, *rest = [part for part in parts if part]
+    return "/".join([head.rstrip("/"), *(part.strip("/") for part in rest)]) if rest else head.rstrip("/")
+
+
+def relative(location: str, root: str) -> str:
+    """The part of a location below `root`. Raises ValueError when it does not lie there."""
+    prefix = root.rstrip("/") + "/"
+    if not location.startswith(prefix):
+        raise ValueError(f"{location} does not lie below {root}")
+    return location[len(prefix) :]
+
+
+def commit_id(version: int, nonce: str) -> str:
+    """The id of an attempt at a version: starts with a letter (Athena prunes only strings), unique by `nonce` (8 hex digits)."""
+    return f"v{version:08d}-{nonce}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one table: `root` is its own directory, `landing` where its sink writes."""
+
+    root: str
+    landing: str
+
+    def snapshots(self) -> str:
+        """The directory of Snapshots."""
+        return join(self.root, "_compactor/snapshots")
+
+    def snapshot(self, version: int) -> str:
+        """One Snapshot."""
+        return join(self.root, f"_compactor/snapshots/{version:020d}.json")
+
+    def hint(self) -> str:
+        """The file that names a version which existed once."""
+        return join(self.root, "_compactor/snapshots/latest")
+
+    def ledger(self, commit: str) -> str:
+        """A ledger file."""
+        return join(self.root, f"_compactor/ledger/{commit}.jsonl.gz")
+
+    def delta(self, commit: str) -> str:
+        """The directory of a Delta."""
+        return join(self.root, "delta", commit)
+
+    def base(self, commit: str) -> str:
+        """The directory whose children `segment=<n>` are the Segments written by one commit."""
+        return join(self.root, "base", commit)
+
+    def inside(self, path: str) -> str:
+        """The location of a path that a Snapshot names (relative to the root)."""
+        return join(self.root, path)
+
+    def landed(self, path: str) -> str:
+        """The location of an input in landing, by its path below the landing root."""
+        return join(self.landing, path)
+
+    def archived(self, path: str, etag: str = "") -> str:
+        """Where an input goes; `etag` goes into the name when the plain one is taken by other content (H1)."""
+        if etag:
+            head, _, name = path.rpartition("/")
+            safe = re.sub(r"[^0-9A-Za-z]", "", etag)[:24]
+            path = join(head, f"{safe}~{name}") if head else f"{safe}~{name}"
+        return join(self.root, "archive", path)
+
+    def version_of(self, location: str) -> int | None:
+        """The version of a Snapshot's location, or None."""
+        try:
+            match = _SNAPSHOT.fullmatch(relative(location, self.root))
+        except ValueError:
+            return None
+        return int(match[1]) if match else None
+
+    def kind(self, location: str) -> str | None:
+        """What a location is (`segment`, `delta`, `snapshot`, `hint`, `ledger`, `archive`, `quarantine`), or None: not ours."""
+        try:
+            inside = relative(location, self.root)
+        except ValueError:
+            return None
+        return next((kind for kind, pattern in _KINDS if pattern.fullmatch(inside)), None)

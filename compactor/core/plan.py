@@ -1,0 +1,144 @@
+"""Deciding: what to take from landing, how to write it, what to fold. Pure functions over values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from compactor.core import increment
+from compactor.core.errors import InputRefused
+from compactor.core.layout import relative
+from compactor.core.schema import Schema
+from compactor.core.snapshot import Input, Segment, Snapshot
+from compactor.core.spec import TableSpec
+
+DELTA_LIMIT = 8 << 20
+"""Bytes of Spark's own estimate up to which readers get a broadcast join; its threshold is 10 MB (E2)."""
+
+_WIDTHS = {"string": 20, "binary": 100, "boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "date": 4, "float": 4}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file in landing: `path` below the landing root, `size` bytes, `modified` epoch seconds."""
+
+    path: str
+    size: int
+    etag: str
+    modified: float
+
+
+@dataclass(frozen=True)
+class Landing:
+    """What lies in landing: `new` inputs to absorb; `waiting` are younger than `settle`; `skipped` are before `from`; `ignored` are no data."""
+
+    new: tuple[Input, ...]
+    waiting: int = 0
+    skipped: int = 0
+    ignored: int = 0
+    absorbed: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of new inputs."""
+        return sum(item.size for item in self.new)
+
+
+def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[str, str]], now: float) -> Landing:
+    """New inputs = landing − ledger. `absorbed` holds (path, etag). Raises InputRefused when files lie there and none fits the pattern."""
+    new, waiting, skipped, ignored, known = [], 0, 0, 0, 0
+    strange: list[str] = []
+    for item in found:
+        if increment.ignored(item.path) or item.size == 0:
+            ignored += 1
+            continue
+        place = increment.landed(spec.pattern, item.path)
+        if place is None:
+            strange.append(item.path)
+        elif (item.path, item.etag) in absorbed:
+            known += 1
+        elif spec.first_folder and place.folder < spec.first_folder:
+            skipped += 1
+        elif now - item.modified < spec.settle:
+            waiting += 1
+        else:
+            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour))
+    if strange and not (new or waiting or known or skipped):
+        raise InputRefused(
+            f"table {spec.name}: {len(strange)} files below {spec.landing}, none in a folder named like {spec.pattern!r} (found {strange[0]}). Correct `increments:`."
+        )
+    return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(strange), known)
+
+
+def paths(root: str, infos: Iterable[tuple[str, int, str, float]]) -> list[Found]:
+    """Locations below `root` as paths."""
+    return [Found(relative(path, root), size, etag, modified) for path, size, etag, modified in infos]
+
+
+def row_width(schema: Schema) -> int:
+    """Bytes Spark assumes for a row."""
+    return 8 + sum(_WIDTHS.get(field.type, 8) for field in schema.fields)
+
+
+def delta_estimate(snapshot: Snapshot) -> int:
+    """What Spark takes the Delta's keys for when it decides about a broadcast: files × key widths / all widths (E2)."""
+    if snapshot.delta is None:
+        return 0
+    keys = 8 + sum(_WIDTHS.get(snapshot.schema.field(name).type, 8) for name in snapshot.schema.key)
+    return snapshot.delta.size * keys // (row_width(snapshot.schema) + 150)
+
+
+def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, retyped: bool, truncated: bool) -> bool:
+    """Whether this commit writes a whole new base instead of a Delta.
+
+    The first load, a changed column type (H14), a truncate (its barrier may cut through segments), `compaction: rewrite`, and a table of
+    which so much changes at once that a Delta would only be folded again. A small table is cheaper to rewrite than to join.
+    """
+    if parent is None or not parent.segments or retyped or truncated or spec.compaction == "rewrite":
+        return True
+    if spec.compaction == "delta":
+        return False
+    rows = sum(segment.rows for segment in parent.segments)
+    return changes >= max(rows, 1) // 2
+
+
+def fold_threshold(changes: int, base_rows: int) -> float:
+    """The share of Delta rows from which a segment is worth rewriting: sqrt(2C/N), where waiting costs as much as folding (design.md section 8)."""
+    return min(1.0, math.sqrt(2.0 * max(changes, 1) / max(base_rows, 1)))
+
+
+def fold_targets(spec: TableSpec, snapshot: Snapshot, shares: dict[str, int], changes: int) -> tuple[Segment, ...]:
+    """The segments worth folding now, those with the largest share first. `changes`: rows a run brings; `shares`: Delta rows per segment."""
+    if snapshot.delta is None:
+        return ()
+    rows = sum(segment.rows for segment in snapshot.segments)
+    threshold = fold_threshold(changes, rows)
+    ranked = sorted(snapshot.segments, key=lambda segment: -shares.get(segment.id, 0) / max(segment.rows, 1))
+    worth = [segment for segment in ranked if shares.get(segment.id, 0) > threshold * max(segment.rows, 1)]
+    if not worth and delta_estimate(snapshot) > DELTA_LIMIT:
+        # readers pay for a Delta that is no longer broadcast: fold the fullest quarter of the segments
+        worth = [segment for segment in ranked[: max(1, len(ranked) // 4)] if shares.get(segment.id, 0)]
+    return tuple(worth)
+
+
+def can_rebase(fold_parent: Snapshot, newer: Snapshot, replaced: Sequence[Segment]) -> bool:
+    """Whether a fold made on `fold_parent` still holds on `newer` (H16): its segments are there and no barrier moved."""
+    ids = {segment.id for segment in newer.segments}
+    same = (
+        fold_parent.truncated_to == newer.truncated_to and fold_parent.epoch == newer.epoch
+        and fold_parent.schema.generation == newer.schema.generation and fold_parent.uuid == newer.uuid
+    )
+    return same and all(segment.id in ids for segment in replaced)
+
+
+def tiling_problem(segments: Sequence[Segment]) -> str | None:
+    """Why these segments do not tile the key space, or None."""
+    if not segments:
+        return None
+    if segments[0].low is not None or segments[-1].high is not None:
+        return "the first range must begin at -∞ and the last end at +∞"
+    for left, right in zip(segments, segments[1:]):  # noqa: B905 - Python 3.9
+        if left.high != right.low:
+            return f"{left.id} ends at {left.high}, {right.id} begins at {right.low}"
+    return None

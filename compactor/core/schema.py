@@ -1,0 +1,87 @@
+"""Schema: the columns of one table as they are stored, with the memory that evolution needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.core.position import Position
+
+
+RESERVED = ("_op", "_version", "_position", "_older", "_from", "_moved_to", "_row_id", "base_version", "delta_version", "segment")
+"""Columns that compactor keeps beside the payload; a source column of such a name is stored as `<name>_2`."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One stored column.
+
+    `name` is the stored name (lower-case, never changed), `source` the source's own spelling, `type` Hive's type text.
+    `since` is the version that brought the column, `first` the Position of the first Change whose writer knew it (None: there from
+    the start), `last` that of the newest Change whose writer knew it. `default` is what the source shows for rows written before `first`
+    (JSON scalar; H15). `visible` is False for a column whose source name has passed to a newer column of another type.
+    """
+
+    name: str
+    source: str
+    type: str
+    since: int = 0
+    first: Position | None = None
+    last: Position | None = None
+    default: Any = None
+    visible: bool = True
+    comment: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Field:
+        """The inverse of `to_json`."""
+        values = dict(data)
+        for name in ("first", "last"):
+            values[name] = tuple(values[name]) if values.get(name) is not None else None
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The stored columns in order, and which of them are the key. `generation` counts type changes (H14)."""
+
+    fields: tuple[Field, ...]
+    key: tuple[str, ...]
+    generation: int = 1
+
+    def field(self, name: str) -> Field:
+        """The field stored under `name`. Raises KeyError."""
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
+        raise KeyError(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Stored names in order."""
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def payload(self) -> tuple[Field, ...]:
+        """What the view shows."""
+        return tuple(field for field in self.fields if field.visible)
+
+    def view_name(self, field: Field) -> str:
+        """The name under which the view shows a field: its source name in lower case, unless another field has it."""
+        shown = field.source.lower()
+        owners = [other.name for other in self.payload if other.source.lower() == shown]
+        return shown if owners and owners[0] == field.name else field.name
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"fields": [field.to_json() for field in self.fields], "key": list(self.key), "generation": self.generation}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Schema:
+        """The inverse of `to_json`."""
+        return cls(tuple(Field.from_json(field) for field in data["fields"]), tuple(data["key"]), data["generation"])

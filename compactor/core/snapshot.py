@@ -1,0 +1,206 @@
+"""Snapshot: the complete, immutable state of a table at a version, as JSON with a format number."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from compactor.core.errors import StateRefused
+from compactor.core.position import Position, latest
+from compactor.core.schema import Schema
+
+FORMAT = 1
+
+COUNTS = ("applied", "superseded", "duplicate", "late", "ignored", "beyond_retention", "quarantined")
+"""What becomes of an event read: `read` is exactly the sum of these."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a Segment or Delta: name inside its directory, bytes."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One directory of sorted rows with keys in `[low, high)`; None = open end. Positions bound its rows' Positions.
+
+    `folded_through`: delta rows of its range with `_version` at or below it are already inside (H16). `partial`: the columns that some row
+    holds from an older event, or does not know (`_older`).
+    """
+
+    id: str
+    path: str
+    rows: int
+    tombstones: int
+    files: tuple[DataFile, ...]
+    low: tuple[Any, ...] | None
+    high: tuple[Any, ...] | None
+    position_min: Position | None
+    position_max: Position | None
+    folded_through: int
+    partial: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True)
+class Delta:
+    """One row per changed key since the base; `partial` as in `Segment`."""
+
+    id: str
+    path: str
+    rows: int
+    tombstones: int
+    files: tuple[DataFile, ...]
+    position_min: Position | None
+    position_max: Position | None
+    partial: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True)
+class Input:
+    """One absorbed file, named by (path, etag): `path` below the landing root, `rows` read from it."""
+
+    path: str
+    size: int
+    etag: str
+    folder: str
+    hour: str | None
+    rows: int = 0
+    position_min: Position | None = None
+    position_max: Position | None = None
+    outcome: str = "absorbed"
+
+
+@dataclass(frozen=True)
+class LedgerFile:
+    """A file of older inputs; `folders` lets discovery skip it."""
+
+    path: str
+    entries: int
+    folders: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table at a version. `run` is the scheduler's label, `writer` the random id that decides ownership (H2).
+
+    `pending`: inputs absorbed by this or an older version and not yet seen archived. `publish`: "yes", or why it is held.
+    """
+
+    table: str
+    uuid: str
+    version: int
+    parent: int | None
+    writer: str
+    run: str
+    time: str
+    operation: str
+    schema: Schema
+    order: tuple[tuple[str, str], ...]
+    base_id: str
+    segments: tuple[Segment, ...]
+    delta: Delta | None
+    inputs: tuple[Input, ...] = ()
+    pending: tuple[Input, ...] = ()
+    ledger: tuple[LedgerFile, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+    ties: int = 0
+    unresolved: int = 0
+    hour: str | None = None
+    position: Position | None = None
+    source_time: str | None = None
+    truncated_to: Position | None = None
+    purged_to: Position | None = None
+    epoch: int = 0
+    folded_at: str | None = None
+    publish: str = "yes"
+    format: int = FORMAT
+
+    @property
+    def rows(self) -> int:
+        """Live rows, when nothing but the base holds them; with a Delta an upper bound."""
+        live = sum(segment.rows - segment.tombstones for segment in self.segments)
+        return live + (self.delta.rows - self.delta.tombstones if self.delta else 0)
+
+    @property
+    def size(self) -> int:
+        """Bytes of base and Delta."""
+        return sum(segment.size for segment in self.segments) + (self.delta.size if self.delta else 0)
+
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """The columns that any stored row holds from an older event, or does not know."""
+        parts = [segment.partial for segment in self.segments] + ([self.delta.partial] if self.delta else [])
+        return tuple(sorted({name for part in parts for name in part}))
+
+    @property
+    def position_max(self) -> Position | None:
+        """The greatest Position of any stored row or barrier: what lies above it needs no comparing (H8)."""
+        parts = [segment.position_max for segment in self.segments]
+        return latest([*parts, self.delta.position_max if self.delta else None, self.truncated_to, self.purged_to])
+
+    def to_bytes(self) -> bytes:
+        """The JSON text that is stored."""
+        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str = "") -> Snapshot:
+        """The inverse of `to_bytes`. Raises StateRefused for another format or damaged text."""
+        try:
+            raw = json.loads(data)
+            if raw.get("format") != FORMAT:
+                raise StateRefused(f"Snapshot {path} has format {raw.get('format')!r}; this version reads format {FORMAT}. Install the matching compactor.")
+            return cls(**_revived(raw))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise StateRefused(f"Snapshot {path} cannot be read: {error}. It is written once and never changed: restore it from a backup.") from error
+
+
+_POSITIONS = ("position", "truncated_to", "purged_to")
+
+
+def _position(value: Any) -> Position | None:
+    return tuple(value) if value is not None else None
+
+
+def _files(raw: list[dict[str, Any]]) -> tuple[DataFile, ...]:
+    return tuple(DataFile(**file) for file in raw)
+
+
+def _stored(raw: dict[str, Any]) -> dict[str, Any]:
+    bounds = {name: _position(raw[name]) for name in ("position_min", "position_max")}
+    return {**raw, **bounds, "files": _files(raw["files"]), "partial": tuple(raw["partial"])}
+
+
+def _segment(raw: dict[str, Any]) -> Segment:
+    return Segment(**{**_stored(raw), "low": _position(raw["low"]), "high": _position(raw["high"])})
+
+
+def input_from_json(raw: dict[str, Any]) -> Input:
+    """An Input out of its JSON form (a ledger line)."""
+    return Input(**{**raw, "position_min": _position(raw["position_min"]), "position_max": _position(raw["position_max"])})
+
+
+def _revived(raw: dict[str, Any]) -> dict[str, Any]:
+    values = {**raw, **{name: _position(raw[name]) for name in _POSITIONS}}
+    values["schema"] = Schema.from_json(raw["schema"])
+    values["order"] = tuple((name, kind) for name, kind in raw["order"])
+    values["segments"] = tuple(_segment(segment) for segment in raw["segments"])
+    values["delta"] = Delta(**_stored(raw["delta"])) if raw["delta"] else None
+    values["inputs"] = tuple(input_from_json(entry) for entry in raw["inputs"])
+    values["pending"] = tuple(input_from_json(entry) for entry in raw["pending"])
+    values["ledger"] = tuple(LedgerFile(entry["path"], entry["entries"], tuple(entry["folders"])) for entry in raw["ledger"])
+    return values

@@ -1,0 +1,78 @@
+"""TableSpec: what the operator declares for one table, resolved and complete. We never write it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+ROW_ID = "_row_id"
+"""The key column of keyless tables (H13): one non-null string, the identity of the event that brought the row."""
+
+OPERATIONS = {
+    "c": "c", "i": "c", "insert": "c", "create": "c", "u": "u", "update": "u", "upsert": "u", "d": "d", "delete": "d",
+    "r": "r", "read": "r", "snapshot": "r", "t": "t", "truncate": "t",
+}
+"""Operation codes in lower case → c, u, d, r, t. An unknown code is refused, never guessed."""
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table. Locations are full paths or URIs; durations seconds; sizes bytes.
+
+    `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default).
+    `pattern` is the strftime folder pattern below `landing` (empty = one flat folder).
+    """
+
+    name: str
+    root: str
+    landing: str
+    pattern: str
+    database: str
+    view: str
+    tables_in: str
+    key: tuple[str, ...]
+    envelope: str = "flat"
+    format: str = "auto"
+    container: str = "value"
+    source_table: str | None = None
+    avro_schema: str | None = None
+    order_by: tuple[str, ...] = ()
+    op: str | None = None
+    op_map: tuple[tuple[str, str], ...] = ()
+    metadata_columns: tuple[str, ...] = ()
+    delete: str = "hide"
+    tombstone_retention: float = 7 * 86400.0
+    truncate: str = "apply"
+    unresolved: str = "null"
+    beyond_retention: str = "refuse"
+    compaction: str = "auto"
+    live_view: bool = False
+    timestamps: str = "int96"
+    target_file_bytes: int = 256 << 20
+    fold_every: float = 6 * 3600.0
+    settle: float = 0.0
+    hours_in: str = "UTC"
+    first_folder: str | None = None
+    epoch: int = 0
+    archive: str = "move"
+    publish_window: float = 600.0
+    comment: str = ""
+
+    @property
+    def keyless(self) -> bool:
+        """Whether rows have no key of their own."""
+        return not self.key
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, for the job that runs on a cluster."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TableSpec:
+        """The inverse of `to_json`."""
+        values = dict(data)
+        for name in ("key", "order_by", "metadata_columns"):
+            values[name] = tuple(values[name])
+        values["op_map"] = tuple((code, op) for code, op in values["op_map"])
+        return cls(**values)

@@ -1,0 +1,133 @@
+"""The texts of the views, and the definitions of the tables below them. Pure: (spec, snapshot) → values.
+
+Portable rules (measured on Spark, Hive 2 and 4, Trino; docs/design/view.md): every table qualified, aliases inside the SELECT, no CTE, no IN,
+no cast that can fail, the Snapshot pinned by literals. NOT EXISTS and not LEFT JOIN … IS NULL: Spark sizes the former like its base.
+"""
+
+from __future__ import annotations
+
+from compactor.core import types
+from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
+from compactor.core.layout import Layout
+from compactor.core.schema import Field, Schema
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+
+UUID, VERSION = "compactor.uuid", "compactor.version"
+
+
+def table_name(spec: TableSpec, part: str, generation: int) -> str:
+    """`student_base`, `student_delta_g2`: a type change brings tables of a new generation (H14)."""
+    return f"{spec.name}_{part}" + (f"_g{generation}" if generation > 1 else "")
+
+
+def position_type(order: tuple[tuple[str, str], ...]) -> str:
+    """Hive's type of `_position`."""
+    middle = "".join(f"o{at + 1}:{kind}," for at, (_, kind) in enumerate(order))
+    return f"struct<epoch:int,{middle}file:string,block:bigint,row:bigint>"
+
+
+def _state_columns(snapshot: Snapshot) -> tuple[Column, ...]:
+    position = position_type(snapshot.order)
+    older = f"map<string,struct<at:{position},via:{position},known:boolean>>"
+    kinds = (("_op", "string"), ("_version", "bigint"), ("_position", position), ("_older", older), ("_from", "string"), ("_moved_to", "string"))
+    return tuple(Column(name, kind) for name, kind in kinds)
+
+
+def _comment(field: Field) -> str:
+    spelled = f"source name {field.source}" if field.source != field.name else ""
+    return "; ".join(part for part in (field.comment, spelled) if part)
+
+
+def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
+    """The base and Delta tables."""
+    layout = Layout(spec.root, spec.landing)
+    columns = (*(Column(field.name, field.type, _comment(field)) for field in snapshot.schema.fields), *_state_columns(snapshot))
+    properties = {UUID: snapshot.uuid}
+    generation = snapshot.schema.generation
+    base = TableDef(
+        spec.tables_in, table_name(spec, "base", generation), columns, (Column("base_version", "string"), Column("segment", "string")),
+        layout.inside("base"), properties, comment=f"compactor: base of {spec.database}.{spec.view}; read the view",
+    )
+    delta = TableDef(
+        spec.tables_in, table_name(spec, "delta", generation), columns, (Column("delta_version", "string"),),
+        layout.inside("delta"), properties, comment=f"compactor: delta of {spec.database}.{spec.view}; read the view",
+    )
+    return base, delta
+
+
+def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef], list[PartitionDef]]:
+    """The partitions that this Snapshot's view reads, with statistics (E2)."""
+    layout = Layout(spec.root, spec.landing)
+    base = [
+        PartitionDef((snapshot.base_id, segment.id), layout.inside(segment.path), segment.rows, segment.size, len(segment.files))
+        for segment in snapshot.segments
+    ]
+    delta = snapshot.delta
+    return base, [PartitionDef((delta.id,), layout.inside(delta.path), delta.rows, delta.size, len(delta.files))] if delta else []
+
+
+def _text(value: object) -> str:
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _value(alias: str, field: Field, oldest: int) -> str:
+    column = f"{alias}.{quoted(field.name)}"
+    if field.default is None or field.since <= oldest:
+        return column
+    default = f"CAST({_text(field.default)} AS {field.type})" if not isinstance(field.default, bool) else str(field.default).lower()
+    # rows written before the column came show what the source shows for them (H15)
+    return f"CASE WHEN {alias}.`_version` < {field.since} THEN {default} ELSE {column} END"
+
+
+def _select(alias: str, schema: Schema, oldest: int) -> str:
+    return ", ".join(f"{_value(alias, field, oldest)} AS {quoted(schema.view_name(field))}" for field in schema.payload)
+
+
+def _oldest(snapshot: Snapshot) -> int:
+    """No stored row misses columns that came at or before this version."""
+    return 1
+
+
+def view_text(spec: TableSpec, snapshot: Snapshot) -> str:
+    """The view: base rows that no Delta row replaces, and the Delta's rows; tombstones hidden; pinned to the Snapshot."""
+    schema, generation = snapshot.schema, snapshot.schema.generation
+    database = quoted(spec.tables_in)
+    base = f"{database}.{quoted(table_name(spec, 'base', generation))}"
+    delta = f"{database}.{quoted(table_name(spec, 'delta', generation))}"
+    oldest = _oldest(snapshot)
+    live = f"`b`.`base_version` = '{snapshot.base_id}' AND `b`.`_op` <> 'd'"
+    if snapshot.delta is None:
+        return f"SELECT {_select('`b`', schema, oldest)} FROM {base} `b` WHERE {live}"
+    same = " AND ".join(f"`d`.{quoted(name)} = `b`.{quoted(name)}" for name in schema.key)
+    replaced = f"SELECT 1 FROM {delta} `d` WHERE `d`.`delta_version` = '{snapshot.delta.id}' AND {same}"
+    return (
+        f"SELECT {_select('`b`', schema, oldest)} FROM {base} `b` WHERE {live} AND NOT EXISTS ({replaced}) "
+        f"UNION ALL SELECT {_select('`d`', schema, oldest)} FROM {delta} `d` WHERE `d`.`delta_version` = '{snapshot.delta.id}' AND `d`.`_op` <> 'd'"
+    )
+
+
+def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
+    """The same rows by the plain definition - union, newest row per key - which the view is proved against."""
+    schema, generation = snapshot.schema, snapshot.schema.generation
+    database = quoted(spec.tables_in)
+    parts = [f"SELECT {_select('`b`', schema, 1)}, {_rank('`b`', schema, 0)} FROM {database}.{quoted(table_name(spec, 'base', generation))} `b` WHERE `b`.`base_version` = '{snapshot.base_id}'"]
+    if snapshot.delta is not None:
+        table = f"{database}.{quoted(table_name(spec, 'delta', generation))}"
+        parts.append(f"SELECT {_select('`d`', schema, 1)}, {_rank('`d`', schema, 1)} FROM {table} `d` WHERE `d`.`delta_version` = '{snapshot.delta.id}'")
+    keys = ", ".join(f"`_k{at}`" for at in range(len(schema.key)))
+    names = ", ".join(quoted(schema.view_name(field)) for field in schema.payload)
+    ranked = f"SELECT `u`.*, row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank` FROM ({' UNION ALL '.join(parts)}) `u`"
+    return f"SELECT {names} FROM ({ranked}) `r` WHERE `_rank` = 1 AND `_op` <> 'd'"
+
+
+def _rank(alias: str, schema: Schema, from_delta: int) -> str:
+    keys = ", ".join(f"{alias}.{quoted(name)} AS `_k{at}`" for at, name in enumerate(schema.key))
+    return f"{keys}, {alias}.`_op` AS `_op`, {from_delta} AS `_from_delta`"
+
+
+def view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
+    """The view as the catalog is to hold it."""
+    columns = tuple(Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), _comment(field)) for field in snapshot.schema.payload)
+    properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), "comment": spec.comment or f"current rows of {spec.name}, kept by compactor"}
+    return ViewDef(spec.database, spec.view, view_text(spec, snapshot), columns, properties)

@@ -1,0 +1,87 @@
+"""Fold: rewrite the segments whose share of the Delta is worth it, beside commits that go on meanwhile (H16)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime
+
+from compactor.core import plan
+from compactor.core.errors import Conflict
+from compactor.core.layout import commit_id
+from compactor.core.position import latest
+from compactor.core.snapshot import Segment, Snapshot
+from compactor.core.spec import TableSpec
+from compactor.flows import ledger, snapshots
+from compactor.flows.commit import ATTEMPTS, Committed, purge_through
+from compactor.flows.reports import Progress
+from compactor.flows.world import World
+from compactor.ports import Staged
+
+
+def due(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
+    """Whether it is time to look for segments worth folding: the Delta lost its broadcast, or `fold.every` has passed."""
+    if snapshot.delta is None or spec.compaction == "rewrite":
+        return False
+    if plan.delta_estimate(snapshot) > plan.DELTA_LIMIT:
+        return True
+    since = datetime.fromisoformat((snapshot.folded_at or snapshot.time).replace("Z", "+00:00")).timestamp()
+    return world.clock() - since >= spec.fold_every
+
+
+def fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str, progress: Progress) -> Committed | None:
+    """Fold what is worth it; None when nothing is, or when commits meanwhile made the result useless (it is thrown away, garbage for vacuum)."""
+    progress(spec.name, "fold", 0.5)
+    shares = world.engine().shares(spec, snapshot)
+    recent = sum(snapshot.counts.get(name, 0) for name in ("applied", "superseded")) or (snapshot.delta.rows if snapshot.delta else 0)
+    targets = plan.fold_targets(spec, snapshot, shares, recent)
+    if not targets:
+        return None
+    commit = commit_id(snapshot.version + 1, world.nonce())
+    staged = world.engine().fold(spec, snapshot, targets, commit, purge_through(world, spec, snapshot))
+    parent: Snapshot | None = snapshot
+    for _ in range(ATTEMPTS):
+        if parent is None or not plan.can_rebase(snapshot, parent, targets):
+            return None
+        folded = _folded(world, spec, snapshot, parent, targets, staged, commit, label)
+        try:
+            snapshots.put(world, snapshots.layout_of(spec), folded)
+        except Conflict:
+            parent = snapshots.newest(world, snapshots.layout_of(spec))
+            continue
+        return Committed(folded, sum(segment.size for segment in staged.segments))
+    return None
+
+
+def _folded(
+    world: World, spec: TableSpec, seen: Snapshot, parent: Snapshot, targets: Sequence[Segment], staged: Staged, commit: str, label: str
+) -> Snapshot:
+    """`seen` is the Snapshot that was folded, `parent` the newest one: the same, or a child by commits."""
+    replaced = {segment.id for segment in targets}
+    segments = [segment for segment in parent.segments if segment.id not in replaced] + list(staged.segments)
+    ordered = _tiled(segments)
+    same_delta = parent.delta is not None and seen.delta is not None and parent.delta.id == seen.delta.id
+    everything = all(segment.folded_through >= seen.version for segment in ordered)
+    return dataclasses.replace(
+        snapshots.child(world, parent, commit, "fold", label),
+        base_id=commit,
+        segments=tuple(ordered),
+        # every row of this Delta is in the base now: readers need not look at it any more
+        delta=None if same_delta and everything else parent.delta,
+        ledger=ledger.carried(world, snapshots.layout_of(spec), parent, commit),
+        purged_to=latest([parent.purged_to, staged.purged_to]),
+        folded_at=world.now(),
+    )
+
+
+def _tiled(segments: Sequence[Segment]) -> list[Segment]:
+    """Segments in key order: each begins where another ends. Keys are compared nowhere here, only their bounds matched."""
+    by_low = {segment.low: segment for segment in segments}
+    out, low = [], None
+    while low in by_low:
+        segment = by_low.pop(low)
+        out.append(segment)
+        if segment.high is None:
+            break
+        low = segment.high
+    return out if not by_low else list(segments)

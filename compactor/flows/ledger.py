@@ -1,0 +1,55 @@
+"""The ledger: which input went into which Snapshot. A Snapshot holds its own inputs and names immutable files with those of its ancestors (H3)."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from collections.abc import Iterable
+
+from compactor.core.layout import Layout, join, relative
+from compactor.core.snapshot import Input, LedgerFile, Snapshot, input_from_json
+from compactor.flows.world import World
+
+_MERGE_AT = 16
+_FOLDERS_MAX = 200
+"""A ledger file of more folders than this names none: it is always read."""
+
+
+def absorbed(world: World, layout: Layout, snapshot: Snapshot | None, folders: Iterable[str]) -> frozenset[tuple[str, str]]:
+    """(path, etag) of the inputs already taken, as far as files in these folders are concerned."""
+    if snapshot is None:
+        return frozenset()
+    known = {(item.path, item.etag) for item in (*snapshot.inputs, *snapshot.pending)}
+    wanted = set(folders)
+    for file in snapshot.ledger:
+        if wanted and (not file.folders or wanted & set(file.folders)):
+            known |= {(item.path, item.etag) for item in entries(world, layout, file)}
+    return frozenset(known)
+
+
+def entries(world: World, layout: Layout, file: LedgerFile) -> list[Input]:
+    """The inputs that a ledger file records."""
+    text = gzip.decompress(world.storage.read(layout.inside(file.path))).decode()
+    return [input_from_json(json.loads(line)) for line in text.splitlines()]
+
+
+def everything(world: World, layout: Layout, snapshot: Snapshot) -> list[Input]:
+    """Every input that ever went into the table, oldest first."""
+    return [item for file in snapshot.ledger for item in entries(world, layout, file)] + list(snapshot.inputs)
+
+
+def carried(world: World, layout: Layout, parent: Snapshot | None, commit: str) -> tuple[LedgerFile, ...]:
+    """The ledger files that a child of `parent` names: the parent's, and a new one with the parent's own inputs. Small ones are merged now and then."""
+    if parent is None or not parent.inputs:
+        return parent.ledger if parent else ()
+    files, inputs = list(parent.ledger), list(parent.inputs)
+    if len(files) >= _MERGE_AT:
+        inputs = [item for file in files for item in entries(world, layout, file)] + inputs
+        files = []
+    path = layout.ledger(commit)
+    lines = "\n".join(json.dumps(dataclasses.asdict(item), ensure_ascii=False) for item in inputs)
+    world.storage.write(path, gzip.compress(lines.encode(), mtime=0))
+    folders = tuple(sorted({item.folder for item in inputs}))
+    named = () if len(folders) > _FOLDERS_MAX else folders
+    return (*files, LedgerFile(relative(path, join(layout.root)), len(inputs), named))

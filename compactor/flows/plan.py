@@ -1,0 +1,32 @@
+"""Plan: what a run would do, without doing it and without a JVM."""
+
+from __future__ import annotations
+
+from compactor.core.spec import TableSpec
+from compactor.flows import archive, discover, snapshots
+from compactor.flows.fold import due
+from compactor.flows.reports import TablePlan
+from compactor.flows.world import World
+
+
+def plan(world: World, spec: TableSpec) -> TablePlan:
+    """The steps as sentences. What only the data can tell (a truncate, a type change) is said as a possibility."""
+    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
+    found = discover.landing(world, spec, snapshot)
+    steps = []
+    left = archive.unfinished(world, spec, snapshot.pending) if snapshot else ()
+    if left:
+        steps.append(f"archive {len(left)} files that an earlier run absorbed")
+    if found.new:
+        size = sum(item.size for item in found.new)
+        folders = len({item.folder for item in found.new})
+        steps.append(f"read {len(found.new)} new files ({size:,} bytes) in {folders} folders")
+        first = snapshot is None or not snapshot.segments or spec.compaction == "rewrite"
+        steps.append(f"write {'a new base' if first else 'a new Delta (a new base if half of the table changes, is truncated, or a column changes its type)'}")
+        steps.append(f"commit version {snapshot.version + 1 if snapshot else 1}, publish {spec.database}.{spec.view}")
+        steps.append(f"{spec.archive} the files {'to the archive' if spec.archive != 'keep' else 'in landing'}")
+    if snapshot and due(world, spec, snapshot):
+        steps.append("look for segments worth folding")
+    if found.waiting:
+        steps.append(f"leave {found.waiting} files younger than settle for the next run")
+    return TablePlan(spec.name, snapshot.version if snapshot else None, found, tuple(steps) or ("nothing to do",))

@@ -1,0 +1,79 @@
+"""Publish: make the catalog show a Snapshot. Tables, then partitions, then one replacement of the view; never backwards.
+
+What a crash leaves: tables or partitions that no view reads yet; the next run registers what is missing and replaces the view. This module is the only
+one that replaces a view.
+"""
+
+from __future__ import annotations
+
+from compactor.core import views
+from compactor.core.ddl import ViewDef
+from compactor.core.errors import CatalogRefused, TryLater
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+from compactor.flows import snapshots
+from compactor.flows.world import World
+
+
+def behind(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
+    """Whether the catalog shows something older than `snapshot`, or something else than its text. Raises CatalogRefused for another table's view."""
+    shown = world.catalog().view(spec.database, spec.view)
+    if shown is None:
+        return True
+    _owned(spec, snapshot, shown)
+    version = _version(shown)
+    return version < snapshot.version or (version == snapshot.version and shown.text != views.view_text(spec, snapshot))
+
+
+def publish(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
+    """Show `snapshot`, or what has become newer meanwhile; gives back what is shown.
+
+    Raises TryLater when the process slept longer than `publish_window` between reading the Snapshot and the replacement (H23).
+    """
+    if snapshot.publish != "yes":
+        return snapshot
+    layout = snapshots.layout_of(spec)
+    while True:
+        began = world.clock()
+        if behind(world, spec, snapshot):
+            _register(world, spec, snapshot)
+            if world.clock() - began > spec.publish_window:
+                raise TryLater(f"table {spec.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
+            if behind(world, spec, snapshot):
+                world.catalog().replace_view(views.view(spec, snapshot))
+        newest = snapshots.newest(world, layout)
+        # a writer that came after us and published before our replacement has just been undone: show the newest again
+        if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
+            return snapshot
+        snapshot = newest
+
+
+def _register(world: World, spec: TableSpec, snapshot: Snapshot) -> None:
+    catalog = world.catalog()
+    for database in dict.fromkeys((spec.database, spec.tables_in)):
+        catalog.ensure_database(database, snapshots.layout_of(spec).root.rpartition("/")[0])
+    base, delta = views.tables(spec, snapshot)
+    catalog.ensure_table(base)
+    catalog.ensure_table(delta)
+    base_partitions, delta_partitions = views.partitions(spec, snapshot)
+    catalog.ensure_partitions(base.database, base.name, base_partitions)
+    if delta_partitions:
+        catalog.ensure_partitions(delta.database, delta.name, delta_partitions)
+
+
+def _owned(spec: TableSpec, snapshot: Snapshot, shown: ViewDef) -> None:
+    owner = shown.properties.get(views.UUID)
+    if owner is None:
+        raise CatalogRefused(f"table {spec.name}: the view {spec.database}.{spec.view} exists and is not ours. Rename it, or say `view:` for this table.")
+    if owner != snapshot.uuid:
+        raise CatalogRefused(
+            f"table {spec.name}: the view {spec.database}.{spec.view} belongs to another life of this table (uuid {owner}, ours is {snapshot.uuid}): "
+            "two environments on one database, or a wiped warehouse. Drop the view if that life is over."
+        )
+
+
+def _version(shown: ViewDef) -> int:
+    try:
+        return int(shown.properties.get(views.VERSION, "0"))
+    except ValueError:
+        return 0

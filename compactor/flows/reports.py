@@ -1,0 +1,95 @@
+"""What the flows report: plain values that the command line prints and JSON carries."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from compactor.core.plan import Landing
+from compactor.ports import Check
+
+__all__ = ["Check", "Progress", "TablePlan", "TableReport", "TableStatus", "silent"]
+
+Progress = Callable[[str, str, float], None]
+"""Called with (table, step, share done 0..1) as a table goes on; steps are `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `fold`, `done`."""
+
+
+def silent(table: str, step: str, share: float) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What one run did for one table.
+
+    `outcome` is `committed`, `resumed` (only finished what an earlier run left), `idle`, `held`, `failed` or `later`. `operations` lists the Snapshots
+    made, such as `commit 3` and `fold 4`. Bytes are what was written to base and Delta. `error` is None unless failed or later.
+    """
+
+    table: str
+    outcome: str
+    version: int | None = None
+    operations: tuple[str, ...] = ()
+    files: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    ties: int = 0
+    unresolved: int = 0
+    bytes_written: int = 0
+    archived: int = 0
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+    error_class: str | None = None
+    exit_code: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """Where a table stands. `regime` says how readers join the Delta: `none`, `broadcast` or `sort-merge` (design.md section 8, E2).
+
+    `delta_estimate` is what Spark's planner will take the Delta's size for, in bytes, against `delta_limit`.
+    """
+
+    table: str
+    version: int | None
+    hour: str | None
+    source_time: str | None
+    committed: str | None
+    rows: int
+    segments: int
+    bytes: int
+    delta_rows: int
+    delta_tombstones: int
+    delta_estimate: int
+    delta_limit: int
+    regime: str
+    waiting_files: int
+    waiting_bytes: int
+    oldest_waiting: str | None
+    pending_archive: int
+    publish: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What a run would do, without doing it. `steps` are sentences; `landing` the files found."""
+
+    table: str
+    version: int | None
+    landing: Landing
+    steps: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,96 @@
+"""Run: resume, commit, fold if due, publish, archive - for one table, and for many at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from compactor.core.errors import CompactorError, NoRowsYet, TryLater
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+from compactor.flows import archive, snapshots
+from compactor.flows.commit import Committed, commit
+from compactor.flows.fold import due, fold
+from compactor.flows.publish import publish
+from compactor.flows.reports import Progress, TableReport, silent
+from compactor.flows.resume import resume
+from compactor.flows.world import World
+
+
+def run_tables(
+    world: World, specs: Sequence[TableSpec], progress: Progress = silent, parallel: int = 2, label: str = ""
+) -> list[TableReport]:
+    """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`."""
+    with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
+        return list(pool.map(lambda spec: _reported(world, spec, progress, label), specs))
+
+
+def _reported(world: World, spec: TableSpec, progress: Progress, label: str) -> TableReport:
+    began = time.monotonic()
+    try:
+        report = run_table(world, spec, progress, label)
+    except NoRowsYet as error:
+        report = TableReport(spec.name, "idle", notes=(str(error),))
+    except TryLater as error:
+        report = TableReport(spec.name, "later", error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
+    except CompactorError as error:
+        report = TableReport(spec.name, "failed", error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
+    progress(spec.name, "done", 1.0)
+    return _timed(report, time.monotonic() - began)
+
+
+def _timed(report: TableReport, seconds: float) -> TableReport:
+    import dataclasses
+
+    return dataclasses.replace(report, seconds=round(seconds, 3))
+
+
+def run_table(world: World, spec: TableSpec, progress: Progress = silent, label: str = "") -> TableReport:
+    """One table. Any part may have been done by an earlier, interrupted run; what is left is done now."""
+    layout = snapshots.layout_of(spec)
+    progress(spec.name, "discover", 0.0)
+    current = snapshots.newest(world, layout)
+    resumed = False
+    if current is not None:
+        current, resumed = resume(world, spec, current)
+    committed = commit(world, spec, current, label, progress)
+    made = [committed] if committed else []
+    if committed:
+        current = committed.snapshot
+        _finish(world, spec, current, progress)
+    if current is not None and due(world, spec, current):
+        folded = fold(world, spec, current, label, progress)
+        if folded:
+            made.append(folded)
+            current = folded.snapshot
+            _finish(world, spec, current, progress)
+    return _report(spec, current, made, resumed)
+
+
+def _finish(world: World, spec: TableSpec, snapshot: Snapshot, progress: Progress) -> None:
+    progress(spec.name, "publish", 0.85)
+    publish(world, spec, snapshot)
+    progress(spec.name, "archive", 0.95)
+    archive.archive(world, spec, snapshot)
+
+
+def _report(spec: TableSpec, current: Snapshot | None, made: Sequence[Committed], resumed: bool) -> TableReport:
+    outcome = "committed" if made else "resumed" if resumed else "idle"
+    if current is None:
+        return TableReport(spec.name, outcome, notes=(f"nothing has landed below {spec.landing}",))
+    first = made[0].snapshot if made else None
+    counts = first.counts if first else {}
+    return TableReport(
+        spec.name,
+        "held" if current.publish != "yes" else outcome,
+        current.version,
+        tuple(f"{item.snapshot.operation} {item.snapshot.version}" for item in made),
+        files=len(first.inputs) if first else 0,
+        counts=counts,
+        rows=current.rows,
+        ties=first.ties if first else 0,
+        unresolved=first.unresolved if first else 0,
+        bytes_written=sum(item.bytes_written for item in made),
+        archived=len(first.inputs) if first and spec.archive == "move" else 0,
+    )

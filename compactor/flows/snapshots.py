@@ -1,0 +1,92 @@
+"""Snapshots in storage: finding the newest, reading one, and the put-if-absent that is the commit point."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid as uuids
+from collections.abc import Iterator
+
+from compactor.core.errors import CheckFailed, Conflict, StateRefused
+from compactor.core.layout import Layout
+from compactor.core.plan import tiling_problem
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+from compactor.flows.world import World
+
+
+def layout_of(spec: TableSpec) -> Layout:
+    """The paths of a table."""
+    return Layout(spec.root, spec.landing)
+
+
+def read(world: World, layout: Layout, version: int) -> Snapshot | None:
+    """One Snapshot, or None."""
+    path = layout.snapshot(version)
+    try:
+        return Snapshot.from_bytes(world.storage.read(path), path)
+    except FileNotFoundError:
+        return None
+
+
+def newest(world: World, layout: Layout) -> Snapshot | None:
+    """The Snapshot with the greatest version, or None for a table that was never committed.
+
+    Names are predictable, so the search goes from the hint (or a listing) upwards until a number is free; a stale hint or listing costs
+    time and nothing else.
+    """
+    version = _hinted(world, layout)
+    if version is None:
+        listed = [layout.version_of(info.path) for info in world.storage.list(layout.snapshots())]
+        known = [number for number in listed if number is not None]
+        if not known:
+            return read(world, layout, 1)
+        version = max(known)
+    while world.storage.stat(layout.snapshot(version + 1)) is not None:
+        version += 1
+    found = read(world, layout, version)
+    if found is None:
+        raise StateRefused(f"Snapshot {layout.snapshot(version)} was there and is gone: somebody deletes files below {layout.root}. Restore it from a backup.")
+    return found
+
+
+def _hinted(world: World, layout: Layout) -> int | None:
+    try:
+        version = int(world.storage.read(layout.hint()))
+    except (FileNotFoundError, ValueError):
+        return None
+    return version if version > 0 and world.storage.stat(layout.snapshot(version)) is not None else None
+
+
+def put(world: World, layout: Layout, snapshot: Snapshot) -> None:
+    """The commit point. Raises Conflict when the version is taken by another writer, CheckFailed when the segments do not tile the keys.
+
+    A put that seemed to fail but took effect is recognised by its bytes: they hold this attempt's own random id.
+    """
+    problem = tiling_problem(snapshot.segments)
+    if problem:
+        raise CheckFailed(f"table {snapshot.table}: the segments of version {snapshot.version} do not tile the keys: {problem}. Nothing was committed.")
+    data = snapshot.to_bytes()
+    path = layout.snapshot(snapshot.version)
+    if not world.storage.put_if_absent(path, data) and world.storage.read(path) != data:
+        raise Conflict(f"table {snapshot.table}: version {snapshot.version} was committed by somebody else meanwhile")
+    world.storage.write(layout.hint(), str(snapshot.version).encode())
+
+
+def history(world: World, layout: Layout) -> Iterator[Snapshot]:
+    """Snapshots, newest first, as far back as they are kept."""
+    snapshot = newest(world, layout)
+    while snapshot is not None:
+        yield snapshot
+        snapshot = read(world, layout, snapshot.parent) if snapshot.parent else None
+
+
+def child(world: World, parent: Snapshot, commit: str, operation: str, label: str, **changes: object) -> Snapshot:
+    """The Snapshot after `parent`, for anything but the first commit; what is not in `changes` carries over."""
+    base = dict(version=parent.version + 1, parent=parent.version, writer=commit, run=label, time=world.now(), operation=operation, inputs=(), counts={},
+                ties=0, unresolved=0)
+    return dataclasses.replace(parent, **{**base, **changes})  # type: ignore[arg-type]
+
+
+def new_uuid() -> str:
+    """The name of a table's life (H24)."""
+    return str(uuids.uuid4())

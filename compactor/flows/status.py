@@ -1,0 +1,38 @@
+"""Status: where a table stands, from its files alone (no JVM)."""
+
+from __future__ import annotations
+
+from compactor.core import plan
+from compactor.core.spec import TableSpec
+from compactor.flows import archive, discover, snapshots
+from compactor.flows.reports import TableStatus
+from compactor.flows.world import World
+
+
+def status(world: World, spec: TableSpec) -> TableStatus:
+    """The newest Snapshot and what waits in landing."""
+    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
+    found = discover.landing(world, spec, snapshot)
+    hours = [item.hour for item in found.new if item.hour]
+    delta = snapshot.delta if snapshot else None
+    estimate = plan.delta_estimate(snapshot) if snapshot else 0
+    return TableStatus(
+        table=spec.name,
+        version=snapshot.version if snapshot else None,
+        hour=snapshot.hour if snapshot else None,
+        source_time=snapshot.source_time if snapshot else None,
+        committed=snapshot.time if snapshot else None,
+        rows=snapshot.rows if snapshot else 0,
+        segments=len(snapshot.segments) if snapshot else 0,
+        bytes=snapshot.size if snapshot else 0,
+        delta_rows=delta.rows if delta else 0,
+        delta_tombstones=delta.tombstones if delta else 0,
+        delta_estimate=estimate,
+        delta_limit=plan.DELTA_LIMIT,
+        regime="none" if delta is None else "broadcast" if estimate <= plan.DELTA_LIMIT else "sort-merge",
+        waiting_files=len(found.new) + found.waiting,
+        waiting_bytes=found.size,
+        oldest_waiting=min(hours) if hours else None,
+        pending_archive=len(archive.unfinished(world, spec, snapshot.pending)) if snapshot else 0,
+        publish=snapshot.publish if snapshot else "nothing",
+    )

@@ -1,0 +1,78 @@
+"""Verify: does what is stored, shown and recorded agree?
+
+Without a JVM: the files of the Snapshot are there with the right sizes, segments tile the keys, every commit's counts add up, no input is both absorbed and
+new, every archived input is where the ledger says. With one: the view's rows equal the reference definition (union, newest row per key), and equal
+what a single resolve of the whole archive gives.
+"""
+
+from __future__ import annotations
+
+from compactor.core import plan
+from compactor.core.snapshot import COUNTS, DataFile, Snapshot
+from compactor.core.spec import TableSpec
+from compactor.flows import discover, ledger, snapshots
+from compactor.flows.reports import Check
+from compactor.flows.world import World
+
+
+def verify(world: World, spec: TableSpec) -> list[Check]:
+    """All checks that can be made; a table without a Snapshot has one that says so."""
+    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
+    if snapshot is None:
+        return [Check(spec.name, "snapshot", True, "nothing committed yet")]
+    checks = [_files(world, spec, snapshot), _tiling(spec, snapshot), _counts(world, spec), _inputs(world, spec, snapshot)]
+    if not world.files_only:
+        checks += world.engine().compare(spec, snapshot, _archived(world, spec, snapshot))
+    return checks
+
+
+def _files(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
+    layout = snapshots.layout_of(spec)
+    named: list[tuple[str, DataFile]] = [(segment.path, file) for segment in snapshot.segments for file in segment.files]
+    named += [(snapshot.delta.path, file) for file in snapshot.delta.files] if snapshot.delta else []
+    problems = []
+    for path, file in named:
+        found = world.storage.stat(f"{layout.inside(path)}/{file.name}")
+        if found is None or found.size != file.size:
+            problems.append(f"{path}/{file.name}: expected {file.size} bytes, found {found.size if found else 'nothing'}")
+    return Check(spec.name, "files", not problems, "; ".join(problems[:3]) or f"{len(named)} files, {snapshot.size:,} bytes")
+
+
+def _tiling(spec: TableSpec, snapshot: Snapshot) -> Check:
+    problem = plan.tiling_problem(snapshot.segments)
+    return Check(spec.name, "segments", problem is None, problem or f"{len(snapshot.segments)} segments tile the keys")
+
+
+def _counts(world: World, spec: TableSpec) -> Check:
+    wrong, read = [], 0
+    for snapshot in snapshots.history(world, snapshots.layout_of(spec)):
+        total = sum(snapshot.counts.get(name, 0) for name in COUNTS)
+        read += snapshot.counts.get("read", 0)
+        if snapshot.counts and total != snapshot.counts["read"]:
+            wrong.append(f"version {snapshot.version}: read {snapshot.counts['read']}, accounted for {total}")
+    return Check(spec.name, "counts", not wrong, "; ".join(wrong[:3]) or f"{read:,} events accounted for")
+
+
+def _inputs(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
+    layout = snapshots.layout_of(spec)
+    known = ledger.everything(world, layout, snapshot)
+    landing = discover.landing(world, spec, snapshot)
+    twice = len(known) - len({(item.path, item.etag) for item in known})
+    lost = [item.path for item in known if _archive_place(world, spec, item.path, item.etag) is None]
+    problems = [f"{twice} inputs are in the ledger twice"] if twice else []
+    problems += [f"{len(lost)} absorbed files are neither in landing nor in the archive, such as {lost[0]}"] if lost else []
+    return Check(spec.name, "inputs", not problems, "; ".join(problems) or f"{len(known)} absorbed, {len(landing.new)} waiting")
+
+
+def _archive_place(world: World, spec: TableSpec, path: str, etag: str) -> str | None:
+    layout = snapshots.layout_of(spec)
+    for place in (layout.archived(path, etag), layout.archived(path), layout.landed(path)):
+        if world.storage.stat(place) is not None:
+            return place
+    return None
+
+
+def _archived(world: World, spec: TableSpec, snapshot: Snapshot) -> list[tuple[str, str]]:
+    """(path below the landing root, location) of every absorbed input."""
+    known = ledger.everything(world, snapshots.layout_of(spec), snapshot)
+    return [(item.path, place) for item in known for place in [_archive_place(world, spec, item.path, item.etag)] if place]

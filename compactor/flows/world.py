@@ -1,0 +1,34 @@
+"""World: everything a flow needs from outside, handed in by `app.py` (or by a test)."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from compactor.ports import Catalog, Engine, Storage
+
+
+def _nonce() -> str:
+    return secrets.token_hex(4)
+
+
+@dataclass(frozen=True)
+class World:
+    """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
+
+    `nonce` gives 8 hex digits that nobody else has: the id of an attempt (H2).
+    """
+
+    storage: Storage
+    engine: Callable[[], Engine]
+    catalog: Callable[[], Catalog]
+    clock: Callable[[], float] = time.time
+    nonce: Callable[[], str] = _nonce
+    files_only: bool = False
+
+    def now(self) -> str:
+        """The time as ISO 8601 text, UTC."""
+        return datetime.fromtimestamp(self.clock(), timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

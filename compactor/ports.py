@@ -1,0 +1,173 @@
+"""The five things the flows need from the world, as Protocols with their contracts. Adapters live in `storage/`, `catalog/`, `spark/`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from compactor.core.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.evolution import Evolved
+from compactor.core.position import Position
+from compactor.core.snapshot import Delta, Input, Segment, Snapshot
+from compactor.core.spec import TableSpec
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """A stored object: `path` is its full location, `size` bytes, `etag` changes whenever the content does, `modified` is epoch seconds of the store's clock."""
+
+    path: str
+    size: int
+    etag: str
+    modified: float
+
+
+class Storage(Protocol):
+    """An object store. A location is a full path (`/lake/x`) or URI (`s3://bucket/x`); directories exist only as prefixes.
+
+    All calls raise `Unavailable` when the store does not answer and leave nothing half-visible: an object is there whole or not at all.
+    """
+
+    def list(self, prefix: str) -> Iterator[FileInfo]:
+        """Every object below the directory `prefix`, recursively, in path order. A missing prefix yields nothing."""
+
+    def read(self, path: str) -> bytes:
+        """The content. Raises FileNotFoundError."""
+
+    def stat(self, path: str) -> FileInfo | None:
+        """What is there, or None."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Create or replace, atomically."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create durably and atomically between processes; False when the name is taken. Exactly one of many racing callers gets True."""
+
+    def move(self, source: FileInfo, target: str) -> bool:
+        """Move one object, only if it still is `source` (same etag). The target is complete before the source goes.
+
+        True when `target` now holds the content of `source` - also when an earlier, interrupted move left it there, and when the
+        source is gone but the target holds it. False when the source changed: nothing moved. Raises FileExistsError when `target`
+        holds other content, FileNotFoundError when neither side has it.
+        """
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove objects; those already gone are fine. Locally, directories left empty go too."""
+
+    def now(self) -> float:
+        """Epoch seconds by the store's own clock."""
+
+
+class Catalog(Protocol):
+    """A Hive metastore. Every call is idempotent; raises `CatalogRefused` for what is not ours and `Unavailable` when nobody answers."""
+
+    def ensure_database(self, name: str, location: str) -> None:
+        """Create the database when it is missing; an existing one is left as it is."""
+
+    def ensure_table(self, table: TableDef) -> None:
+        """Create the external table, or bring columns, comments and properties of ours up to date.
+
+        Refused when an object of that name is no external table or lies at another location.
+        """
+
+    def ensure_partitions(self, database: str, table: str, partitions: Sequence[PartitionDef]) -> None:
+        """Register those that are missing, with statistics, columns equal to the table's. One registered elsewhere is refused."""
+
+    def partitions(self, database: str, table: str) -> list[PartitionDef]:
+        """What is registered, by values. A missing table has none."""
+
+    def drop_partitions(self, database: str, table: str, values: Sequence[tuple[str, ...]]) -> None:
+        """Unregister; files stay. Missing ones are fine."""
+
+    def view(self, database: str, name: str) -> ViewDef | None:
+        """The view as it is, or None. Refused when the name is a table."""
+
+    def replace_view(self, view: ViewDef) -> None:
+        """Create the view or replace text, columns and properties in ONE metastore transaction: a reader sees the old one or the new one."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What reading a batch of inputs told, before anything is written.
+
+    `read` events in all, `ignored` of them carry no row (tombstones, heartbeats, other tables); `changes` the rest. `inputs` are the files with
+    rows and Positions filled in. `first`/`last` bound the Positions of the changes. `truncate` is the newest truncate. `partial` names the columns
+    that some change does not tell (unavailable values); `moves` counts key changes.
+    """
+
+    evolved: Evolved
+    order: tuple[tuple[str, str], ...]
+    inputs: tuple[Input, ...]
+    read: int
+    ignored: int
+    changes: int
+    partial: tuple[str, ...]
+    moves: int
+    truncates: int
+    first: Position | None
+    last: Position | None
+    truncate: Position | None
+    source_time: str | None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing verified."""
+
+    table: str
+    name: str
+    ok: bool
+    detail: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+class Batch(Protocol):
+    """Inputs that were opened and understood; valid until `close`."""
+
+    facts: Facts
+
+    def close(self) -> None:
+        """Release what the engine keeps for it."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What an engine wrote and checked: either a Delta or Segments (a whole new base), and what became of every event."""
+
+    delta: Delta | None
+    segments: tuple[Segment, ...]
+    counts: dict[str, int]
+    ties: int = 0
+    unresolved: int = 0
+    purged_to: Position | None = None
+
+
+class Engine(Protocol):
+    """The thing that computes. It writes only below the directories of the `commit` id it is given, and never a Snapshot.
+
+    Everything it returns it has read back and checked: rows, one row per key, no null key. Raises InputRefused naming the file,
+    SchemaRefused, OrderRefused, CheckFailed.
+    """
+
+    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> Batch:
+        """Open, decode and conform these inputs."""
+
+    def write_delta(self, batch: Batch, commit: str) -> Staged:
+        """Resolve the batch with the parent's Delta and what it must be compared with in the base, into a new Delta."""
+
+    def write_base(self, batch: Batch, commit: str, purge_through: int) -> Staged:
+        """Resolve the batch with everything the parent holds into a whole new base; tombstones of versions ≤ `purge_through` go."""
+
+    def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
+        """Segment id → Delta rows in its range that are not yet folded into it."""
+
+    def fold(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
+        """New Segments in place of these: their rows and their share of the Delta, over the same ranges."""
+
+    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[tuple[str, str]]) -> list[Check]:
+        """Whether the view equals its reference definition, and one resolve of all inputs (path, location). Writes nothing."""

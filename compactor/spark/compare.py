@@ -1,0 +1,56 @@
+"""Compare: the rows that readers see against two independent ways to get them. Used by `verify`; writes nothing."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from compactor.core import types, views
+from compactor.core.schema import Schema
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+from compactor.ports import Check
+from compactor.spark.resolve import Resolver
+from compactor.spark.sql import literal, quoted
+
+
+def as_text(rows: DataFrame, columns: list[tuple[str, str]]) -> DataFrame:
+    """Every row as one JSON text of (name, type) columns: comparable whatever the types, maps too."""
+    members = ", ".join(f"{literal(name)}, CAST({quoted(name)} AS {types.text(types.parse(kind), quote=True)})" for name, kind in columns)
+    return rows.selectExpr(f"to_json(named_struct({members}), map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')) AS row")
+
+
+def difference(left: DataFrame, right: DataFrame) -> tuple[int, int, str | None]:
+    """Rows only left, rows only right (as bags), and one of them."""
+    only_left, only_right = left.exceptAll(right), right.exceptAll(left)
+    example = only_left.limit(1).collect() or only_right.limit(1).collect()
+    return only_left.count(), only_right.count(), example[0][0] if example else None
+
+
+def against_reference(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Check:
+    """The view's text against union + row_number over the same Snapshot."""
+    columns = [(snapshot.schema.view_name(field), field.type) for field in snapshot.schema.payload]
+    shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(spec.view)}"), columns)
+    left, right, example = difference(shown, as_text(spark.sql(views.reference_text(spec, snapshot)), columns))
+    return Check(spec.name, "view = reference", not (left or right), _sentence(left, right, example, "the reference"))
+
+
+def against_history(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame) -> Check:
+    """The view against one resolve of everything that was ever absorbed (`resolved`: states in the resolver's schema)."""
+    pairs = _shared(snapshot.schema, resolver.schema)
+    columns = [(view_name, kind) for view_name, kind, _ in pairs]
+    shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(spec.view)}"), columns)
+    again = resolved.where("_op = 'u'").selectExpr(*[f"{quoted(stored)} AS {quoted(view_name)}" for view_name, _, stored in pairs])
+    left, right, example = difference(shown, as_text(again, columns))
+    return Check(spec.name, "view = archive", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
+
+
+def _shared(shown: Schema, again: Schema) -> list[tuple[str, str, str]]:
+    """(name in the view, its type, stored name when built again) of the view's columns."""
+    names = {again.view_name(field): field.name for field in again.payload}
+    return [(shown.view_name(field), field.type, names[shown.view_name(field)]) for field in shown.payload if shown.view_name(field) in names]
+
+
+def _sentence(left: int, right: int, example: str | None, other: str) -> str:
+    if not (left or right):
+        return "equal"
+    return f"{left} rows only in the view, {right} only in {other}; such as {example}"

@@ -1,0 +1,115 @@
+"""Debezium's envelope: {before, after, source, op, transaction, ts_ms}, as JSON with or without schema, Avro, or Parquet structs.
+
+Rules:
+- `op` c, u, d, r, t; `m` (logical messages) carries no row. A null or empty value (Kafka tombstone), heartbeats, transaction
+  markers, schema-change events and envelopes with neither before nor after are counted as ignored.
+- the row is `after`; a delete's is `before`, of which only the key is ever used (default identity fills the rest with zeros).
+- the key comes from the row, not from the record's key (a renamed key column was seen missing there); the record's key is the fallback.
+- with `source_table: schema.table`, events of other tables are ignored.
+"""
+
+from __future__ import annotations
+
+from compactor.core import types
+from compactor.core.errors import InputRefused
+from compactor.core.spec import TableSpec
+from compactor.core.writer import from_avro, signature
+from compactor.spark.decode.frame import Frame, plain_writer
+from compactor.spark.decode.order import SOURCE
+from compactor.spark.files import RawFrame
+from compactor.spark.sql import literal, member, null
+from compactor.spark.values import plain
+
+_SOURCE_DDL = ", ".join(f"{name}: STRING" for name in SOURCE)
+_BODY = f"op STRING, before STRING, after STRING, source STRUCT<{_SOURCE_DDL}>, transaction STRUCT<id: STRING, total_order: STRING>, ts_ms STRING"
+
+_SILENT = ("array('ts_ms')", "array('databaseName','ddl')", "array('event_count','id','status')")
+"""Key sets (or parts of them) of heartbeats, schema changes and transaction markers."""
+
+
+def decode(raw: RawFrame, spec: TableSpec) -> Frame:
+    """One raw frame (with `_offset`, `_key`, `_oldkey`) as a Frame."""
+    return _json(raw, spec) if raw.schema is None else _typed(raw, spec)
+
+
+def wrapped(text: str) -> tuple[str, str]:
+    """SQL for (schema text, body text) of Connect JSON: `{"schema": ..., "payload": ...}` when schemas.enable, else the body alone."""
+    outer = f"from_json({text}, 'schema STRING, payload STRING')"
+    has_schema = f"{outer}.schema LIKE '%\"fields\"%'"
+    return f"CASE WHEN {has_schema} THEN {outer}.schema END", f"CASE WHEN {has_schema} THEN {outer}.payload ELSE {text} END"
+
+
+def _json(raw: RawFrame, spec: TableSpec) -> Frame:
+    schema, body = wrapped("_text")
+    bodies = raw.rows.selectExpr("*", f"{schema} AS _schema", f"{body} AS _body")
+    parsed = bodies.selectExpr("*", f"from_json(_body, '{_BODY}') AS _m", "json_object_keys(_body) AS _keys")
+    row = "coalesce(_m.after, _m.before)"
+    writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
+    silent = " OR ".join(f"size(array_except({keys}, _keys)) = 0" for keys in _SILENT)
+    no_envelope = f"_m.op IS NULL AND NOT ({silent})"
+    bad = (
+        "CASE WHEN _body IS NULL OR trim(_body) = '' THEN NULL WHEN _keys IS NULL THEN 'is not a JSON object' "
+        f"WHEN {no_envelope} THEN 'is no Debezium envelope (no `op`)' "
+        f"WHEN _m.op IS NOT NULL AND _m.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _m.op) END"
+    )
+    op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", "_m.source.schema", "_m.source.table", spec)
+    source = ", ".join(f"_m.source.{name} AS {name}" for name in SOURCE)
+    return Frame(
+        parsed.selectExpr(
+            "_file", "_block", "_row", "_offset", "_partition",
+            f"{bad} AS _bad", f"{op} AS _op", f"{writer} AS _writer", "_schema",
+            "_m.after AS _after", "_m.before AS _before",
+            f"{wrapped('_key')[1]} AS _keyrec", f"{wrapped('_oldkey')[1]} AS _oldkey",
+            f"struct({source}, _m.transaction.total_order AS total_order) AS _source",
+            "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_cast(_m.source.ts_ms AS BIGINT) * 1000L) AS _time",
+        ),
+        None,
+    )
+
+
+def _operation(op: str, no_after: str, no_before: str, schema: str, table: str, spec: TableSpec) -> str:
+    """c, u, d, r, t, or null for what carries no row of this table."""
+    other = "false"
+    if spec.source_table:
+        wanted = spec.source_table.split(".")
+        named = f"concat_ws('.', {schema}, {table})" if len(wanted) > 1 else table
+        other = f"NOT coalesce({named} = {literal(spec.source_table)}, false)"
+    return (
+        f"CASE WHEN {other} THEN NULL WHEN {op} = 't' THEN 't' WHEN {op} IN ('c', 'u', 'r') AND NOT ({no_after}) THEN {op} "
+        f"WHEN {op} = 'd' AND NOT ({no_before} AND _key IS NULL) THEN 'd' END"
+    )
+
+
+def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
+    assert raw.schema is not None
+    has = dict(raw.schema[1])
+    if not {"op", "after"} <= set(has):
+        raise InputRefused(f"table {spec.name}: no Debezium envelope: expected columns op, before, after, source; found {', '.join(has)}. Is it `envelope: flat`?")
+    images = has["after"]
+    source = dict(has.get("source", ("struct", ()))[1])
+    transaction = dict(has.get("transaction", ("struct", ()))[1])
+
+    def text(path: str, kinds: dict[str, types.Type], name: str) -> str:
+        return f"CAST({member(path, name)} AS STRING)" if name in kinds else "CAST(NULL AS STRING)"
+
+    fields = ", ".join(f"{text('_value.source', source, name)} AS {name}" for name in SOURCE)
+    before = "_value.before" if has.get("before") == images else _same("_value.before", has.get("before"), images)
+    op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", text("_value.source", source, "schema"), text("_value.source", source, "table"), spec)
+    bad = "CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _value.op) END"
+    rows = raw.rows.selectExpr(
+        "_file", "_block", "_row", "_offset", "_partition",
+        f"{bad} AS _bad", f"{op} AS _op", f"{literal(_writer_id(raw))} AS _writer", "CAST(NULL AS STRING) AS _schema",
+        "_value.after AS _after", f"{before} AS _before", "_key AS _keyrec", "_oldkey",
+        f"struct({fields}, {text('_value.transaction', transaction, 'total_order')} AS total_order) AS _source",
+        f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) AS _time",
+    ).selectExpr("*", "try_cast(_time AS BIGINT) AS _us").drop("_time").withColumnRenamed("_us", "_time")
+    described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
+    return Frame(rows, images, (described,))
+
+
+def _writer_id(raw: RawFrame) -> str:
+    return signature(raw.avro or types.text(raw.schema or ("struct", ())))
+
+
+def _same(value: str, found: types.Type | None, wanted: types.Type) -> str:
+    return null(wanted) if found is None or found[0] != "struct" else plain(value, found, wanted)

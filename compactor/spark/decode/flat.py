@@ -1,0 +1,87 @@
+"""Flat rows: one record is one row (ExtractNewRecordState, JDBC sinks, hand-made files), with metadata columns beside the payload.
+
+Rules:
+- the operation stands in the column `op:` names (default `op`, `__op`, `Op`, the first that is there); codes in any case, see
+  `core/spec.OPERATIONS`; an unknown code is refused. No such column, or a null in it: the row is an upsert.
+- `__deleted` = "true" (a string) makes a delete, whatever the operation says. Of a delete only the key is used.
+- columns that begin with `__`, and the operation column, are metadata: they can order, they are not stored unless `metadata_columns` asks.
+- a null record (tombstone) is counted as ignored.
+"""
+
+from __future__ import annotations
+
+from compactor.core import types
+from compactor.core.spec import OPERATIONS, TableSpec
+from compactor.core.writer import from_avro, signature
+from compactor.spark.decode.debezium import wrapped
+from compactor.spark.decode.frame import Frame, plain_writer
+from compactor.spark.decode.order import SOURCE, flat_source
+from compactor.spark.files import RawFrame
+from compactor.spark.sql import literal, quoted
+
+_NAMES = ("op", "__op", "Op")
+DELETED = "__deleted"
+
+
+def decode(raw: RawFrame, spec: TableSpec) -> Frame:
+    """One raw frame as a Frame whose operation and order are still inside `_after` (`settled` takes them out)."""
+    unknown = ("CAST(NULL AS STRUCT<_none: STRING>) AS _source", "CAST(NULL AS BIGINT) AS _time")
+    if raw.schema is not None:
+        described = from_avro(raw.avro) if raw.avro else plain_writer(signature(types.text(raw.schema)), raw.schema)
+        rows = raw.rows.selectExpr(
+            "_file", "_block", "_row", "_offset", "_partition", "CAST(NULL AS STRING) AS _bad", "CASE WHEN _value IS NOT NULL THEN 'u' END AS _op",
+            f"{literal(described.id)} AS _writer", "CAST(NULL AS STRING) AS _schema", "_value AS _after",
+            "CAST(NULL AS STRING) AS _before", "_key AS _keyrec", "_oldkey", *unknown,
+        )
+        return Frame(rows.drop("_before").selectExpr("*", "_after AS _before"), raw.schema, (described,))
+    schema, body = wrapped("_text")
+    bodies = raw.rows.selectExpr("*", f"{schema} AS _schema", f"{body} AS _body").selectExpr("*", "json_object_keys(_body) AS _keys")
+    writer = "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(_keys)))) END"
+    empty = "(_body IS NULL OR trim(_body) IN ('', 'null'))"
+    rows = bodies.selectExpr(
+        "_file", "_block", "_row", "_offset", "_partition",
+        f"CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END AS _bad",
+        f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' END AS _op",
+        f"{writer} AS _writer", "_schema", "_body AS _after", "_body AS _before",
+        f"{wrapped('_key')[1]} AS _keyrec", f"{wrapped('_oldkey')[1]} AS _oldkey", *unknown,
+    )
+    return Frame(rows, None)
+
+
+def operation_column(spec: TableSpec, columns: dict[str, types.Type]) -> str | None:
+    """The column that tells the operation, or None."""
+    if spec.op:
+        return spec.op if spec.op in columns else None
+    return next((name for name in _NAMES if name in columns), None)
+
+
+def is_metadata(name: str, spec: TableSpec, op: str | None) -> bool:
+    """Whether a column is no payload."""
+    return (name.startswith("__") or name == op) and name not in spec.metadata_columns
+
+
+def settled(frame: Frame, spec: TableSpec) -> Frame:
+    """The frame with `_op`, `_bad`, `_source` and `_time` taken out of the parsed row."""
+    assert frame.images is not None
+    columns = dict(frame.images[1])
+    op = operation_column(spec, columns)
+    code = f"lower(trim(CAST(_after.{quoted(op)} AS STRING)))" if op else "CAST(NULL AS STRING)"
+    known = {**OPERATIONS, **{code.lower(): meaning for code, meaning in spec.op_map}}
+    mapped = " ".join(f"WHEN {literal(text)} THEN {literal(meaning)}" for text, meaning in known.items() if meaning != "ignore")
+    dropped = [text for text, meaning in known.items() if meaning == "ignore"]
+    silent = f"{code} IN ({', '.join(literal(text) for text in dropped)})" if dropped else "false"
+    deleted = f"lower(CAST(_after.{quoted(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
+    found = flat_source(columns)
+    source = ", ".join(f"{f'CAST(_after.{quoted(found[name])} AS STRING)' if name in found else 'CAST(NULL AS STRING)'} AS {name}" for name in SOURCE)
+    time = f"try_cast(_after.{quoted(found['ts_us'])} AS BIGINT)" if "ts_us" in found else f"try_cast(_after.{quoted(found['ts_ms'])} AS BIGINT) * 1000L" if "ts_ms" in found else "CAST(NULL AS BIGINT)"
+    other = "false"
+    if spec.source_table and "__table" in columns:
+        other = f"NOT coalesce(_after.`__table` = {literal(spec.source_table.split('.')[-1])}, false)"
+    meaning = f"CASE WHEN _op IS NULL OR {silent} OR {other} THEN NULL WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN 'u' ELSE CASE {code} {mapped} END END"
+    unknown = f"CASE WHEN _bad IS NULL AND _op IS NOT NULL AND {code} IS NOT NULL AND NOT ({silent}) AND CASE {code} {mapped} END IS NULL THEN concat('has an unknown operation ', {code}) END"
+    keep = [name for name in frame.rows.columns if name not in ("_op", "_bad", "_source", "_time")]
+    rows = frame.rows.selectExpr(
+        *keep, f"coalesce(_bad, {unknown}) AS _bad", f"{meaning} AS _op",
+        f"struct({source}, CAST(NULL AS STRING) AS total_order) AS _source", f"{time} AS _time",
+    )
+    return Frame(rows, frame.images, frame.writers)

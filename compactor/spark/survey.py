@@ -1,0 +1,182 @@
+"""Surveys: the few aggregations over raw rows that must be known before Changes can be made - writers, Positions, what is unusable.
+
+Each function is one Spark job and gives plain Python values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from compactor.core import types, writer
+from compactor.core.errors import InputRefused, OrderRefused
+from compactor.core.position import Position, earliest, latest
+from compactor.core.spec import TableSpec
+from compactor.core.writer import WriterSchema
+from compactor.spark import position
+from compactor.spark.conform import missing_columns
+from compactor.spark.decode.frame import Frame, plain_writer
+from compactor.spark.files import from_spark
+from compactor.spark.sql import literal
+from compactor.spark.store import _expr
+
+
+def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str]) -> list[WriterSchema]:
+    """The writers of JSON text: their schema out of the records, or, where records carry none, inferred from the values (widest compatible type).
+
+    Records whose writer wrote deletes only tell the types of the key, never of other columns: their other values are fillers.
+    """
+    image = "coalesce(_after, _before)"
+    found = frame.rows.where("_writer IS NOT NULL AND _op IS NOT NULL").groupBy("_writer").agg(
+        _expr("first(_schema)", "text"), _expr("max(_op IN ('c', 'u', 'r'))", "rows"), _expr(f"first({image})", "sample"),
+    ).collect()
+    out = []
+    for row in sorted(found, key=lambda row: str(row["_writer"])):
+        if row.text:
+            known = dataclasses.replace(writer.from_connect(row.text), id=row["_writer"])
+        else:
+            known = _inferred(spark, frame, row["_writer"], "_after" if row.rows else "_before", list(json.loads(row.sample)) if row.sample else [])
+        if not row.rows:
+            known = dataclasses.replace(known, fields=tuple(field for field in known.fields if field.name in key))
+        out.append(known)
+    return out
+
+
+def _inferred(spark: SparkSession, frame: Frame, writer_id: str, image: str, names: list[str]) -> WriterSchema:
+    texts = frame.rows.where(f"_writer = '{writer_id}'").select(image)
+    jvm = spark._jvm
+    assert jvm is not None
+    strings = getattr(texts._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
+    reader = spark._jsparkSession.read().option("prefersDecimal", "true").option("dropFieldIfAllNull", "true")
+    from pyspark.sql import types as T
+
+    struct = T.StructType.fromJson(json.loads(reader.json(strings).schema().json()))
+    kinds = {field.name: _number(from_spark(field.dataType)) for field in struct.fields if not field.name.startswith("_corrupt")}
+    described = plain_writer(writer_id, ("struct", tuple((name, kinds[name]) for name in names if name in kinds)))
+    return dataclasses.replace(described, undecided=tuple(name for name in names if name not in kinds))
+
+
+def _number(kind: types.Type) -> types.Type:
+    """Fractions in JSON are doubles: that is what JSON's own readers and writers make of them. Whole numbers beyond 64 bits stay exact."""
+    if kind[0] == "decimal":
+        return ("double",) if kind[2] else ("decimal", 38, 0)
+    if kind[0] == "array":
+        return ("array", _number(kind[1]))
+    if kind[0] == "struct":
+        return ("struct", tuple((name, _number(member)) for name, member in kind[1]))
+    return kind
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What one input holds."""
+
+    rows: int
+    ignored: int
+    first: Position | None
+    last: Position | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a frame set holds: per file, per writer, and in all. `partial`: (writer id, source column) of unavailable values."""
+
+    files: dict[str, FileFacts]
+    writers: list[tuple[str, Position | None, Position | None]]
+    read: int
+    ignored: int
+    partial: tuple[tuple[str, str], ...]
+    unlinked: int
+    moves: int
+    truncates: int
+    truncate: Position | None
+    source_time: str | None
+
+
+def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
+    """The connector that wrote the first row that names one, and whether every row has a Kafka offset."""
+    name, offsets = None, True
+    for frame in frames:
+        kinds = dict(frame.rows.dtypes)["_source"]
+        source = "max(_source.connector)" if "connector:" in kinds else "CAST(NULL AS STRING)"
+        row = frame.rows.where("_op IS NOT NULL").agg(_expr(source, "c"), _expr("coalesce(min(_offset IS NOT NULL), true)", "o")).collect()[0]
+        name, offsets = name or row.c, offsets and row.o
+    return name, offsets
+
+
+def counted(frames: Sequence[Frame], spec: TableSpec, order: position.Order) -> Found:
+    """Everything about rows with Positions. Raises InputRefused or OrderRefused naming file and row."""
+    rows = [row for frame in frames for row in _grouped(frame, spec).collect()]
+    for row in rows:
+        if row.bad is not None:
+            raise InputRefused(
+                f"table {spec.name}: {spec.landing}/{row.bad.f}, record {row.bad.r + 1}: {row.bad.why}. "
+                "Nothing of this increment was absorbed. Remove or repair the file, or correct envelope, container and op of this table."
+            )
+        if row.unordered is not None:
+            names = ", ".join(name for name, _ in order)
+            raise OrderRefused(
+                f"table {spec.name}: {spec.landing}/{row.unordered.f}, record {row.unordered.r + 1}: a column of the order ({names}) is null or no number. "
+                "Say `order_by:` with columns that every change has."
+            )
+    by_file: dict[str, list[object]] = {}
+    for row in rows:
+        by_file.setdefault(row["_file"], []).append(row)
+    files = {name: _file_facts(group) for name, group in by_file.items()}
+    bounds = {}
+    for row in rows:
+        if row.images:
+            first, last = bounds.get(row["_writer"], (None, None))
+            bounds[row["_writer"]] = (earliest([first, position.from_row(row.first)]), latest([last, position.from_row(row.last)]))
+    times = [row.time for row in rows if row.time is not None]
+    return Found(
+        files,
+        [(name, *ends) for name, ends in bounds.items()],
+        sum(row.n for row in rows),
+        sum(row.ignored for row in rows),
+        tuple({(row["_writer"], name) for row in rows for name in row.partial or ()}),
+        sum(row.unlinked for row in rows),
+        sum(row.moves for row in rows),
+        sum(row.truncates for row in rows),
+        latest([position.from_row(row.truncate) for row in rows]),
+        _iso(max(times)) if times else None,
+    )
+
+
+def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
+    missing = missing_columns(frame) if spec.key else []
+    partial = " OR ".join(test for _, test in missing) or "false"
+    names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
+    stands = "CASE WHEN {0} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'why', {1}) END"
+    lost = "_op IN ('u', 'd') AND _before IS NULL" if not spec.key else "false"
+    why = f"coalesce(_bad, CASE WHEN {lost} THEN concat('changes or deletes a row of a table without a key (op ', _op, ') and has no before image') END)"
+    return frame.rows.groupBy("_file", "_writer").agg(
+        _expr("count(1)", "n"),
+        _expr("count_if(_op IS NULL)", "ignored"),
+        _expr("min(CASE WHEN _op <> 't' THEN _position END)", "first"),
+        _expr("max(CASE WHEN _op <> 't' THEN _position END)", "last"),
+        _expr("max(_op IN ('c', 'u', 'r'))", "images"),
+        _expr(f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)", "partial"),
+        _expr(f"count_if(_op = 'c' AND _oldkey IS NULL AND ({partial}))", "unlinked"),
+        _expr("count_if(_oldkey IS NOT NULL AND _op IN ('c', 'u'))", "moves"),
+        _expr("count_if(_op = 't')", "truncates"),
+        _expr("max(CASE WHEN _op = 't' THEN _position END)", "truncate"),
+        _expr(f"min({stands.format(f'({why}) IS NOT NULL', why)})", "bad"),
+        _expr(f"min({stands.format('_unordered', 'CAST(NULL AS STRING)')})", "unordered"),
+        _expr("max(_time)", "time"),
+    )
+
+
+def _file_facts(group: list) -> FileFacts:  # type: ignore[type-arg]
+    first, last = earliest([position.from_row(row.first) for row in group]), latest([position.from_row(row.last) for row in group])
+    return FileFacts(sum(row.n for row in group), sum(row.ignored for row in group), first, last)
+
+
+def _iso(micros: int) -> str:
+    from datetime import datetime, timedelta, timezone
+
+    return (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,108 @@
+"""Storage in a dict: for tests, for trying things out, and the plainest reading of the contract."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from compactor.core.errors import Refused
+from compactor.ports import FileInfo
+
+
+class MemoryStorage:
+    """Objects of one process, safe between its threads. Locations may be paths or URIs; the clock can be replaced."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._objects: dict[str, tuple[FileInfo, bytes]] = {}
+        self._generation = 0
+
+    def list(self, prefix: str) -> Iterator[FileInfo]:
+        """Every object below `prefix` as of this call, in path order."""
+        start = prefix.rstrip("/") + "/"
+        _check(start + "x")
+        with self._lock:
+            found = [info for path, (info, _) in self._objects.items() if path.startswith(start)]
+        return iter(sorted(found, key=lambda info: info.path))
+
+    def read(self, path: str) -> bytes:
+        """The content. Raises FileNotFoundError."""
+        _check(path)
+        with self._lock:
+            if path not in self._objects:
+                raise FileNotFoundError(errno.ENOENT, "no such object", path)
+            return self._objects[path][1]
+
+    def stat(self, path: str) -> FileInfo | None:
+        """What is there, or None."""
+        _check(path)
+        with self._lock:
+            return self._objects[path][0] if path in self._objects else None
+
+    def write(self, path: str, data: bytes) -> None:
+        """Create or replace."""
+        _check(path)
+        with self._lock:
+            self._generation += 1
+            etag = f"{hashlib.sha256(data).hexdigest()}-{self._generation}"
+            self._objects[path] = (FileInfo(path, len(data), etag, self._clock()), bytes(data))
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Create; False when the name is taken."""
+        _check(path)
+        with self._lock:
+            if path in self._objects:
+                return False
+            self.write(path, data)
+            return True
+
+    def move(self, source: FileInfo, target: str) -> bool:
+        """Move `source`, as the protocol says; the content hash in its etag tells what the target holds."""
+        _check(source.path)
+        _check(target)
+        with self._lock:
+            here, there = self.stat(source.path), self.stat(target)
+            unchanged = here is not None and here.etag == source.etag
+            if source.path == target and here is not None:
+                return unchanged
+            arrived = there is not None and _content(there) == _content(source)
+            if here is None and there is None:
+                raise FileNotFoundError(errno.ENOENT, f"neither here nor at {target}", source.path)
+            if here is not None and not unchanged:
+                return arrived
+            if there is not None and not arrived:
+                raise FileExistsError(errno.EEXIST, f"holds other content than {source.path}", target)
+            if there is None:
+                self.write(target, self.read(source.path))
+            self.delete([source.path])
+            return True
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove objects; those already gone are fine."""
+        names = [*paths]
+        for name in names:
+            _check(name)
+        with self._lock:
+            for name in names:
+                self._objects.pop(name, None)
+
+    def now(self) -> float:
+        """Epoch seconds of the clock given."""
+        return self._clock()
+
+
+def _content(info: FileInfo) -> str:
+    return info.etag.partition("-")[0]
+
+
+def _check(path: str) -> None:
+    scheme, separator, rest = path.rpartition("://")
+    names = (rest if separator else path).split("/")
+    absolute = bool(scheme) if separator else names[0] == "" and len(names) > 1
+    # The other stores could not keep such a name, or would keep it as another.
+    if not absolute or "\0" in path or any(name in ("", ".", "..") for name in names[1:]):
+        raise Refused(f"{path!r}: expected an absolute path or URI without empty, '.' and '..' parts")

@@ -1,0 +1,1 @@
+"""A captured change stream with its ground truth, and what tests need to land it, configure it and compare with it."""

