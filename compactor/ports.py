@@ -16,7 +16,7 @@ from compactor.core.spec import TableSpec
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A stored object: `path` is its full location, `size` bytes, `etag` changes whenever the content does, `modified` is epoch seconds of the store's clock."""
+    """A stored object: `path` is its full location, `size` bytes, `etag` changes with the content, `modified` epoch seconds of the store's clock."""
 
     path: str
     size: int
@@ -94,7 +94,8 @@ class Facts:
 
     `read` events in all, `ignored` of them carry no row (tombstones, heartbeats, other tables); `changes` the rest. `inputs` are the files with
     rows and Positions filled in. `first`/`last` bound the Positions of the changes. `truncate` is the newest truncate. `partial` names the columns
-    that some change does not tell (unavailable values); `moves` counts key changes.
+    that some change does not tell (unavailable values); `moves` counts key changes. `raw` are
+    the columns of the files as they lie there (empty for text).
     """
 
     evolved: Evolved
@@ -110,6 +111,7 @@ class Facts:
     last: Position | None
     truncate: Position | None
     source_time: str | None
+    raw: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def folder_regex(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Landed:
-    """Where a file below the landing root belongs: `folder` (path of the increment's folder, "" when flat), `hour` text `YYYY-MM-DDTHH:MM` or None."""
+    """Where a file below the landing root belongs: `folder` (the increment's, "" when flat), `hour` text `YYYY-MM-DDTHH:MM` or None."""
 
     folder: str
     hour: str | None

@@ -1,13 +1,13 @@
 """Every path this project writes below a table's root, and the inverse. No other module joins path strings.
 
-    base/<commit id>/segment=<n>/*.parquet      a Segment: one directory, one key range
-    delta/<commit id>/*.parquet                 a Delta
-    archive/<folder>/<file>                     absorbed raw files
-    quarantine/<folder>/<file>                  unusable ones
-    _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
-    _compactor/snapshots/latest                 a hint, never trusted
-    _compactor/ledger/<commit id>.jsonl.gz      absorbed inputs of older Snapshots
-    _compactor/owner.json                       who the catalog objects belong to
+base/<commit id>/segment=<n>/*.parquet      a Segment: one directory, one key range
+delta/<commit id>/*.parquet                 a Delta
+archive/<folder>/<file>                     absorbed raw files
+quarantine/<folder>/<file>                  unusable ones
+_compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
+_compactor/snapshots/latest                 a hint, never trusted
+_compactor/ledger/<commit id>.jsonl.gz      absorbed inputs of older Snapshots
+_compactor/owner.json                       who the catalog objects belong to
 """
 
 from __future__ import annotations

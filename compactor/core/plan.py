@@ -66,7 +66,8 @@ def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[
             new.append(Input(item.path, item.size, item.etag, place.folder, place.hour))
     if strange and not (new or waiting or known or skipped):
         raise InputRefused(
-            f"table {spec.name}: {len(strange)} files below {spec.landing}, none in a folder named like {spec.pattern!r} (found {strange[0]}). Correct `increments:`."
+            f"table {spec.name}: {len(strange)} files below {spec.landing}, none in a folder named like {spec.pattern!r} "
+            f"(found {strange[0]}). Correct `increments:`."
         )
     return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(strange), known)
 
@@ -126,8 +127,10 @@ def can_rebase(fold_parent: Snapshot, newer: Snapshot, replaced: Sequence[Segmen
     """Whether a fold made on `fold_parent` still holds on `newer` (H16): its segments are there and no barrier moved."""
     ids = {segment.id for segment in newer.segments}
     same = (
-        fold_parent.truncated_to == newer.truncated_to and fold_parent.epoch == newer.epoch
-        and fold_parent.schema.generation == newer.schema.generation and fold_parent.uuid == newer.uuid
+        fold_parent.truncated_to == newer.truncated_to
+        and fold_parent.epoch == newer.epoch
+        and fold_parent.schema.generation == newer.schema.generation
+        and fold_parent.uuid == newer.uuid
     )
     return same and all(segment.id in ids for segment in replaced)
 
@@ -138,7 +141,7 @@ def tiling_problem(segments: Sequence[Segment]) -> str | None:
         return None
     if segments[0].low is not None or segments[-1].high is not None:
         return "the first range must begin at -∞ and the last end at +∞"
-    for left, right in zip(segments, segments[1:]):  # noqa: B905 - Python 3.9
+    for left, right in zip(segments, segments[1:]):
         if left.high != right.low:
             return f"{left.id} ends at {left.high}, {right.id} begins at {right.low}"
     return None

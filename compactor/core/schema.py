@@ -8,7 +8,6 @@ from typing import Any
 
 from compactor.core.position import Position
 
-
 RESERVED = ("_op", "_version", "_position", "_older", "_from", "_moved_to", "_row_id", "base_version", "delta_version", "segment")
 """Columns that compactor keeps beside the payload; a source column of such a name is stored as `<name>_2`."""
 

@@ -98,7 +98,8 @@ class LedgerFile:
 class Snapshot:
     """A table at a version. `run` is the scheduler's label, `writer` the random id that decides ownership (H2).
 
-    `pending`: inputs absorbed by this or an older version and not yet seen archived. `publish`: "yes", or why it is held.
+    `pending`: inputs absorbed by this or an older version and not yet seen archived. `raw`: columns of the landed files (name, Hive type) as
+    `<table>_incremental` shows them. `publish`: "yes", or why it is held.
     """
 
     table: str
@@ -127,6 +128,7 @@ class Snapshot:
     purged_to: Position | None = None
     epoch: int = 0
     folded_at: str | None = None
+    raw: tuple[tuple[str, str], ...] = ()
     publish: str = "yes"
     format: int = FORMAT
 
@@ -163,7 +165,9 @@ class Snapshot:
         try:
             raw = json.loads(data)
             if raw.get("format") != FORMAT:
-                raise StateRefused(f"Snapshot {path} has format {raw.get('format')!r}; this version reads format {FORMAT}. Install the matching compactor.")
+                raise StateRefused(
+                    f"Snapshot {path} has format {raw.get('format')!r}; this version reads format {FORMAT}. Install the matching compactor."
+                )
             return cls(**_revived(raw))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise StateRefused(f"Snapshot {path} cannot be read: {error}. It is written once and never changed: restore it from a backup.") from error
@@ -198,6 +202,7 @@ def _revived(raw: dict[str, Any]) -> dict[str, Any]:
     values = {**raw, **{name: _position(raw[name]) for name in _POSITIONS}}
     values["schema"] = Schema.from_json(raw["schema"])
     values["order"] = tuple((name, kind) for name, kind in raw["order"])
+    values["raw"] = tuple((name, kind) for name, kind in raw["raw"])
     values["segments"] = tuple(_segment(segment) for segment in raw["segments"])
     values["delta"] = Delta(**_stored(raw["delta"])) if raw["delta"] else None
     values["inputs"] = tuple(input_from_json(entry) for entry in raw["inputs"])

@@ -10,8 +10,20 @@ ROW_ID = "_row_id"
 """The key column of keyless tables (H13): one non-null string, the identity of the event that brought the row."""
 
 OPERATIONS = {
-    "c": "c", "i": "c", "insert": "c", "create": "c", "u": "u", "update": "u", "upsert": "u", "d": "d", "delete": "d",
-    "r": "r", "read": "r", "snapshot": "r", "t": "t", "truncate": "t",
+    "c": "c",
+    "i": "c",
+    "insert": "c",
+    "create": "c",
+    "u": "u",
+    "update": "u",
+    "upsert": "u",
+    "d": "d",
+    "delete": "d",
+    "r": "r",
+    "read": "r",
+    "snapshot": "r",
+    "t": "t",
+    "truncate": "t",
 }
 """Operation codes in lower case → c, u, d, r, t. An unknown code is refused, never guessed."""
 

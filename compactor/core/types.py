@@ -11,7 +11,15 @@ Type = tuple[Any, ...]
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-_ALIASES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "real": "float", "text": "string", "timestamp_ltz": "timestamp"}
+_ALIASES = {
+    "integer": "int",
+    "long": "bigint",
+    "short": "smallint",
+    "byte": "tinyint",
+    "real": "float",
+    "text": "string",
+    "timestamp_ltz": "timestamp",
+}
 SCALARS = (*_INTEGERS, "float", "double", "boolean", "string", "binary", "date", "timestamp")
 
 

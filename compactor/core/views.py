@@ -42,16 +42,27 @@ def _comment(field: Field) -> str:
 def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
     """The base and Delta tables."""
     layout = Layout(spec.root, spec.landing)
-    columns = (*(Column(field.name, field.type, _comment(field)) for field in snapshot.schema.fields), *_state_columns(snapshot))
+    # ours first: a metastore takes new columns only at the end, and those are the source's
+    columns = (*_state_columns(snapshot), *(Column(field.name, field.type, _comment(field)) for field in snapshot.schema.fields))
     properties = {UUID: snapshot.uuid}
     generation = snapshot.schema.generation
     base = TableDef(
-        spec.tables_in, table_name(spec, "base", generation), columns, (Column("base_version", "string"), Column("segment", "string")),
-        layout.inside("base"), properties, comment=f"compactor: base of {spec.database}.{spec.view}; read the view",
+        spec.tables_in,
+        table_name(spec, "base", generation),
+        columns,
+        (Column("base_version", "string"), Column("segment", "string")),
+        layout.inside("base"),
+        properties,
+        comment=f"compactor: base of {spec.database}.{spec.view}; read the view",
     )
     delta = TableDef(
-        spec.tables_in, table_name(spec, "delta", generation), columns, (Column("delta_version", "string"),),
-        layout.inside("delta"), properties, comment=f"compactor: delta of {spec.database}.{spec.view}; read the view",
+        spec.tables_in,
+        table_name(spec, "delta", generation),
+        columns,
+        (Column("delta_version", "string"),),
+        layout.inside("delta"),
+        properties,
+        comment=f"compactor: delta of {spec.database}.{spec.view}; read the view",
     )
     return base, delta
 
@@ -111,10 +122,15 @@ def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
     """The same rows by the plain definition - union, newest row per key - which the view is proved against."""
     schema, generation = snapshot.schema, snapshot.schema.generation
     database = quoted(spec.tables_in)
-    parts = [f"SELECT {_select('`b`', schema, 1)}, {_rank('`b`', schema, 0)} FROM {database}.{quoted(table_name(spec, 'base', generation))} `b` WHERE `b`.`base_version` = '{snapshot.base_id}'"]
+    parts = [
+        f"SELECT {_select('`b`', schema, 1)}, {_rank('`b`', schema, 0)} FROM {database}.{quoted(table_name(spec, 'base', generation))} `b` "
+        f"WHERE `b`.`base_version` = '{snapshot.base_id}'"
+    ]
     if snapshot.delta is not None:
         table = f"{database}.{quoted(table_name(spec, 'delta', generation))}"
-        parts.append(f"SELECT {_select('`d`', schema, 1)}, {_rank('`d`', schema, 1)} FROM {table} `d` WHERE `d`.`delta_version` = '{snapshot.delta.id}'")
+        parts.append(
+            f"SELECT {_select('`d`', schema, 1)}, {_rank('`d`', schema, 1)} FROM {table} `d` WHERE `d`.`delta_version` = '{snapshot.delta.id}'"
+        )
     keys = ", ".join(f"`_k{at}`" for at in range(len(schema.key)))
     names = ", ".join(quoted(schema.view_name(field)) for field in schema.payload)
     ranked = f"SELECT `u`.*, row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank` FROM ({' UNION ALL '.join(parts)}) `u`"
@@ -128,6 +144,8 @@ def _rank(alias: str, schema: Schema, from_delta: int) -> str:
 
 def view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
     """The view as the catalog is to hold it."""
-    columns = tuple(Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), _comment(field)) for field in snapshot.schema.payload)
+    columns = tuple(
+        Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), _comment(field)) for field in snapshot.schema.payload
+    )
     properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), "comment": spec.comment or f"current rows of {spec.name}, kept by compactor"}
     return ViewDef(spec.database, spec.view, view_text(spec, snapshot), columns, properties)

@@ -9,34 +9,68 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compactor.core import types
 from compactor.core.errors import SchemaRefused
 from compactor.core.position import Position
 
-_CONNECT = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float32": "float", "float": "float", "float64": "double",
-            "double": "double", "boolean": "boolean", "string": "string", "bytes": "binary"}
-_AVRO = {"int": "int", "long": "bigint", "float": "float", "double": "double", "boolean": "boolean", "string": "string", "bytes": "binary",
-         "enum": "string", "fixed": "binary"}
+_CONNECT = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "float32": "float",
+    "float": "float",
+    "float64": "double",
+    "double": "double",
+    "boolean": "boolean",
+    "string": "string",
+    "bytes": "binary",
+}
+_AVRO = {
+    "int": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "boolean": "boolean",
+    "string": "string",
+    "bytes": "binary",
+    "enum": "string",
+    "fixed": "binary",
+}
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 
 TARGETS = {
-    "io.debezium.time.Date": "date", "org.apache.kafka.connect.data.Date": "date",
-    "io.debezium.time.Timestamp": "timestamp", "org.apache.kafka.connect.data.Timestamp": "timestamp",
-    "io.debezium.time.MicroTimestamp": "timestamp", "io.debezium.time.NanoTimestamp": "timestamp",
-    "io.debezium.time.ZonedTimestamp": "timestamp", "io.debezium.time.IsoTimestamp": "timestamp", "io.debezium.time.IsoDate": "date",
-    "io.debezium.time.Time": "string", "org.apache.kafka.connect.data.Time": "string",
-    "io.debezium.time.MicroTime": "string", "io.debezium.time.NanoTime": "string",
+    "io.debezium.time.Date": "date",
+    "org.apache.kafka.connect.data.Date": "date",
+    "io.debezium.time.Timestamp": "timestamp",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp",
+    "io.debezium.time.MicroTimestamp": "timestamp",
+    "io.debezium.time.NanoTimestamp": "timestamp",
+    "io.debezium.time.ZonedTimestamp": "timestamp",
+    "io.debezium.time.IsoTimestamp": "timestamp",
+    "io.debezium.time.IsoDate": "date",
+    "io.debezium.time.Time": "string",
+    "org.apache.kafka.connect.data.Time": "string",
+    "io.debezium.time.MicroTime": "string",
+    "io.debezium.time.NanoTime": "string",
     VARIABLE_DECIMAL: "string",
 }
 """Semantic type → the Hive type its values are stored as. Hive has no time of day: text `HH:MM:SS[.ffffff]`."""
 
-_VOLATILE = {"io.debezium.time.ZonedTimestamp", "io.debezium.time.MicroTimestamp", "io.debezium.time.Timestamp", "io.debezium.time.NanoTimestamp",
-             "io.debezium.time.Date", "io.debezium.data.Uuid"}
+_VOLATILE = {
+    "io.debezium.time.ZonedTimestamp",
+    "io.debezium.time.MicroTimestamp",
+    "io.debezium.time.Timestamp",
+    "io.debezium.time.NanoTimestamp",
+    "io.debezium.time.Date",
+    "io.debezium.data.Uuid",
+}
 
 
 @dataclass(frozen=True)
@@ -44,8 +78,8 @@ class WriterField:
     """One column as a producer wrote it.
 
     `raw` is the Hive type of the value as it can be read (Connect's JSON writes bytes and decimals as base64 text: `raw` is the Connect
-    type, `binary`); `semantic` the name that says what it means; `type` what it is stored as; `item` describes an array's elements. `default` only where the
-    source's default is a constant (never the epoch or zero uuid that stand for now() and gen_random_uuid()).
+    type, `binary`); `semantic` the name that says what it means; `type` what it is stored as; `item` describes an array's elements.
+    `default` only where the source's default is a constant (never the epoch or zero uuid that stand for now() and gen_random_uuid()).
     """
 
     name: str
@@ -73,6 +107,32 @@ class WriterSchema:
         return next((field for field in self.fields if field.name == name), None)
 
 
+def declared(known: WriterSchema, schema: WriterSchema) -> WriterSchema:
+    """A writer known by its values only, with what a declared schema says of its columns; columns that held only nulls get their type from it.
+
+    Which type a value was read as (`raw`) stays as found: JSON and Parquet write the same meaning differently.
+    """
+    fields = []
+    for field in known.fields:
+        said = schema.field(field.name)
+        fields.append(replace(said, raw=field.raw) if said else field)
+    fields += [field for field in schema.fields if field.name in known.undecided]
+    rest = tuple(name for name in known.undecided if schema.field(name) is None)
+    return replace(known, fields=tuple(fields), undecided=rest)
+
+
+def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> list[WriterSchema]:
+    """The writers with columns that held nothing telling their type (nulls, empty arrays) typed as another writer, or the table, has them."""
+    known = {field.name: field for field in stored}
+    known.update({field.name: field for writer in writers for field in writer.fields})
+    out = []
+    for writer in writers:
+        found = tuple(known[name] for name in writer.undecided if name in known)
+        rest = tuple(name for name in writer.undecided if name not in known)
+        out.append(replace(writer, fields=(*writer.fields, *found), undecided=rest))
+    return out
+
+
 def signature(text: str) -> str:
     """A short stable id for the text of a schema."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -93,7 +153,9 @@ def _connect_field(member: dict[str, Any]) -> WriterField:
     raw = _connect_type(member, name)
     scale = int((member.get("parameters") or {}).get("scale", 0)) if semantic == DECIMAL else 0
     item = _connect_field(member["items"]) if raw[0] == "array" else None
-    stored = ("array", item.type) if item else _stored(raw, semantic, scale, int((member.get("parameters") or {}).get("connect.decimal.precision", 38)))
+    stored = (
+        ("array", item.type) if item else _stored(raw, semantic, scale, int((member.get("parameters") or {}).get("connect.decimal.precision", 38)))
+    )
     default = member.get("default") if semantic not in _VOLATILE else None
     return WriterField(name, raw, stored, semantic, scale, _constant(default), member.get("doc") or "", item)
 
@@ -190,11 +252,17 @@ def _avro_field(member: dict[str, Any], named: dict[str, Any]) -> WriterField:
     scale = int(kind.get("scale", 0))
     if logical == "decimal":
         # beyond 38 digits no engine has a decimal: read as bytes, kept as exact text
-        semantic = DECIMAL if raw[0] == "binary" else ""
+        semantic = DECIMAL if raw[0] == "binary" else semantic
     elif logical in ("time-millis", "time-micros"):
         semantic = "io.debezium.time.Time" if logical == "time-millis" else "io.debezium.time.MicroTime"
     item = _avro_field({"name": "", "type": kind["items"]}, named) if raw[0] == "array" else None
-    stored = ("array", item.type) if item else _stored(raw, semantic, scale, int(kind.get("precision", 38))) if raw[0] not in ("date", "timestamp", "decimal") else raw
+    stored = (
+        ("array", item.type)
+        if item
+        else _stored(raw, semantic, scale, int(kind.get("precision", 38)))
+        if raw[0] not in ("date", "timestamp", "decimal")
+        else raw
+    )
     default = member.get("default") if kind.get("type") not in ("bytes", "fixed") and semantic not in _VOLATILE else None
     return WriterField(member["name"], raw, stored, semantic, scale, _constant(default), member.get("doc") or "", item)
 

@@ -6,7 +6,6 @@ file - the same; the put of the Snapshot - either nothing or the commit. Publish
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,7 +58,11 @@ def _attempt(world: World, spec: TableSpec, parent: Snapshot | None, inputs: Seq
         steady = tuple(item for item in facts.inputs if _unchanged(world, spec, item))
         if len(steady) < len(facts.inputs):
             # a file was written while we read it (H1): what we read of it is worth nothing, it waits for the next run
-            return _attempt(world, spec, parent, [item for item in inputs if any(item.path == kept.path for kept in steady)], label, progress) if steady else None
+            return (
+                _attempt(world, spec, parent, [item for item in inputs if any(item.path == kept.path for kept in steady)], label, progress)
+                if steady
+                else None
+            )
         whole = plan.whole_base(spec, parent, facts.changes, bool(facts.evolved.retyped), facts.truncate is not None)
         progress(spec.name, "resolve", 0.4)
         if whole:
@@ -80,9 +83,7 @@ def _unchanged(world: World, spec: TableSpec, item: Input) -> bool:
     return info is not None and info.etag == item.etag
 
 
-def _snapshot(
-    world: World, spec: TableSpec, parent: Snapshot | None, facts: Facts, staged: Staged, commit: str, whole: bool, label: str
-) -> Snapshot:
+def _snapshot(world: World, spec: TableSpec, parent: Snapshot | None, facts: Facts, staged: Staged, commit: str, whole: bool, label: str) -> Snapshot:
     layout = snapshots.layout_of(spec)
     hours = [item.hour for item in facts.inputs if item.hour] + ([parent.hour] if parent and parent.hour else [])
     times = [time for time in (facts.source_time, parent.source_time if parent else None) if time]
@@ -112,6 +113,7 @@ def _snapshot(
         truncated_to=latest([facts.truncate, parent.truncated_to if parent else None]),
         purged_to=latest([staged.purged_to, parent.purged_to if parent else None]),
         epoch=spec.epoch,
+        raw=facts.raw or (parent.raw if parent else ()),
         folded_at=world.now() if whole else (parent.folded_at if parent else None),
     )
 
@@ -127,5 +129,3 @@ def purge_through(world: World, spec: TableSpec, parent: Snapshot | None) -> int
         if snapshot.version <= parent.version and datetime.fromisoformat(snapshot.time.replace("Z", "+00:00")).timestamp() < limit:
             return snapshot.version
     return 0
-
-

@@ -58,8 +58,7 @@ def _folded(
 ) -> Snapshot:
     """`seen` is the Snapshot that was folded, `parent` the newest one: the same, or a child by commits."""
     replaced = {segment.id for segment in targets}
-    segments = [segment for segment in parent.segments if segment.id not in replaced] + list(staged.segments)
-    ordered = _tiled(segments)
+    ordered = _tiled(parent.segments, replaced, staged.segments)
     same_delta = parent.delta is not None and seen.delta is not None and parent.delta.id == seen.delta.id
     everything = all(segment.folded_through >= seen.version for segment in ordered)
     return dataclasses.replace(
@@ -74,14 +73,22 @@ def _folded(
     )
 
 
-def _tiled(segments: Sequence[Segment]) -> list[Segment]:
-    """Segments in key order: each begins where another ends. Keys are compared nowhere here, only their bounds matched."""
-    by_low = {segment.low: segment for segment in segments}
-    out, low = [], None
-    while low in by_low:
-        segment = by_low.pop(low)
-        out.append(segment)
-        if segment.high is None:
-            break
-        low = segment.high
-    return out if not by_low else list(segments)
+def _tiled(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment]) -> list[Segment]:
+    """`made` in the places of the segments that it replaces. A range whose rows were all purged goes to its neighbour.
+
+    Keys are compared nowhere here: bounds are only matched.
+    """
+    new = {segment.low: segment for segment in made}
+    out: list[Segment] = []
+    for segment in segments:
+        if segment.id not in replaced:
+            out.append(segment)
+            continue
+        low = segment.low
+        # one old segment may have become several, each beginning where the one before it ends
+        while low in new:
+            out.append(new.pop(low))
+            low = out[-1].high
+    closed = [dataclasses.replace(left, high=right.low) for left, right in zip(out, out[1:])]
+    closed += [dataclasses.replace(out[-1], high=None)] if out else []
+    return [dataclasses.replace(closed[0], low=None), *closed[1:]] if closed else []

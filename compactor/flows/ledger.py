@@ -40,7 +40,7 @@ def everything(world: World, layout: Layout, snapshot: Snapshot) -> list[Input]:
 
 
 def carried(world: World, layout: Layout, parent: Snapshot | None, commit: str) -> tuple[LedgerFile, ...]:
-    """The ledger files that a child of `parent` names: the parent's, and a new one with the parent's own inputs. Small ones are merged now and then."""
+    """The ledger files that a child of `parent` names: the parent's, and a new one with its own inputs. Small ones are merged at times."""
     if parent is None or not parent.inputs:
         return parent.ledger if parent else ()
     files, inputs = list(parent.ledger), list(parent.inputs)

@@ -22,7 +22,9 @@ def plan(world: World, spec: TableSpec) -> TablePlan:
         folders = len({item.folder for item in found.new})
         steps.append(f"read {len(found.new)} new files ({size:,} bytes) in {folders} folders")
         first = snapshot is None or not snapshot.segments or spec.compaction == "rewrite"
-        steps.append(f"write {'a new base' if first else 'a new Delta (a new base if half of the table changes, is truncated, or a column changes its type)'}")
+        steps.append(
+            f"write {'a new base' if first else 'a new Delta (a new base if half of the table changes, is truncated, or a column changes its type)'}"
+        )
         steps.append(f"commit version {snapshot.version + 1 if snapshot else 1}, publish {spec.database}.{spec.view}")
         steps.append(f"{spec.archive} the files {'to the archive' if spec.archive != 'keep' else 'in landing'}")
     if snapshot and due(world, spec, snapshot):

@@ -1,7 +1,7 @@
 """Publish: make the catalog show a Snapshot. Tables, then partitions, then one replacement of the view; never backwards.
 
-What a crash leaves: tables or partitions that no view reads yet; the next run registers what is missing and replaces the view. This module is the only
-one that replaces a view.
+What a crash leaves: tables or partitions that no view reads yet; the next run registers what is missing and replaces the view.
+This module is the only one that replaces the table's view.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def _register(world: World, spec: TableSpec, snapshot: Snapshot) -> None:
 def _owned(spec: TableSpec, snapshot: Snapshot, shown: ViewDef) -> None:
     owner = shown.properties.get(views.UUID)
     if owner is None:
-        raise CatalogRefused(f"table {spec.name}: the view {spec.database}.{spec.view} exists and is not ours. Rename it, or say `view:` for this table.")
+        raise CatalogRefused(
+            f"table {spec.name}: the view {spec.database}.{spec.view} exists and is not ours. Rename it, or say `view:` for this table."
+        )
     if owner != snapshot.uuid:
         raise CatalogRefused(
             f"table {spec.name}: the view {spec.database}.{spec.view} belongs to another life of this table (uuid {owner}, ours is {snapshot.uuid}): "

@@ -13,7 +13,7 @@ from compactor.ports import Check
 __all__ = ["Check", "Progress", "TablePlan", "TableReport", "TableStatus", "silent"]
 
 Progress = Callable[[str, str, float], None]
-"""Called with (table, step, share done 0..1) as a table goes on; steps are `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `fold`, `done`."""
+"""Called with (table, step, share done 0..1); steps are `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `fold`, `done`."""
 
 
 def silent(table: str, step: str, share: float) -> None:
@@ -24,8 +24,8 @@ def silent(table: str, step: str, share: float) -> None:
 class TableReport:
     """What one run did for one table.
 
-    `outcome` is `committed`, `resumed` (only finished what an earlier run left), `idle`, `held`, `failed` or `later`. `operations` lists the Snapshots
-    made, such as `commit 3` and `fold 4`. Bytes are what was written to base and Delta. `error` is None unless failed or later.
+    `outcome` is `committed`, `resumed` (only finished what an earlier run left), `idle`, `held`, `failed` or `later`. `operations` lists the
+    Snapshots made, such as `commit 3` and `fold 4`. Bytes are what was written to base and Delta. `error` is None unless failed or later.
     """
 
     table: str

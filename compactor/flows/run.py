@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from compactor.core.errors import CompactorError, NoRowsYet, TryLater
+from compactor.core.errors import CompactorError, NoRowsYet, Refused, TryLater
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, snapshots
@@ -15,12 +16,11 @@ from compactor.flows.fold import due, fold
 from compactor.flows.publish import publish
 from compactor.flows.reports import Progress, TableReport, silent
 from compactor.flows.resume import resume
+from compactor.flows.sync import sync_landing
 from compactor.flows.world import World
 
 
-def run_tables(
-    world: World, specs: Sequence[TableSpec], progress: Progress = silent, parallel: int = 2, label: str = ""
-) -> list[TableReport]:
+def run_tables(world: World, specs: Sequence[TableSpec], progress: Progress = silent, parallel: int = 2, label: str = "") -> list[TableReport]:
     """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`."""
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
         return list(pool.map(lambda spec: _reported(world, spec, progress, label), specs))
@@ -41,8 +41,6 @@ def _reported(world: World, spec: TableSpec, progress: Progress, label: str) -> 
 
 
 def _timed(report: TableReport, seconds: float) -> TableReport:
-    import dataclasses
-
     return dataclasses.replace(report, seconds=round(seconds, 3))
 
 
@@ -65,7 +63,19 @@ def run_table(world: World, spec: TableSpec, progress: Progress = silent, label:
             made.append(folded)
             current = folded.snapshot
             _finish(world, spec, current, progress)
-    return _report(spec, current, made, resumed)
+    notes = _shown_landing(world, spec, current) if current is not None and (made or resumed or spec.live_view) else ()
+    return _report(spec, current, made, resumed, notes)
+
+
+def _shown_landing(world: World, spec: TableSpec, current: Snapshot) -> tuple[str, ...]:
+    """Bring the landing table up to date; only a live view that was asked for is worth failing for."""
+    try:
+        sync_landing(world, spec, current)
+    except Refused as error:
+        if spec.live_view:
+            raise
+        return (f"the table of landed files was not updated: {error}",)
+    return ()
 
 
 def _finish(world: World, spec: TableSpec, snapshot: Snapshot, progress: Progress) -> None:
@@ -75,7 +85,7 @@ def _finish(world: World, spec: TableSpec, snapshot: Snapshot, progress: Progres
     archive.archive(world, spec, snapshot)
 
 
-def _report(spec: TableSpec, current: Snapshot | None, made: Sequence[Committed], resumed: bool) -> TableReport:
+def _report(spec: TableSpec, current: Snapshot | None, made: Sequence[Committed], resumed: bool, notes: tuple[str, ...]) -> TableReport:
     outcome = "committed" if made else "resumed" if resumed else "idle"
     if current is None:
         return TableReport(spec.name, outcome, notes=(f"nothing has landed below {spec.landing}",))
@@ -93,4 +103,5 @@ def _report(spec: TableSpec, current: Snapshot | None, made: Sequence[Committed]
         unresolved=first.unresolved if first else 0,
         bytes_written=sum(item.bytes_written for item in made),
         archived=len(first.inputs) if first and spec.archive == "move" else 0,
+        notes=notes,
     )

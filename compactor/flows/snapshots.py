@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid as uuids
 from collections.abc import Iterator
+from typing import Any
 
 from compactor.core.errors import CheckFailed, Conflict, StateRefused
 from compactor.core.layout import Layout
@@ -45,7 +46,9 @@ def newest(world: World, layout: Layout) -> Snapshot | None:
         version += 1
     found = read(world, layout, version)
     if found is None:
-        raise StateRefused(f"Snapshot {layout.snapshot(version)} was there and is gone: somebody deletes files below {layout.root}. Restore it from a backup.")
+        raise StateRefused(
+            f"Snapshot {layout.snapshot(version)} was there and is gone: somebody deletes files below {layout.root}. Restore it from a backup."
+        )
     return found
 
 
@@ -64,7 +67,9 @@ def put(world: World, layout: Layout, snapshot: Snapshot) -> None:
     """
     problem = tiling_problem(snapshot.segments)
     if problem:
-        raise CheckFailed(f"table {snapshot.table}: the segments of version {snapshot.version} do not tile the keys: {problem}. Nothing was committed.")
+        raise CheckFailed(
+            f"table {snapshot.table}: the segments of version {snapshot.version} do not tile the keys: {problem}. Nothing was committed."
+        )
     data = snapshot.to_bytes()
     path = layout.snapshot(snapshot.version)
     if not world.storage.put_if_absent(path, data) and world.storage.read(path) != data:
@@ -82,9 +87,19 @@ def history(world: World, layout: Layout) -> Iterator[Snapshot]:
 
 def child(world: World, parent: Snapshot, commit: str, operation: str, label: str, **changes: object) -> Snapshot:
     """The Snapshot after `parent`, for anything but the first commit; what is not in `changes` carries over."""
-    base = dict(version=parent.version + 1, parent=parent.version, writer=commit, run=label, time=world.now(), operation=operation, inputs=(), counts={},
-                ties=0, unresolved=0)
-    return dataclasses.replace(parent, **{**base, **changes})  # type: ignore[arg-type]
+    base: dict[str, Any] = {
+        "version": parent.version + 1,
+        "parent": parent.version,
+        "writer": commit,
+        "run": label,
+        "time": world.now(),
+        "operation": operation,
+        "inputs": (),
+        "counts": {},
+        "ties": 0,
+        "unresolved": 0,
+    }
+    return dataclasses.replace(parent, **{**base, **changes})
 
 
 def new_uuid() -> str:

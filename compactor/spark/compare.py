@@ -16,7 +16,9 @@ from compactor.spark.sql import literal, quoted
 def as_text(rows: DataFrame, columns: list[tuple[str, str]]) -> DataFrame:
     """Every row as one JSON text of (name, type) columns: comparable whatever the types, maps too."""
     members = ", ".join(f"{literal(name)}, CAST({quoted(name)} AS {types.text(types.parse(kind), quote=True)})" for name, kind in columns)
-    return rows.selectExpr(f"to_json(named_struct({members}), map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')) AS row")
+    return rows.selectExpr(
+        f"to_json(named_struct({members}), map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')) AS row"
+    )
 
 
 def difference(left: DataFrame, right: DataFrame) -> tuple[int, int, str | None]:

@@ -17,40 +17,42 @@ Columns of Changes, after the stored ones:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from compactor.core import types
 from compactor.core.evolution import Evolved
+from compactor.core.position import Position
 from compactor.core.schema import Field, Schema
 from compactor.core.spec import ROW_ID, TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.spark import position, values
 from compactor.spark.decode.frame import Frame, ddl
-from compactor.spark.decode.order import expression
+from compactor.spark.decode.order import NULLABLE, expression
 from compactor.spark.sql import cast, coalesce, literal, member, null, quoted
+
 
 def key_text(columns: Sequence[str], kinds: Sequence[str]) -> str:
     """SQL: a key as one text that survives JSON, whatever its types."""
-    parts = [f"hex({value})" if kind == "binary" else f"CAST({value} AS STRING)" for value, kind in zip(columns, kinds)]  # noqa: B905
+    parts = [f"hex({value})" if kind == "binary" else f"CAST({value} AS STRING)" for value, kind in zip(columns, kinds)]
     return f"to_json(array({', '.join(parts)}))"
 
 
 def key_columns(text: str, kinds: Sequence[str]) -> list[str]:
     """The inverse of `key_text`: SQL for each key column."""
     parts = [f"get(from_json({text}, 'ARRAY<STRING>'), {at})" for at in range(len(kinds))]
-    return [f"unhex({part})" if kind == "binary" else cast(part, types.parse(kind)) for part, kind in zip(parts, kinds)]  # noqa: B905
+    return [f"unhex({part})" if kind == "binary" else cast(part, types.parse(kind)) for part, kind in zip(parts, kinds)]
 
 
 def with_position(frame: Frame, spec: TableSpec, order: position.Order) -> Frame:
     """The frame with `_position`, and `_unordered`: whether an order column that must be there is null."""
     assert frame.images is not None
-    from compactor.spark.decode.order import NULLABLE
-
     parts = [expression(name, frame.images, spec.name)[0] for name, _ in order]
-    typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]  # noqa: B905
-    must = [part for part, (name, _) in zip(parts, order) if name not in NULLABLE]  # noqa: B905
+    typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
+    must = [part for part, (name, _) in zip(parts, order) if name not in NULLABLE]
     unordered = " OR ".join(f"({part}) IS NULL" for part in must) or "false"
     rows = frame.rows.selectExpr("*", f"{position.built(spec.epoch, typed)} AS _position", f"(_op IS NOT NULL AND ({unordered})) AS _unordered")
     return Frame(rows, frame.images, frame.writers)
@@ -92,7 +94,9 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
     moved = _moved(frame, evolved, keys, kinds) if keys else "CAST(NULL AS STRING)"
     rows = frame.rows.where("_op IS NOT NULL")
     return rows.selectExpr(
-        *shown, "_op", "_position",
+        *shown,
+        "_op",
+        "_position",
         f"CASE WHEN _op IN ('c', 'u', 'r') THEN {absent_list} END AS _missing",
         f"{moved} AS _from",
         f"{_link(frame)} AS _link",
@@ -194,9 +198,19 @@ def _moved(frame: Frame, evolved: Evolved, keys: list[str], kinds: list[str]) ->
     )
 
 
-def writer_positions(rows: Sequence[tuple[str, position.Position | None, position.Position | None]], writers: Sequence[WriterSchema]) -> list[WriterSchema]:
+def writer_positions(rows: Sequence[tuple[str, Position | None, Position | None]], writers: Sequence[WriterSchema]) -> list[WriterSchema]:
     """The writers with the Positions of their Changes filled in, those that wrote no Change of this table left out."""
-    import dataclasses
-
     bounds = {writer: (first, last) for writer, first, last in rows}
     return [dataclasses.replace(writer, first=bounds[writer.id][0], last=bounds[writer.id][1]) for writer in writers if writer.id in bounds]
+
+
+def linked(changes: DataFrame, schema: Schema) -> DataFrame:
+    """Creates with unavailable values and no header: the delete of the same transaction and LSN is the other half of the key change."""
+    kinds = [schema.field(name).type for name in schema.key]
+    key = key_text([quoted(name) for name in schema.key], kinds)
+    deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr("_link", f"{key} AS _left")
+    halves = deletes.groupBy("_link").agg(F.expr("min(_left)").alias("_left"), F.expr("count(DISTINCT _left)").alias("_halves"))
+    joined = changes.join(halves.where("_halves = 1"), ["_link"], "left")
+    found = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
+    keep = [quoted(name) for name in changes.columns if name != "_from"]
+    return joined.selectExpr(*keep, f"coalesce(_from, {found}) AS _from")

@@ -86,7 +86,9 @@ def _by_footer(spark: SparkSession, paths: Sequence[str]) -> dict[str, list[str]
             finally:
                 reader.close()
         except Exception as error:
-            raise InputRefused(f"{path}: not a readable Parquet file ({reason(error)}). It stays in landing: have the sink write it again, or remove it.") from None
+            raise InputRefused(
+                f"{path}: not a readable Parquet file ({reason(error)}). It stays in landing: have the sink write it again, or remove it."
+            ) from None
         groups.setdefault(schema, []).append(path)
     return groups
 

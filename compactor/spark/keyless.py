@@ -20,7 +20,7 @@ from compactor.spark.sql import literal, quoted
 REMOVAL, FOUND = "x", "found"
 
 
-def identified(frame: Frame, order: position.Order, epoch: int, table: str, contents: dict[str, str]) -> Frame:
+def identified(frame: Frame, order: position.Order, epoch: int, contents: dict[str, str]) -> Frame:
     """The frame with `_identity` and `_source_kind`, updates and deletes as removals. `contents`: file → hash of its content."""
     assert frame.images is not None
     rows = frame.rows
@@ -28,7 +28,7 @@ def identified(frame: Frame, order: position.Order, epoch: int, table: str, cont
     event = "concat_ws(':', 'e', _position.epoch, _source.sequence, _source.lsn, _source.txId, _source.total_order)" if has_order else "NULL"
     known = "_source.total_order IS NOT NULL" if has_order else "false"
     if any(name == "offset" for name, _ in order):
-        offset = expression("offset", frame.images, table)[0]
+        offset = expression("offset", frame.images, "")[0]
         place = f"concat_ws(':', 'o', {epoch}, _partition, {offset})"
     else:
         # neither source nor sink numbers the event: the same line of the same content is the same event, under whatever name it lands
@@ -36,7 +36,10 @@ def identified(frame: Frame, order: position.Order, epoch: int, table: str, cont
         rows = rows.selectExpr("*", "row_number() OVER (PARTITION BY _file ORDER BY _block, _row) AS _line")
         place = f"concat_ws(':', 'f', {content}, _line)"
     rows = rows.selectExpr("*", f"CASE WHEN {known} THEN {event} ELSE {place} END AS _id")
-    split = rows.selectExpr("*", f"explode(CASE WHEN _op = 'u' THEN array('{REMOVAL}', 'c') WHEN _op = 'd' THEN array('{REMOVAL}') ELSE array(_op) END) AS _k")
+    split = rows.selectExpr(
+        "*",
+        f"explode(CASE WHEN _op = 'u' THEN array('{REMOVAL}', 'c') WHEN _op = 'd' THEN array('{REMOVAL}') ELSE array(_op) END) AS _k",
+    )
     keep = [name for name in frame.rows.columns if name not in ("_op", "_after")]
     out = split.selectExpr(
         *keep,
@@ -73,7 +76,8 @@ def matched(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
     columns = [quoted(name) for name in schema.names]
     rest = [name for name in heads.columns if name not in (*schema.names, "_op", "_version", "_position", "_moved_to", "_filled")]
     return counted.selectExpr(
-        *columns, *rest,
+        *columns,
+        *rest,
         f"CASE WHEN {gone} THEN 'd' ELSE _op END AS _op",
         f"CASE WHEN {gone} OR {took} THEN CAST({version} AS BIGINT) ELSE _version END AS _version",
         f"CASE WHEN {gone} THEN greatest(_position, _removed_at) ELSE _position END AS _position",

@@ -40,7 +40,7 @@ def built(epoch: int, values: Sequence[str]) -> str:
 
 def fixed(position: Position, order: Order) -> str:
     """SQL for a known Position."""
-    named = zip(members(order), position)  # noqa: B905 - Python 3.9 has no strict=
+    named = zip(members(order), position)
     inside = ", ".join(f"'{name}', CAST({literal(value)} AS {kind})" for (name, kind), value in named)
     return f"named_struct({inside})"
 

@@ -70,16 +70,33 @@ class Resolver:
         kinds = [self.schema.field(name).type for name in self.schema.key]
         op = "CASE WHEN _op IN ('d', 'x') THEN 'd' ELSE 'u' END"
         events = changes.selectExpr(
-            *self.columns, f"{op} AS _op", f"CAST({self.version} AS BIGINT) AS _version", "_position", f"{older} AS _older",
-            "CASE WHEN _op = 'x' THEN 'x' ELSE _from END AS _from", "CAST(NULL AS STRING) AS _moved_to", "_source", "_file",
+            *self.columns,
+            f"{op} AS _op",
+            f"CAST({self.version} AS BIGINT) AS _version",
+            "_position",
+            f"{older} AS _older",
+            "CASE WHEN _op = 'x' THEN 'x' ELSE _from END AS _from",
+            "CAST(NULL AS STRING) AS _moved_to",
+            "_source",
+            "_file",
         )
         if self.keyless:
             return events
-        old_keys = dict(zip(self.schema.key, key_columns("_from", kinds)))  # noqa: B905
-        left = [f"{old_keys[name]} AS {quoted(name)}" if name in old_keys else f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}" for name in self.schema.names]
+        old_keys = dict(zip(self.schema.key, key_columns("_from", kinds)))
+        left = [
+            f"{old_keys[name]} AS {quoted(name)}" if name in old_keys else f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}"
+            for name in self.schema.names
+        ]
         moves = changes.where("_from IS NOT NULL").selectExpr(
-            *left, "'d' AS _op", f"CAST({self.version} AS BIGINT) AS _version", "_position", f"CAST(NULL AS {position.older_ddl(self.order)}) AS _older",
-            "CAST(NULL AS STRING) AS _from", f"{key_text(self.keys, kinds)} AS _moved_to", f"{MADE} AS _source", "_file",
+            *left,
+            "'d' AS _op",
+            f"CAST({self.version} AS BIGINT) AS _version",
+            "_position",
+            f"CAST(NULL AS {position.older_ddl(self.order)}) AS _older",
+            "CAST(NULL AS STRING) AS _from",
+            f"{key_text(self.keys, kinds)} AS _moved_to",
+            f"{MADE} AS _source",
+            "_file",
         )
         return events.unionByName(moves)
 
@@ -139,8 +156,21 @@ class Resolver:
             for name in self.schema.names
         ]
         older = f"CAST(CASE WHEN {takes} THEN {keeps} ELSE _older END AS {position.older_ddl(self.order)}) AS _older"
-        return rows.selectExpr(*columns, "_op", "_version", "_position", older, "_from", "_moved_to", "_source", "_file", "_head", "_outcome", "_tie",
-                               "false AS _filled")
+        return rows.selectExpr(
+            *columns,
+            "_op",
+            "_version",
+            "_position",
+            older,
+            "_from",
+            "_moved_to",
+            "_source",
+            "_file",
+            "_head",
+            "_outcome",
+            "_tie",
+            "false AS _filled",
+        )
 
     def _registers(self, ranked: DataFrame, partial: Sequence[str]) -> DataFrame:
         """The full rule: per register the greatest (at, via), lowered to unknown by a delete above it."""
@@ -149,7 +179,8 @@ class Resolver:
         rest = [name for name in self.values if name not in partial]
         below = "_position < _head_position"
         # A tombstone hides the last life of its row: deletes after that life's last event take nothing from it.
-        lived = f"CASE WHEN _op = 'u' AND {below} THEN _position WHEN _op = 'd' THEN array_max(transform(filter(map_values(_older), _e -> _e.known), _e -> _e.at)) END"
+        hidden = "array_max(transform(filter(map_values(_older), _e -> _e.known), _e -> _e.at))"
+        lived = f"CASE WHEN _op = 'u' AND {below} THEN _position WHEN _op = 'd' THEN {hidden} END"
         rows = ranked.selectExpr("*", f"CASE WHEN _head_op = 'd' THEN max({lived}) OVER {by_key} ELSE _head_position END AS _life")
         rows = rows.selectExpr("*", f"max(CASE WHEN _op = 'd' AND _position < _life THEN _position END) OVER {by_key} AS _floor")
         told = {name: quoted(name) for name in named}
@@ -157,7 +188,8 @@ class Resolver:
         best = []
         for name, value in told.items():
             own = self._register(name)
-            best.append(f"max_by(struct({own} AS r, {value} AS v, _source AS s), struct({own}.at AS a, {own}.via AS b, _source AS s)) OVER {by_key} AS {_best(name)}")
+            newest = f"struct({own}.at AS a, {own}.via AS b, _source AS s)"
+            best.append(f"max_by(struct({own} AS r, {value} AS v, _source AS s), {newest}) OVER {by_key} AS {_best(name)}")
         rows = rows.selectExpr("*", *best)
         columns = [*self.keys]
         columns += [f"CASE WHEN {_stands(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
@@ -167,12 +199,37 @@ class Resolver:
         entries = ", ".join(self._entry(name) for name in told)
         mapped = f"filter(array({entries}), _e -> _e IS NOT NULL)"
         result = rows.selectExpr(
-            *columns, "_op", "_version", "_position", f"{mapped} AS _entries", "_from", f"{moved_to} AS _moved_to", "_source", "_file", "_head", "_outcome", "_tie",
+            *columns,
+            "_op",
+            "_version",
+            "_position",
+            f"{mapped} AS _entries",
+            "_from",
+            f"{moved_to} AS _moved_to",
+            "_source",
+            "_file",
+            "_head",
+            "_outcome",
+            "_tie",
             f"(_head_source >= {DELTA} AND ({filled})) AS _filled",
         )
         older = f"CAST(CASE WHEN size(_entries) > 0 THEN map_from_entries(_entries) END AS {position.older_ddl(self.order)}) AS _older"
         version = f"CASE WHEN _filled THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
-        return result.selectExpr(*self.columns, "_op", version, "_position", older, "_from", "_moved_to", "_source", "_file", "_head", "_outcome", "_tie", "_filled")
+        return result.selectExpr(
+            *self.columns,
+            "_op",
+            version,
+            "_position",
+            older,
+            "_from",
+            "_moved_to",
+            "_source",
+            "_file",
+            "_head",
+            "_outcome",
+            "_tie",
+            "_filled",
+        )
 
     def _register(self, name: str) -> str:
         pos = position.ddl(self.order)
@@ -197,7 +254,7 @@ class Resolver:
     def fills(self, heads: DataFrame, partial: Sequence[str]) -> DataFrame:
         """What tombstones that moved have to tell the key they moved to: states with `_op` = 'f' at the Position of the move."""
         kinds = [self.schema.field(name).type for name in self.schema.key]
-        new_keys = dict(zip(self.schema.key, key_columns("_moved_to", kinds)))  # noqa: B905
+        new_keys = dict(zip(self.schema.key, key_columns("_moved_to", kinds)))
         entries = []
         for name in partial:
             own = self._register(name)
@@ -206,9 +263,16 @@ class Resolver:
         keys = [f"{new_keys[name]} AS {quoted(name)}" for name in self.schema.key]
         changed = f"_version = {self.version}"
         return heads.where(f"_op = 'd' AND _moved_to IS NOT NULL AND {changed}").selectExpr(
-            *keys, *[quoted(name) for name in self.values], "'f' AS _op", "_version", "_position",
+            *keys,
+            *[quoted(name) for name in self.values],
+            "'f' AS _op",
+            "_version",
+            "_position",
             f"CAST(map_from_entries(array({', '.join(entries)})) AS {position.older_ddl(self.order)}) AS _older",
-            "CAST(NULL AS STRING) AS _from", "CAST(NULL AS STRING) AS _moved_to", f"{MADE} AS _source", "CAST(NULL AS STRING) AS _file",
+            "CAST(NULL AS STRING) AS _from",
+            "CAST(NULL AS STRING) AS _moved_to",
+            f"{MADE} AS _source",
+            "CAST(NULL AS STRING) AS _file",
         )
 
 

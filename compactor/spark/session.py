@@ -331,9 +331,7 @@ def embedded_lock(directory: str, wait_seconds: float) -> Lock:
         patience = wait_seconds if _alive(pid) else max(wait_seconds, _LINGER_SECONDS)
         if time.monotonic() - start >= patience:
             os.close(fd)
-            raise Busy(
-                f"the embedded metastore {directory} is in use by {holder}; try again later, or share a metastore (thrift://)"
-            )
+            raise Busy(f"the embedded metastore {directory} is in use by {holder}; try again later, or share a metastore (thrift://)")
         if not told:
             log.warning("waiting up to %.0f s for the embedded metastore %s, in use by %s", patience, directory, holder)
             told = True

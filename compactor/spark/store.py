@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from compactor.core import types
 from compactor.core.errors import CheckFailed, Refused
@@ -26,7 +27,14 @@ from compactor.spark.sql import cast, literal, quoted
 def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]:
     """Name and Hive type of every column of a base or Delta file."""
     pos = position.ddl(order)
-    kinds = {"_op": "string", "_version": "bigint", "_position": pos, "_older": position.older_ddl(order), "_from": "string", "_moved_to": "string"}
+    kinds = {
+        "_op": "string",
+        "_version": "bigint",
+        "_position": pos,
+        "_older": position.older_ddl(order),
+        "_from": "string",
+        "_moved_to": "string",
+    }
     return [*((field.name, field.type) for field in schema.fields), *((name, kinds[name]) for name in STATE)]
 
 
@@ -61,7 +69,9 @@ def key_struct(schema: Schema) -> str:
 
 def segment_index(segments: Sequence[Segment], schema: Schema) -> str:
     """SQL: which of the (ordered) segments owns a key."""
-    cases = " ".join(f"WHEN {key_struct(schema)} < {bound(segment.high, schema)} THEN {at}" for at, segment in enumerate(segments) if segment.high is not None)
+    cases = " ".join(
+        f"WHEN {key_struct(schema)} < {bound(segment.high, schema)} THEN {at}" for at, segment in enumerate(segments) if segment.high is not None
+    )
     return f"CASE {cases} ELSE {len(segments) - 1} END" if cases else "0"
 
 
@@ -93,8 +103,11 @@ class Written:
 
 
 def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: position.Order, directory: str, table: str) -> list[Written]:
-    """Read back what `write` wrote, in key order: one entry per segment (one in all for a Delta). Raises CheckFailed on a key that is null or twice there."""
-    files = {}
+    """Read back what `write` wrote, in key order: one entry per segment (one in all for a Delta).
+
+    Raises CheckFailed on a key that is null or there twice.
+    """
+    files: dict[str, list[DataFile]] = {}
     for info in storage.list(directory):
         inside = info.path[len(directory.rstrip("/")) + 1 :]
         if not inside.rsplit("/", 1)[-1].startswith(("_", ".")):
@@ -103,34 +116,60 @@ def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: positi
         return []
     keys = [quoted(name) for name in schema.key]
     kinds = [schema.field(name).type for name in schema.key]
-    ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in stored_types(schema, order) if name in (*schema.key, *STATE))
+    ddl = ", ".join(
+        f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in stored_types(schema, order) if name in (*schema.key, *STATE)
+    )
     rows = spark.read.schema(ddl).parquet(*[join(directory, part) if part else directory for part in files])
     origin = "regexp_extract(_metadata.file_path, '(segment=[0-9-]+)/[^/]+$', 1)"
     null_key = " OR ".join(f"{key} IS NULL" for key in keys)
-    by_key = rows.selectExpr("*", f"{origin} AS __dir").groupBy(*keys).agg(
-        _expr("count(1)", "__n"), _expr("max(__dir)", "__d"), _expr("max(_op = 'd')", "__t"), _expr("min(_position)", "__a"), _expr("max(_position)", "__b"),
-        _expr("max(map_keys(_older))", "__p"),
+    by_key = (
+        rows.selectExpr("*", f"{origin} AS __dir")
+        .groupBy(*keys)
+        .agg(
+            named("count(1)", "__n"),
+            named("max(__dir)", "__d"),
+            named("max(_op = 'd')", "__t"),
+            named("min(_position)", "__a"),
+            named("max(_position)", "__b"),
+            named("max(map_keys(_older))", "__p"),
+        )
     )
     least = [f"min({key_struct(schema)}).{quoted(name)}" for name in schema.key]
-    found = by_key.groupBy("__d").agg(
-        _expr("sum(__n)", "rows"), _expr("sum(CAST(__t AS INT))", "tombstones"), _expr(key_text(least, kinds), "least"), _expr("min(__a)", "first"),
-        _expr("max(__b)", "last"), _expr("array_distinct(flatten(collect_set(__p)))", "partial"), _expr("max(__n)", "most"),
-        _expr(f"max({null_key})", "nokey"), _expr(f"min({key_struct(schema)})", "low"),
-    ).orderBy("low").collect()
+    found = (
+        by_key.groupBy("__d")
+        .agg(
+            named("sum(__n)", "rows"),
+            named("sum(CAST(__t AS INT))", "tombstones"),
+            named(key_text(least, kinds), "least"),
+            named("min(__a)", "first"),
+            named("max(__b)", "last"),
+            named("array_distinct(flatten(collect_set(__p)))", "partial"),
+            named("max(__n)", "most"),
+            named(f"max({null_key})", "nokey"),
+            named(f"min({key_struct(schema)})", "low"),
+        )
+        .orderBy("low")
+        .collect()
+    )
     for row in found:
         if row.most > 1 or row.nokey:
             what = "a key occurs twice" if row.most > 1 else "a key is null"
             raise CheckFailed(f"table {table}: staged data in {directory}: {what}; expected exactly one row per key. Nothing was committed.")
     return [
         Written(
-            row["__d"], row.rows, row.tombstones, tuple(json.loads(row.least)), position.from_row(row.first), position.from_row(row.last),
-            tuple(sorted(name for name in row.partial if name != ALL)), tuple(files[row["__d"]]),
+            row["__d"],
+            row.rows,
+            row.tombstones,
+            tuple(json.loads(row.least)),
+            position.from_row(row.first),
+            position.from_row(row.last),
+            tuple(sorted(name for name in row.partial if name != ALL)),
+            tuple(files[row["__d"]]),
         )
         for row in found
     ]
 
 
-def _expr(sql: str, name: str) -> Any:
-    from pyspark.sql import functions as F
-
+def named(sql: str, name: str) -> Any:
+    """An expression with a name, for `agg`."""
     return F.expr(sql).alias(name)

@@ -9,8 +9,10 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 from compactor.core import types, writer
 from compactor.core.errors import InputRefused, OrderRefused
@@ -22,26 +24,44 @@ from compactor.spark.conform import missing_columns
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.files import from_spark
 from compactor.spark.sql import literal
-from compactor.spark.store import _expr
+from compactor.spark.store import named
 
 
-def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str]) -> list[WriterSchema]:
-    """The writers of JSON text: their schema out of the records, or, where records carry none, inferred from the values (widest compatible type).
+def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: WriterSchema | None = None) -> list[WriterSchema]:
+    """The writers of JSON text: their schema out of the records, or inferred from the values where records carry none.
 
+    A declared `schema` tells the meaning of columns whose records carry none.
     Records whose writer wrote deletes only tell the types of the key, never of other columns: their other values are fillers.
     """
     image = "coalesce(_after, _before)"
-    found = frame.rows.where("_writer IS NOT NULL AND _op IS NOT NULL").groupBy("_writer").agg(
-        _expr("first(_schema)", "text"), _expr("max(_op IN ('c', 'u', 'r'))", "rows"), _expr(f"first({image})", "sample"),
-    ).collect()
+    found = (
+        frame.rows.where("_writer IS NOT NULL AND _op IS NOT NULL")
+        .groupBy("_writer")
+        .agg(
+            named("first(_schema)", "text"),
+            named("max(_op IN ('c', 'u', 'r'))", "rows"),
+            named(f"first({image})", "sample"),
+        )
+        .collect()
+    )
     out = []
     for row in sorted(found, key=lambda row: str(row["_writer"])):
         if row.text:
             known = dataclasses.replace(writer.from_connect(row.text), id=row["_writer"])
         else:
-            known = _inferred(spark, frame, row["_writer"], "_after" if row.rows else "_before", list(json.loads(row.sample)) if row.sample else [])
-        if not row.rows:
-            known = dataclasses.replace(known, fields=tuple(field for field in known.fields if field.name in key))
+            known = _inferred(
+                spark,
+                frame,
+                row["_writer"],
+                "_after" if row.rows else "_before",
+                list(json.loads(row.sample)) if row.sample else [],
+            )
+            known = writer.declared(known, schema) if schema else known
+        if not row.rows and not row.text:
+            others = tuple(field.name for field in known.fields if field.name not in key)
+            known = dataclasses.replace(
+                known, fields=tuple(field for field in known.fields if field.name in key), undecided=(*known.undecided, *others)
+            )
         out.append(known)
     return out
 
@@ -51,9 +71,8 @@ def _inferred(spark: SparkSession, frame: Frame, writer_id: str, image: str, nam
     jvm = spark._jvm
     assert jvm is not None
     strings = getattr(texts._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
-    reader = spark._jsparkSession.read().option("prefersDecimal", "true").option("dropFieldIfAllNull", "true")
-    from pyspark.sql import types as T
-
+    # not prefersDecimal: it takes text that looks like a number for one
+    reader = spark._jsparkSession.read().option("dropFieldIfAllNull", "true")
     struct = T.StructType.fromJson(json.loads(reader.json(strings).schema().json()))
     kinds = {field.name: _number(from_spark(field.dataType)) for field in struct.fields if not field.name.startswith("_corrupt")}
     described = plain_writer(writer_id, ("struct", tuple((name, kinds[name]) for name in names if name in kinds)))
@@ -103,7 +122,7 @@ def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
     for frame in frames:
         kinds = dict(frame.rows.dtypes)["_source"]
         source = "max(_source.connector)" if "connector:" in kinds else "CAST(NULL AS STRING)"
-        row = frame.rows.where("_op IS NOT NULL").agg(_expr(source, "c"), _expr("coalesce(min(_offset IS NOT NULL), true)", "o")).collect()[0]
+        row = frame.rows.where("_op IS NOT NULL").agg(named(source, "c"), named("coalesce(min(_offset IS NOT NULL), true)", "o")).collect()[0]
         name, offsets = name or row.c, offsets and row.o
     return name, offsets
 
@@ -120,18 +139,21 @@ def counted(frames: Sequence[Frame], spec: TableSpec, order: position.Order) -> 
         if row.unordered is not None:
             names = ", ".join(name for name, _ in order)
             raise OrderRefused(
-                f"table {spec.name}: {spec.landing}/{row.unordered.f}, record {row.unordered.r + 1}: a column of the order ({names}) is null or no number. "
-                "Say `order_by:` with columns that every change has."
+                f"table {spec.name}: {spec.landing}/{row.unordered.f}, record {row.unordered.r + 1}: a column of the order ({names}) "
+                "is null or no number. Say `order_by:` with columns that every change has."
             )
     by_file: dict[str, list[object]] = {}
     for row in rows:
         by_file.setdefault(row["_file"], []).append(row)
     files = {name: _file_facts(group) for name, group in by_file.items()}
-    bounds = {}
+    bounds: dict[str, tuple[Position | None, Position | None]] = {}
     for row in rows:
         if row.images:
             first, last = bounds.get(row["_writer"], (None, None))
-            bounds[row["_writer"]] = (earliest([first, position.from_row(row.first)]), latest([last, position.from_row(row.last)]))
+            bounds[row["_writer"]] = (
+                earliest([first, position.from_row(row.first)]),
+                latest([last, position.from_row(row.last)]),
+            )
     times = [row.time for row in rows if row.time is not None]
     return Found(
         files,
@@ -153,30 +175,32 @@ def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
     names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
     stands = "CASE WHEN {0} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'why', {1}) END"
     lost = "_op IN ('u', 'd') AND _before IS NULL" if not spec.key else "false"
-    why = f"coalesce(_bad, CASE WHEN {lost} THEN concat('changes or deletes a row of a table without a key (op ', _op, ') and has no before image') END)"
+    told = "concat('changes or deletes a row of a table without a key (op ', _op, ') and has no before image')"
+    why = f"coalesce(_bad, CASE WHEN {lost} THEN {told} END)"
     return frame.rows.groupBy("_file", "_writer").agg(
-        _expr("count(1)", "n"),
-        _expr("count_if(_op IS NULL)", "ignored"),
-        _expr("min(CASE WHEN _op <> 't' THEN _position END)", "first"),
-        _expr("max(CASE WHEN _op <> 't' THEN _position END)", "last"),
-        _expr("max(_op IN ('c', 'u', 'r'))", "images"),
-        _expr(f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)", "partial"),
-        _expr(f"count_if(_op = 'c' AND _oldkey IS NULL AND ({partial}))", "unlinked"),
-        _expr("count_if(_oldkey IS NOT NULL AND _op IN ('c', 'u'))", "moves"),
-        _expr("count_if(_op = 't')", "truncates"),
-        _expr("max(CASE WHEN _op = 't' THEN _position END)", "truncate"),
-        _expr(f"min({stands.format(f'({why}) IS NOT NULL', why)})", "bad"),
-        _expr(f"min({stands.format('_unordered', 'CAST(NULL AS STRING)')})", "unordered"),
-        _expr("max(_time)", "time"),
+        named("count(1)", "n"),
+        named("count_if(_op IS NULL)", "ignored"),
+        named("min(CASE WHEN _op <> 't' THEN _position END)", "first"),
+        named("max(CASE WHEN _op <> 't' THEN _position END)", "last"),
+        named("max(_op IN ('c', 'u', 'r', 'd'))", "images"),
+        named(f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)", "partial"),
+        named(f"count_if(_op = 'c' AND _oldkey IS NULL AND ({partial}))", "unlinked"),
+        named("count_if(_oldkey IS NOT NULL AND _op IN ('c', 'u'))", "moves"),
+        named("count_if(_op = 't')", "truncates"),
+        named("max(CASE WHEN _op = 't' THEN _position END)", "truncate"),
+        named(f"min({stands.format(f'({why}) IS NOT NULL', why)})", "bad"),
+        named(f"min({stands.format('_unordered', 'CAST(NULL AS STRING)')})", "unordered"),
+        named("max(_time)", "time"),
     )
 
 
 def _file_facts(group: list) -> FileFacts:  # type: ignore[type-arg]
-    first, last = earliest([position.from_row(row.first) for row in group]), latest([position.from_row(row.last) for row in group])
+    first, last = (
+        earliest([position.from_row(row.first) for row in group]),
+        latest([position.from_row(row.last) for row in group]),
+    )
     return FileFacts(sum(row.n for row in group), sum(row.ignored for row in group), first, last)
 
 
 def _iso(micros: int) -> str:
-    from datetime import datetime, timedelta, timezone
-
     return (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")

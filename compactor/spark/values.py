@@ -20,7 +20,12 @@ _DAY_MIN, _DAY_MAX = -2440588, 2145042905
 _MICROS_MIN, _MICROS_MAX = -2440588 * 86_400_000_000, 2**63 - 1 - 1_000_000_000
 """The same for timestamps; a long of microseconds ends in the year 294247, and its ends stand for infinity."""
 
-_MICROS = {"Timestamp": "({0}) * 1000L", "Time": "({0}) * 1000L", "NanoTimestamp": "({0}) div 1000L", "NanoTime": "({0}) div 1000L"}
+_MICROS = {
+    "Timestamp": "({0}) * 1000L",
+    "Time": "({0}) * 1000L",
+    "NanoTimestamp": "({0}) div 1000L",
+    "NanoTime": "({0}) div 1000L",
+}
 """Semantic type → its number as microseconds; those not named here are microseconds already."""
 
 
@@ -80,7 +85,7 @@ def plain(value: str, found: types.Type, wanted: types.Type) -> str:
 
 def _struct(value: str, found: types.Type, wanted: types.Type) -> str:
     # lower_names numbers names that differ in case only; doing both at once keeps the pairs together
-    has = {low: (name, kind) for (low, _), (name, kind) in zip(types.lower_names(found)[1], found[1])}  # noqa: B905 - Python 3.9 has no strict=
+    has = {low: (name, kind) for (low, _), (name, kind) in zip(types.lower_names(found)[1], found[1])}
     members = []
     for name, kind in wanted[1]:
         members.append((name, plain(member(value, has[name][0]), has[name][1], kind) if name in has else null(kind)))
@@ -96,7 +101,8 @@ def _moment(micros: str, short: str) -> str:
 def _time_of_day(micros: str) -> str:
     seconds = f"({micros} div 1000000L)"
     whole = f"format_string('%02d:%02d:%02d', {seconds} div 3600L, ({seconds} div 60L) % 60L, {seconds} % 60L)"
-    return f"CASE WHEN {micros} % 1000000L = 0L THEN {whole} WHEN {micros} IS NOT NULL THEN concat({whole}, format_string('.%06d', {micros} % 1000000L)) END"
+    fraction = f"concat({whole}, format_string('.%06d', {micros} % 1000000L))"
+    return f"CASE WHEN {micros} % 1000000L = 0L THEN {whole} WHEN {micros} IS NOT NULL THEN {fraction} END"
 
 
 def _bytes(value: str, found: types.Type) -> str:
@@ -114,7 +120,10 @@ def _integer(digits: str) -> str:
     Up to 16 bytes by two 64-bit halves; longer ones by limbs of nine digits, because Spark's decimal ends at 38.
     """
     padded = "lpad(_h, 32, CASE WHEN substr(_h, 1, 1) >= '8' THEN 'F' ELSE '0' END)"
-    high, low = "CAST(conv(substr(_p, 1, 16), 16, -10) AS DECIMAL(19,0))", "CAST(conv(substr(_p, 17, 16), 16, 10) AS DECIMAL(20,0))"
+    high, low = (
+        "CAST(conv(substr(_p, 1, 16), 16, -10) AS DECIMAL(19,0))",
+        "CAST(conv(substr(_p, 17, 16), 16, 10) AS DECIMAL(20,0))",
+    )
     short = f"CAST(try_add(try_multiply({high}, CAST(18446744073709551616 AS DECIMAL(20,0))), {low}) AS STRING)"
     fits = f"CASE WHEN length(_h) BETWEEN 1 AND 32 THEN {_let(padded, '_p', short)} END"
     return _let(digits, "_h", _let(fits, "_f", f"CASE WHEN _f IS NOT NULL THEN _f WHEN length(_h) > 0 THEN {_long()} END"))

@@ -56,10 +56,19 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     source = ", ".join(f"_m.source.{name} AS {name}" for name in SOURCE)
     return Frame(
         parsed.selectExpr(
-            "_file", "_block", "_row", "_offset", "_partition",
-            f"{bad} AS _bad", f"{op} AS _op", f"{writer} AS _writer", "_schema",
-            "_m.after AS _after", "_m.before AS _before",
-            f"{wrapped('_key')[1]} AS _keyrec", f"{wrapped('_oldkey')[1]} AS _oldkey",
+            "_file",
+            "_block",
+            "_row",
+            "_offset",
+            "_partition",
+            f"{bad} AS _bad",
+            f"{op} AS _op",
+            f"{writer} AS _writer",
+            "_schema",
+            "_m.after AS _after",
+            "_m.before AS _before",
+            f"{wrapped('_key')[1]} AS _keyrec",
+            f"{wrapped('_oldkey')[1]} AS _oldkey",
             f"struct({source}, _m.transaction.total_order AS total_order) AS _source",
             "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_cast(_m.source.ts_ms AS BIGINT) * 1000L) AS _time",
         ),
@@ -84,7 +93,9 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     assert raw.schema is not None
     has = dict(raw.schema[1])
     if not {"op", "after"} <= set(has):
-        raise InputRefused(f"table {spec.name}: no Debezium envelope: expected columns op, before, after, source; found {', '.join(has)}. Is it `envelope: flat`?")
+        raise InputRefused(
+            f"table {spec.name}: no Debezium envelope: expected columns op, before, after, source; found {', '.join(has)}. Is it `envelope: flat`?"
+        )
     images = has["after"]
     source = dict(has.get("source", ("struct", ()))[1])
     transaction = dict(has.get("transaction", ("struct", ()))[1])
@@ -94,15 +105,37 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
 
     fields = ", ".join(f"{text('_value.source', source, name)} AS {name}" for name in SOURCE)
     before = "_value.before" if has.get("before") == images else _same("_value.before", has.get("before"), images)
-    op = _operation("_value.op", "_value.after IS NULL", "_value.before IS NULL", text("_value.source", source, "schema"), text("_value.source", source, "table"), spec)
+    op = _operation(
+        "_value.op",
+        "_value.after IS NULL",
+        "_value.before IS NULL",
+        text("_value.source", source, "schema"),
+        text("_value.source", source, "table"),
+        spec,
+    )
     bad = "CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _value.op) END"
-    rows = raw.rows.selectExpr(
-        "_file", "_block", "_row", "_offset", "_partition",
-        f"{bad} AS _bad", f"{op} AS _op", f"{literal(_writer_id(raw))} AS _writer", "CAST(NULL AS STRING) AS _schema",
-        "_value.after AS _after", f"{before} AS _before", "_key AS _keyrec", "_oldkey",
-        f"struct({fields}, {text('_value.transaction', transaction, 'total_order')} AS total_order) AS _source",
-        f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) AS _time",
-    ).selectExpr("*", "try_cast(_time AS BIGINT) AS _us").drop("_time").withColumnRenamed("_us", "_time")
+    rows = (
+        raw.rows.selectExpr(
+            "_file",
+            "_block",
+            "_row",
+            "_offset",
+            "_partition",
+            f"{bad} AS _bad",
+            f"{op} AS _op",
+            f"{literal(_writer_id(raw))} AS _writer",
+            "CAST(NULL AS STRING) AS _schema",
+            "_value.after AS _after",
+            f"{before} AS _before",
+            "_key AS _keyrec",
+            "_oldkey",
+            f"struct({fields}, {text('_value.transaction', transaction, 'total_order')} AS total_order) AS _source",
+            f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) AS _time",
+        )
+        .selectExpr("*", "try_cast(_time AS BIGINT) AS _us")
+        .drop("_time")
+        .withColumnRenamed("_us", "_time")
+    )
     described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
     return Frame(rows, images, (described,))
 

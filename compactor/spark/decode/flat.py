@@ -6,6 +6,7 @@ Rules:
 - `__deleted` = "true" (a string) makes a delete, whatever the operation says. Of a delete only the key is used.
 - columns that begin with `__`, and the operation column, are metadata: they can order, they are not stored unless `metadata_columns` asks.
 - a null record (tombstone) is counted as ignored.
+- there is no before image: a table without a key takes inserts only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from compactor.spark.decode.debezium import wrapped
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.order import SOURCE, flat_source
 from compactor.spark.files import RawFrame
-from compactor.spark.sql import literal, quoted
+from compactor.spark.sql import literal, null, quoted
 
 _NAMES = ("op", "__op", "Op")
 DELETED = "__deleted"
@@ -29,9 +30,20 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     if raw.schema is not None:
         described = from_avro(raw.avro) if raw.avro else plain_writer(signature(types.text(raw.schema)), raw.schema)
         rows = raw.rows.selectExpr(
-            "_file", "_block", "_row", "_offset", "_partition", "CAST(NULL AS STRING) AS _bad", "CASE WHEN _value IS NOT NULL THEN 'u' END AS _op",
-            f"{literal(described.id)} AS _writer", "CAST(NULL AS STRING) AS _schema", "_value AS _after",
-            "CAST(NULL AS STRING) AS _before", "_key AS _keyrec", "_oldkey", *unknown,
+            "_file",
+            "_block",
+            "_row",
+            "_offset",
+            "_partition",
+            "CAST(NULL AS STRING) AS _bad",
+            "CASE WHEN _value IS NOT NULL THEN 'u' END AS _op",
+            f"{literal(described.id)} AS _writer",
+            "CAST(NULL AS STRING) AS _schema",
+            "_value AS _after",
+            "CAST(NULL AS STRING) AS _before",
+            "_key AS _keyrec",
+            "_oldkey",
+            *unknown,
         )
         return Frame(rows.drop("_before").selectExpr("*", "_after AS _before"), raw.schema, (described,))
     schema, body = wrapped("_text")
@@ -39,11 +51,20 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     writer = "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(_keys)))) END"
     empty = "(_body IS NULL OR trim(_body) IN ('', 'null'))"
     rows = bodies.selectExpr(
-        "_file", "_block", "_row", "_offset", "_partition",
+        "_file",
+        "_block",
+        "_row",
+        "_offset",
+        "_partition",
         f"CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END AS _bad",
         f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' END AS _op",
-        f"{writer} AS _writer", "_schema", "_body AS _after", "_body AS _before",
-        f"{wrapped('_key')[1]} AS _keyrec", f"{wrapped('_oldkey')[1]} AS _oldkey", *unknown,
+        f"{writer} AS _writer",
+        "_schema",
+        "_body AS _after",
+        "_body AS _before",
+        f"{wrapped('_key')[1]} AS _keyrec",
+        f"{wrapped('_oldkey')[1]} AS _oldkey",
+        *unknown,
     )
     return Frame(rows, None)
 
@@ -73,15 +94,29 @@ def settled(frame: Frame, spec: TableSpec) -> Frame:
     deleted = f"lower(CAST(_after.{quoted(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
     found = flat_source(columns)
     source = ", ".join(f"{f'CAST(_after.{quoted(found[name])} AS STRING)' if name in found else 'CAST(NULL AS STRING)'} AS {name}" for name in SOURCE)
-    time = f"try_cast(_after.{quoted(found['ts_us'])} AS BIGINT)" if "ts_us" in found else f"try_cast(_after.{quoted(found['ts_ms'])} AS BIGINT) * 1000L" if "ts_ms" in found else "CAST(NULL AS BIGINT)"
+    time = (
+        f"try_cast(_after.{quoted(found['ts_us'])} AS BIGINT)"
+        if "ts_us" in found
+        else f"try_cast(_after.{quoted(found['ts_ms'])} AS BIGINT) * 1000L"
+        if "ts_ms" in found
+        else "CAST(NULL AS BIGINT)"
+    )
     other = "false"
     if spec.source_table and "__table" in columns:
         other = f"NOT coalesce(_after.`__table` = {literal(spec.source_table.split('.')[-1])}, false)"
-    meaning = f"CASE WHEN _op IS NULL OR {silent} OR {other} THEN NULL WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN 'u' ELSE CASE {code} {mapped} END END"
-    unknown = f"CASE WHEN _bad IS NULL AND _op IS NOT NULL AND {code} IS NOT NULL AND NOT ({silent}) AND CASE {code} {mapped} END IS NULL THEN concat('has an unknown operation ', {code}) END"
-    keep = [name for name in frame.rows.columns if name not in ("_op", "_bad", "_source", "_time")]
+    told = f"CASE {code} {mapped} END"
+    # a row without operation is an upsert; without a key there is nothing to update
+    bare = "u" if spec.key else "c"
+    meaning = f"CASE WHEN _op IS NULL OR {silent} OR {other} THEN NULL WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN '{bare}' ELSE {told} END"
+    strange = f"_bad IS NULL AND _op IS NOT NULL AND {code} IS NOT NULL AND NOT ({silent}) AND {told} IS NULL"
+    unknown = f"CASE WHEN {strange} THEN concat('has an unknown operation ', {code}) END"
+    keep = [name for name in frame.rows.columns if name not in ("_op", "_bad", "_source", "_time", "_before")]
     rows = frame.rows.selectExpr(
-        *keep, f"coalesce(_bad, {unknown}) AS _bad", f"{meaning} AS _op",
-        f"struct({source}, CAST(NULL AS STRING) AS total_order) AS _source", f"{time} AS _time",
+        *keep,
+        "_before" if spec.key else f"{null(frame.images)} AS _before",
+        f"coalesce(_bad, {unknown}) AS _bad",
+        f"{meaning} AS _op",
+        f"struct({source}, CAST(NULL AS STRING) AS total_order) AS _source",
+        f"{time} AS _time",
     )
     return Frame(rows, frame.images, frame.writers)

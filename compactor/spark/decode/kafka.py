@@ -22,7 +22,12 @@ _RECORD = "key STRING, value STRING, payload STRING, headers STRING, partition S
 def unpacked(raw: RawFrame, container: str) -> RawFrame:
     """The frame with the container's columns beside the value; for `container: value` they are null."""
     if container == "value":
-        nulls = ("CAST(NULL AS BIGINT) AS _offset", "CAST(NULL AS INT) AS _partition", "CAST(NULL AS STRING) AS _key", "CAST(NULL AS STRING) AS _oldkey")
+        nulls = (
+            "CAST(NULL AS BIGINT) AS _offset",
+            "CAST(NULL AS INT) AS _partition",
+            "CAST(NULL AS STRING) AS _key",
+            "CAST(NULL AS STRING) AS _oldkey",
+        )
         return RawFrame(raw.rows.selectExpr("*", *nulls), raw.schema, raw.avro)
     return _json(raw) if raw.schema is None else _typed(raw)
 
@@ -33,9 +38,12 @@ def _json(raw: RawFrame) -> RawFrame:
     # a line that is no JSON object goes on as it is: the envelope reports it with file and row
     broken = "(_record._corrupt IS NOT NULL OR (_record IS NULL AND trim(_text) <> ''))"
     rows = record.selectExpr(
-        "_file", "_block", "_row",
+        "_file",
+        "_block",
+        "_row",
         f"CASE WHEN {broken} THEN _text ELSE {value} END AS _text",
-        "try_cast(_record.`offset` AS BIGINT) AS _offset", "try_cast(_record.partition AS INT) AS _partition",
+        "try_cast(_record.`offset` AS BIGINT) AS _offset",
+        "try_cast(_record.partition AS INT) AS _partition",
         "_record.key AS _key",
         f"{_json_header(OLD_KEY)} AS _oldkey",
     )
@@ -58,10 +66,18 @@ def _typed(raw: RawFrame) -> RawFrame:
     assert raw.schema is not None
     has = dict(raw.schema[1])
     if "value" not in has:
-        raise InputRefused(f"container: kafka expects a column `value`, found {', '.join(has)}. Say `container: value` when the files hold the values alone.")
+        raise InputRefused(
+            f"container: kafka expects a column `value`, found {', '.join(has)}. Say `container: value` when the files hold the values alone."
+        )
     origin = ("_file", "_block", "_row")
     offset = "CAST(_value.`offset` AS BIGINT)" if "offset" in has else "CAST(NULL AS BIGINT)"
-    key = "CAST(_value.key AS STRING)" if has.get("key", ("struct",))[0] in ("string", "binary") else "to_json(_value.key)" if "key" in has else "CAST(NULL AS STRING)"
+    key = (
+        "CAST(_value.key AS STRING)"
+        if has.get("key", ("struct",))[0] in ("string", "binary")
+        else "to_json(_value.key)"
+        if "key" in has
+        else "CAST(NULL AS STRING)"
+    )
     old = f"CAST(get(filter(_value.headers, _h -> _h.key = {literal(OLD_KEY)}), 0).value AS STRING)" if "headers" in has else _old_column(has)
     partition = "CAST(_value.partition AS INT)" if "partition" in has else "CAST(NULL AS INT)"
     extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _oldkey")

@@ -2,7 +2,7 @@
 
 | name | from | connectors |
 |---|---|---|
-| `commit_lsn`, `lsn`, `total_order` | `source.sequence[0]` (a snapshot's rows: their `source.lsn`), `source.lsn`, `transaction.total_order` | PostgreSQL |
+| `commit_lsn`, `lsn`, `total_order` | `source.sequence[0]` (a snapshot's rows: `source.lsn`), `source.lsn`, `transaction.total_order` | PostgreSQL |
 | `file_number`, `pos`, `row` | `source.file` (its digits), `source.pos`, `source.row`, as numbers | MySQL, MariaDB |
 | `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (fixed-width hex) | SQL Server |
 | `scn`, `ssn` | `source.scn`, `source.ssn` | Oracle |
@@ -19,8 +19,25 @@ from compactor.core import types
 from compactor.core.errors import OrderRefused
 from compactor.spark.sql import cast, quoted
 
-SOURCE = ("connector", "snapshot", "schema", "table", "txId", "lsn", "sequence", "file", "pos", "row", "change_lsn", "commit_lsn", "event_serial_no",
-          "scn", "ssn", "ts_ms", "ts_us")
+SOURCE = (
+    "connector",
+    "snapshot",
+    "schema",
+    "table",
+    "txId",
+    "lsn",
+    "sequence",
+    "file",
+    "pos",
+    "row",
+    "change_lsn",
+    "commit_lsn",
+    "event_serial_no",
+    "scn",
+    "ssn",
+    "ts_ms",
+    "ts_us",
+)
 """The fields of Debezium's source block that are read, as text."""
 
 _SEQUENCE = "from_json(_source.sequence, 'ARRAY<STRING>')"
@@ -42,7 +59,21 @@ _COMPUTED = {
 }
 _TEXT = ("commit_lsn_text", "change_lsn_text")
 
-NULLABLE = frozenset({"lsn", "total_order", "pos", "row", "change_lsn_text", "event_serial_no", "ssn", "offset", "__lsn", "__source_lsn", "source.lsn"})
+NULLABLE = frozenset(
+    {
+        "lsn",
+        "total_order",
+        "pos",
+        "row",
+        "change_lsn_text",
+        "event_serial_no",
+        "ssn",
+        "offset",
+        "__lsn",
+        "__source_lsn",
+        "source.lsn",
+    }
+)
 """May be null, and sort first then: incremental snapshots have no LSN, snapshots no transaction, SQL Server's snapshots no change LSN."""
 
 DEFAULTS = {
@@ -110,8 +141,17 @@ def _ordered(value: str, kind: types.Type, name: str, table: str) -> tuple[str, 
     raise OrderRefused(f"table {table}: order_by column {name!r} has type {types.text(kind)}, which has no order")
 
 
-FLAT_METADATA = (("sequence", "source_sequence"), ("lsn", "source_lsn"), ("file", "source_file"), ("pos", "source_pos"), ("row", "source_row"),
-                 ("txId", "source_txId"), ("connector", "source_connector"), ("ts_us", "source_ts_us"), ("ts_ms", "source_ts_ms"))
+FLAT_METADATA = (
+    ("sequence", "source_sequence"),
+    ("lsn", "source_lsn"),
+    ("file", "source_file"),
+    ("pos", "source_pos"),
+    ("row", "source_row"),
+    ("txId", "source_txId"),
+    ("connector", "source_connector"),
+    ("ts_us", "source_ts_us"),
+    ("ts_ms", "source_ts_ms"),
+)
 """Source field ← what ExtractNewRecordState's `add.fields` calls it, after `__` and with or without `source_`."""
 
 

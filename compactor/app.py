@@ -1,0 +1,272 @@
+"""The composition root: the only module that names adapters. A command line, a scheduler's task and a test all begin here.
+
+    with App.open("compactor.yaml") as app:
+        reports = app.run()
+
+Spark starts when something first needs it: what reads only files never starts a JVM (H31).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from compactor.config import Settings, load
+from compactor.core.errors import ConfigError, Refused
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+from compactor.flows.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
+from compactor.flows.world import World
+from compactor.ports import Catalog, Engine
+from compactor.storage.local import LocalStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS = "COMPACTOR_JARS"
+"""Comma list of local jars for Spark, used instead of fetching anything."""
+
+PARALLEL = max(2, min(4, os.cpu_count() or 2))
+"""Tables at a time: most of a small table's run is one task after another, so a second table fills the gaps."""
+
+_TIMESTAMP = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
+_ROW = "to_json(struct(*), map('ignoreNullFields', 'false', 'timestampFormat', \"{0}'Z'\", 'timestampNTZFormat', \"{0}\")) AS row"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The answer to a query: iterating gives one JSON object per row, as text. Written in the JVM: it knows years beyond 9999."""
+
+    columns: list[str]
+    texts: Iterable[str] = ()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+
+class App:
+    """Settings, and the ports made from them. Close it, or use it as a context manager: that ends the JVM it started."""
+
+    def __init__(
+        self, settings: Settings, *, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None
+    ) -> None:
+        self.settings = settings
+        self._verbose = verbose
+        self._wait = wait
+        self._conf = dict(conf or {})
+        self._lock = threading.RLock()
+        self._storage = LocalStorage()
+        self._spark: SparkSession | None = None
+        self._packages: frozenset[str] = frozenset()
+        self._made: dict[str, Any] = {}
+
+    @classmethod
+    def open(
+        cls, config_path: str | Path, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None
+    ) -> App:
+        """Read the configuration. `wait`: seconds to wait for an embedded metastore that is in use; `verbose`: let Spark talk;
+        `conf`: Spark settings over our own."""
+        return cls(load(config_path), verbose=verbose, wait=wait, conf=conf)
+
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End Spark, if it was started. The App can be used again: it starts another."""
+        with self._lock:
+            spark, self._spark = self._spark, None
+            self._made.clear()
+            if spark is not None:
+                from compactor.spark.session import close_session
+
+                close_session(spark)
+
+    # the tables ---------------------------------------------------------------------------------------------------
+
+    def specs(self, names: Sequence[str] = ()) -> list[TableSpec]:
+        """These tables, or all. Raises ConfigError for an unknown one."""
+        return [self.settings.spec(name) for name in dict.fromkeys(names or self.settings.names)]
+
+    def run(
+        self, names: Sequence[str] = (), progress: Progress = silent, parallel: int = PARALLEL, label: str = ""
+    ) -> list[TableReport]:
+        """Bring tables up to date. Raises only what concerns all of them (no Java, metastore in use); reports tell the rest."""
+        from compactor.flows.run import run_tables
+
+        specs = self.specs(names)
+        self._need(specs, archived=False)
+        return run_tables(self.world(), specs, progress=progress, parallel=parallel, label=label)
+
+    def status(self, names: Sequence[str] = ()) -> list[TableStatus]:
+        """Where tables stand. Starts no JVM."""
+        from compactor.flows.status import status
+
+        return [status(self.world(files_only=True), spec) for spec in self.specs(names)]
+
+    def plan(self, names: Sequence[str] = ()) -> list[TablePlan]:
+        """What a run would do. Changes nothing, starts no JVM."""
+        from compactor.flows.plan import plan
+
+        return [plan(self.world(files_only=True), spec) for spec in self.specs(names)]
+
+    def log(self, name: str) -> list[Snapshot]:
+        """A table's Snapshots, newest first. Starts no JVM."""
+        from compactor.flows.log import history
+
+        (spec,) = self.specs([name])
+        return history(self.world(files_only=True), spec)
+
+    def verify(self, names: Sequence[str] = (), files_only: bool = False) -> list[Check]:
+        """Whether what is stored, shown and recorded agrees; `files_only` leaves out what needs a JVM."""
+        from compactor.flows.verify import verify
+
+        specs = self.specs(names)
+        if not files_only:
+            self._need(specs, archived=True)
+        world = self.world(files_only=files_only)
+        return [check for spec in specs for check in verify(world, spec)]
+
+    def sql(self, text: str) -> Rows:
+        """Run a statement in the configured database. One without a result gives no columns and no rows."""
+        spark = self._session()
+        database = self.settings.catalog.database
+        if not _sql(lambda: spark.catalog.databaseExists(database)):
+            raise Refused(f"the database {database} does not exist yet; `compactor run` creates it")
+
+        def answer() -> Rows:
+            spark.sql(f"USE `{database}`")
+            found = spark.sql(text.strip().rstrip(";"))
+            if not found.columns:
+                return Rows([])
+            return Rows(found.columns, _texts(found.selectExpr(_ROW.format(_TIMESTAMP))))
+
+        return _sql(answer)
+
+    # the ports ----------------------------------------------------------------------------------------------------
+
+    def world(self, files_only: bool = False) -> World:
+        """What the flows get. Engine and catalog start Spark when they are first asked for."""
+        return World(self._storage, self._engine, self._catalog, files_only=files_only)
+
+    def _engine(self) -> Engine:
+        from compactor.spark.engine import SparkEngine
+
+        engine: Engine = self._once("engine", lambda spark: SparkEngine(spark, self._storage))
+        return engine
+
+    def _catalog(self) -> Catalog:
+        from compactor.catalog.hive import HiveCatalog
+
+        catalog: Catalog = self._once("catalog", HiveCatalog)
+        return catalog
+
+    def _once(self, name: str, make: Callable[[SparkSession], Any]) -> Any:
+        # Several tables ask at the same time.
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = make(self._session())
+            return self._made[name]
+
+    def _need(self, specs: Sequence[TableSpec], archived: bool) -> None:
+        """Start Spark with what these tables need; start it again when it runs without."""
+        packages = frozenset(_packages(specs, archived))
+        with self._lock:
+            if self._spark is not None and not packages <= self._packages:
+                self.close()
+            self._session(packages)
+
+    def _session(self, packages: frozenset[str] = frozenset()) -> SparkSession:
+        with self._lock:
+            if self._spark is None:
+                self._spark = _opened(self.settings, packages, self._verbose, self._wait, self._conf)
+                self._packages = packages
+            return self._spark
+
+
+def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: float, conf: Mapping[str, str]) -> SparkSession:
+    from compactor.spark.session import SessionSettings, open_session
+
+    jars = local_jars(os.environ.get(JARS, ""))
+    fetched = packages if not jars else frozenset()
+    more = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(sorted(fetched))}
+    conf = {**{key: value for key, value in more.items() if value}, **conf}
+    timestamps = {settings.spec(name).timestamps for name in settings.names}
+    try:
+        return open_session(
+            SessionSettings(
+                metastore_uri=settings.catalog.uri,
+                metastore_dir=settings.metastore_dir,
+                warehouse_dir=settings.warehouse_dir,
+                verbose=verbose,
+                conf=tuple(conf.items()),
+                wait_seconds=wait,
+                timestamps={"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[timestamps.pop()],
+            )
+        )
+    except Refused as error:
+        if not fetched or not str(error).startswith("Spark did not start"):
+            raise
+        raise Refused(
+            f"Avro files need {', '.join(sorted(fetched))}, which Spark could not fetch from Maven Central. Download the jar "
+            f"and say {JARS}=/path/to/it.jar. Spark said: {error}"
+        ) from None
+
+
+def local_jars(said: str) -> list[str]:
+    """The jars of COMPACTOR_JARS. Raises ConfigError for one that is not there."""
+    jars = [os.path.abspath(os.path.expanduser(part.strip())) for part in said.split(",") if part.strip()]
+    for jar in jars:
+        if not os.path.isfile(jar):
+            raise ConfigError(f"environment {JARS}: expected jar files, found nothing at {jar}")
+    return jars
+
+
+def _packages(specs: Sequence[TableSpec], archived: bool) -> Iterator[str]:
+    """Maven coordinates of what reading these tables takes beyond Spark itself."""
+    places = [place for spec in specs if spec.format == "auto" for place in (spec.landing, *([spec.root] if archived else []))]
+    if not any(spec.format == "avro" for spec in specs) and not any(_has_avro(place) for place in places):
+        return
+    import pyspark
+
+    if not [*(Path(pyspark.__file__).parent / "jars").glob("spark-avro_*.jar")]:
+        scala = "2.12" if pyspark.__version__.startswith("3.") else "2.13"
+        yield f"org.apache.spark:spark-avro_{scala}:{pyspark.__version__}"
+
+
+def _has_avro(directory: str) -> bool:
+    return any(name.endswith(".avro") for _, _, names in os.walk(directory) for name in names)
+
+
+def _texts(answer: Any) -> Iterator[str]:
+    rows = _sql(lambda: answer.toLocalIterator(prefetchPartitions=True))
+    while (row := _sql(lambda: next(rows, None))) is not None:
+        yield row[0]
+
+
+def _sql(call: Callable[[], _T]) -> _T:
+    """A call into Spark; what the statement did wrong becomes one sentence."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        return call()
+    except (PySparkException, Py4JJavaError) as error:
+        raise Refused(f"sql: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    from compactor.spark.files import reason
+
+    if getattr(error, "java_exception", None) is not None:
+        return reason(error)
+    # The plan that Spark adds says nothing to who wrote the statement; the place in it does.
+    kept = [line for line in str(error).partition("\n\nJVM stacktrace")[0].split(";\n'")[0].splitlines() if line.strip()]
+    return "\n".join(kept)[:2000]

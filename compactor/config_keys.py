@@ -1,0 +1,336 @@
+"""The keys of compactor.yaml as pydantic models: names, meanings, defaults, and what one value alone can get wrong.
+
+What belongs to a later version has its key here already. Set to anything but its default it is refused: a setting that silently
+does nothing would be worse. What several keys together can get wrong is found in `config.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PrivateAttr
+from pydantic_core import CoreSchema, core_schema
+
+from compactor.core.layout import join
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_BYTES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+
+
+def duration(value: Any) -> float:
+    """`7d`, `24h`, `10min`, `1h 30min`, `0s` → seconds.
+
+    >>> duration("1h 30min")
+    5400.0
+    """
+    text = str(value).strip()
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text)
+    if text in ("0", "0.0") or (
+        parts and re.fullmatch(r"(\s*\d+(\.\d+)?\s*[a-z]+)+", text) and all(unit in _SECONDS for _, unit in parts)
+    ):
+        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    raise ValueError(f"expected a duration such as 7d, 24h, 10min or 0s, found {shown(value)}")
+
+
+def size(value: Any) -> int:
+    """`256 MB`, `1GiB`, `1048576` → bytes; every unit is a power of 1024.
+
+    >>> size("256 MB")
+    268435456
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(value).strip())
+    unit = found[2].upper().replace("IB", "B") if found else "?"
+    if found is None or unit not in _BYTES:
+        raise ValueError(f"expected a size such as 256 MB or 1 GB, found {shown(value)}")
+    return int(float(found[1]) * _BYTES[unit])
+
+
+def shown(value: Any) -> str:
+    """A value as it is quoted back to who wrote it."""
+    return "nothing" if value is None else repr(value)[:80]
+
+
+def listed(names: Any) -> str:
+    """`a, b or c`."""
+    *head, last = names
+    return f"{', '.join(head)} or {last}" if head else str(last)
+
+
+def alike(name: str, known: Any) -> str:
+    """`; did you mean x?` when something known is written nearly like it."""
+    close = difflib.get_close_matches(name.lower(), list(known), 1, 0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """Metadata of a field: how its value is read, and what the JSON schema says of it."""
+
+    check: Callable[[Any], Any]
+    schema: dict[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return dict(self.schema)
+
+
+def absolute(path: str, base: str) -> str:
+    """A local path or file: URI as an absolute path, from `base` when relative."""
+    bare = re.sub(r"^file:(//(localhost)?(?=/))?", "", path)
+    return os.path.normpath(os.path.join(base, os.path.expanduser(bare)))
+
+
+def _choice(*now: str, later: tuple[str, ...] = ()) -> Read:
+    def check(value: Any) -> str:
+        # `unresolved: null` is YAML's null, and meant as the word.
+        text = "null" if value is None and "null" in now else str(value).lower() if isinstance(value, (str, bool)) else value
+        if text in now:
+            return str(text)
+        if text in later:
+            raise ValueError(f"{text!r} is not supported yet; use {listed(now)}")
+        raise ValueError(f"expected {listed(now)}, found {shown(value)}{alike(str(value), now)}")
+
+    return Read(check, {"enum": [*now, None] if "null" in now else [*now]})
+
+
+def _later(default: Any, *, written: str, parse: Callable[[Any], Any] = lambda value: value) -> Read:
+    """A key of a later version: only its default may be said."""
+
+    def check(value: Any) -> Any:
+        try:
+            same = value is None or parse(value) == default or str(value).lower() == written
+        except ValueError:
+            same = False
+        if not same:
+            raise ValueError(
+                f"not supported yet (found {shown(value)}); leave the key out" + (f" or say {written}" if written else "")
+            )
+        return default
+
+    return Read(check, {"enum": [default if isinstance(default, bool) else written, None]} if written else {"type": "null"})
+
+
+def _names(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError(f"expected a list, found {value!r}; write [{value}]")
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError(f"expected a list of column names, found {shown(value)}")
+    twice = sorted({name for name in value if list(value).count(name) > 1})
+    if twice:
+        raise ValueError(f"the column {twice[0]} is listed twice; once is enough")
+    return tuple(value)
+
+
+def _flag(value: Any) -> bool:
+    flags = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    if str(value).lower() not in flags:
+        raise ValueError(f"expected true or false, found {shown(value)}")
+    return flags[str(value).lower()]
+
+
+def _engines(value: Any) -> tuple[str, ...]:
+    found = _names(value)
+    unknown = [name for name in found if name not in ("spark", "hive")]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not supported yet; the view is written for spark and hive")
+    return tuple(found)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, (str, int)) or isinstance(value, bool) or value == "":
+        raise ValueError(f"expected text, found {shown(value)}")
+    return str(value)
+
+
+def _schema(value: Any) -> str:
+    if isinstance(value, dict) and "subject" in value:
+        raise ValueError("the registry is not supported yet; say `infer` or the path of an .avsc file")
+    if not isinstance(value, str) or not (value == "infer" or value.endswith(".avsc")):
+        raise ValueError(f"expected `infer` or the path of an .avsc file, found {shown(value)}")
+    return value
+
+
+def _epoch(value: Any) -> int:
+    if isinstance(value, dict):
+        raise ValueError("a new epoch that begins at a folder is not supported yet; say a whole number")
+    if not re.fullmatch(r"\d{1,9}", str(value)):
+        raise ValueError(f"expected a whole number, found {shown(value)}")
+    return int(value)
+
+
+_OPERATIONS = ("c", "u", "d", "r", "t", "ignore")
+
+
+def _op_map(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a mapping such as {{I: c, U: u, D: d}}, found {shown(value)}")
+    wrong = [(code, op) for code, op in value.items() if op not in _OPERATIONS]
+    if wrong:
+        raise ValueError(f"{wrong[0][0]}: expected {listed(_OPERATIONS)}, found {shown(wrong[0][1])}")
+    return value
+
+
+_NAMES = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+_OP_MAP = {"type": "object", "additionalProperties": {"enum": list(_OPERATIONS)}}
+Text = Annotated[str, Read(_text, {"type": "string", "minLength": 1})]
+Names = Annotated[tuple[str, ...], Read(_names, _NAMES)]
+Duration = Annotated[float, Read(duration, {"type": "string", "examples": ["7d", "24h", "10min", "0s"]})]
+Size = Annotated[int, Read(size, {"type": ["string", "integer"], "examples": ["256 MB", "1 GB"]})]
+
+
+NotYet = Annotated[Any, _later(None, written="")]
+Off = Annotated[Any, _later(False, written="false")]
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
+
+
+def _key(default: Any, description: str, *, written: str | None = None, alias: str | None = None) -> Any:
+    """A field. `written`: its default as the file would say it, where that is not how it is computed with."""
+    extra: dict[str, Any] = {} if written is None else {"default": written}
+    return Field(default, description=description, alias=alias, json_schema_extra=extra)
+
+
+class Fold(_Keys):
+    """When the base takes in what the Delta has gathered."""
+
+    every: Duration = _key(6 * 3600.0, "Least time between two folds of a table.", written="6h")
+    budget: Annotated[Any, _later(None, written="none")] = _key(None, "Bytes a fold may rewrite. Not supported yet.")
+    window: Annotated[Any, _later(None, written="always")] = _key(None, "Hours in which folds may run. Not supported yet.")
+
+
+class Catalog(_Keys):
+    """Where tables and views are registered."""
+
+    database: Text = _key("default", "Database of the views; `compactor sql` runs in it.")
+    uri: Text | None = _key(None, "Hive metastore, thrift://host:9083; without one, an embedded metastore.")
+    metastore_dir: Text | None = _key(None, "Folder of the embedded metastore; default <warehouse>/metastore.")
+    type: Annotated[str, _choice("hive", later=("glue",))] = _key("hive", "Kind of catalog.")
+
+
+Envelope = Annotated[str, _choice("flat", "debezium", later=("wal2json", "dms", "change-event", "snapshot"))]
+Format = Annotated[str, _choice("auto", "parquet", "avro", "json", later=("csv",))]
+
+
+class Table(_Keys):
+    """One table. Everything but `key` has a default."""
+
+    key: Names | None = _key(None, "Key columns as the source spells them; [] for a table whose rows have no key. Required.")
+    increments: Text | None = _key(
+        None,
+        "Where the sink writes: below the warehouse, or an absolute path. strftime codes (%Y %m %d %H %M) name the folder of "
+        "an hour, none mean one flat folder. Default <table>/incremental/increment_%Y%m%d%H.",
+    )
+    envelope: Envelope = _key("flat", "How a change is wrapped: flat rows, or Debezium's before/after envelope.")
+    format: Format = _key("auto", "File format; auto tells it by the file's suffix.")
+    container: Annotated[str, _choice("value", "kafka")] = _key("value", "What the sink wrote: values, or whole Kafka records.")
+    source_table: Text | None = _key(None, "schema.table to take from a stream that several tables share; default all.")
+    schema_: Annotated[str, Read(_schema, {"type": "string"})] = _key(
+        "infer", "infer (from the files, widest compatible type), or the path of an .avsc file.", alias="schema"
+    )
+    order_by: Names = _key((), "Columns that order the changes, most significant first; default per envelope and connector.")
+    op: Text | None = _key(
+        None, "(flat) Column with the operation. Default op, else __op, else Op; none: every row is an upsert."
+    )
+    op_map: Annotated[dict[str, str], Read(_op_map, _OP_MAP)] = _key(
+        {}, "(flat) Own operation codes: each to c, u, d, r, t, ignore."
+    )
+    metadata_columns: Names = _key((), "(flat) Columns such as __op or __deleted that shall show in the view.")
+    delete: Annotated[str, _choice("hide", later=("soft", "hard"))] = _key("hide", "What the view does with deleted rows.")
+    tombstone_retention: Duration = _key(
+        7 * 86400.0, "How long a delete is remembered, so that a late older event cannot bring its row back.", written="7d"
+    )
+    truncate: Annotated[str, _choice("apply", "ignore", "fail")] = _key("apply", "What a TRUNCATE does.")
+    unresolved: Annotated[str, _choice("null", "fail")] = _key(
+        "null", "A value that the source did not send and nothing earlier tells: null and counted, or an error."
+    )
+    beyond_retention: Annotated[str, _choice("refuse", "apply", later=("quarantine",))] = _key(
+        "refuse", "A change older than purged tombstones, whose row is not stored: refuse the run, or insert it."
+    )
+    compaction: Annotated[str, _choice("auto", "delta", "rewrite")] = _key(
+        "auto", "What a commit writes: a Delta or a new base by size, always a Delta, always a base."
+    )
+    fold: Fold = _key(Fold(), "When the base takes in the Delta.")
+    settle: Duration = _key(0.0, "Least age of a landed file, for sinks that write files in place.", written="0s")
+    hours_in: Text = _key("UTC", "Time zone of the hour folders' names. They name folders, never an order.")
+    from_: Text | None = _key(None, "First folder to take, such as increment_2026112014; older ones are skipped.", alias="from")
+    epoch: Annotated[int, Read(_epoch, {"type": "integer", "minimum": 0})] = _key(
+        0, "Raise it by one when the source's positions have started again."
+    )
+    archive: Annotated[str, _choice("move", "copy", "keep")] | None = _key(
+        None,
+        "Absorbed files: move to <table>/archive, copy there, or keep in landing. Default move; copy with live_view; keep with "
+        "source_table and where tables share landing files.",
+    )
+    publish_window: Duration = _key(600.0, "A publish that takes longer is left to the next run.", written="10min")
+    view: Text | None = _key(None, "Name of the view; default the table's.")
+    tables_in: Text | None = _key(None, "Database of <table>_base and <table>_delta; default the view's.")
+    live_view: Annotated[bool, Read(_flag, {"type": "boolean"})] = _key(
+        False, "(flat; parquet or avro) Also <view>_live, with what has landed and is not yet absorbed."
+    )
+    timestamps: Annotated[str, _choice("int96", "int64")] = _key(
+        "int96", "Parquet type of timestamps; Hive 2 and 3 read int96 only. One for all tables."
+    )
+    target_file_bytes: Size = _key(256 << 20, "Size a Segment grows to.", written="256 MB")
+    comment: Text | None = _key(None, "Comment of the view.")
+    engines: Annotated[tuple[str, ...], Read(_engines, _NAMES)] = _key(("spark", "hive"), "Who reads the view.")
+    history: Off = _key(False, "SCD2 history. Not supported yet.")
+    change_feed: Off = _key(False, "Change feed. Not supported yet.")
+    track: NotYet = _key(None, "Columns whose changes make history. Not supported yet.")
+    partial: Off = _key(False, "Rows without some columns. Not supported yet.")
+    insert_only: Off = _key(False, "Refuse updates and deletes, look nothing up. Not supported yet.")
+    ties: Annotated[Any, _later("last", written="last")] = _key("last", "Changes of equal Position: the last in file order wins.")
+    keep: Annotated[Any, _later(7 * 86400.0, written="7d", parse=duration)] = _key(
+        7 * 86400.0, "Age to which Snapshots are kept. Nothing is deleted yet.", written="7d"
+    )
+    grace: Annotated[Any, _later(86400.0, written="24h", parse=duration)] = _key(
+        86400.0, "Delay before unused files go. Nothing is deleted yet.", written="24h"
+    )
+    time: NotYet = _key(None, "Column and unit of a time that is a number. Not supported yet.")
+    partition_by: Annotated[Any, _later(None, written="none")] = _key(None, "Partitions of the base. Not supported yet.")
+    cluster_by: Annotated[Any, _later(None, written="key")] = _key(None, "Sort order of the base: the key's.")
+    on_schema_change: Annotated[Any, _later("evolve", written="evolve")] = _key("evolve", "What a changed schema does.")
+    quarantine: NotYet = _key(None, "Where unusable input goes. Not supported yet: it is refused and stays in landing.")
+    checks: NotYet = _key(None, "Checks before a publish. Not supported yet.")
+    notify: NotYet = _key(None, "Who is told. Not supported yet.")
+    runner: Annotated[Any, _later("local", written="local")] = _key("local", "Where Spark runs.")
+
+
+class Keys(_Keys):
+    """The file's top."""
+
+    warehouse: Text = _key("warehouse", "Directory of the tables, relative to this file. s3:// is not supported yet.")
+    catalog: Catalog = _key(Catalog(), "Where tables and views are registered.")
+    registry: NotYet = _key(None, "Schema registry. Not supported yet.")
+    s3: NotYet = _key(None, "Endpoint and region of S3. Not supported yet.")
+    defaults: Table = _key(Table(), "Keys for every table that does not say them itself.")
+    tables: dict[str, Table] = Field(description="The tables, by name.")
+
+    _file: Path = PrivateAttr(default_factory=Path)
+
+    @property
+    def file(self) -> Path:
+        """The configuration file."""
+        return self._file
+
+    @property
+    def warehouse_dir(self) -> str:
+        """The warehouse as an absolute path."""
+        return absolute(self.warehouse, str(self._file.parent))
+
+    @property
+    def metastore_dir(self) -> str | None:
+        """Folder of the embedded metastore; None when a thrift:// one is used."""
+        if self.catalog.uri is not None:
+            return None
+        named = self.catalog.metastore_dir
+        return absolute(named, str(self._file.parent)) if named else join(self.warehouse_dir, "metastore")

@@ -1,0 +1,174 @@
+"""What the keys of compactor.yaml get wrong together, and where its paths lead. A problem is a value: (place, sentence)."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Iterator, Mapping
+
+from compactor.config_keys import Keys, Table, absolute, shown
+from compactor.config_text import Place
+from compactor.core.increment import pattern_problem, split_pattern
+from compactor.core.layout import join
+from compactor.core.spec import TableSpec
+
+NAME_CHARS_MAX = 110
+"""Hive 2 keeps 128 characters of a table's name, and ours get endings such as `_incremental` and `_base_g2`."""
+
+_MANAGED = ("base", "delta", "archive", "quarantine", "history", "feed", "_compactor")
+_GLOB = re.compile(r"[*?{}\[\]\\]")
+
+Problem = tuple[Place, str]
+
+
+def problems(keys: Keys) -> Iterator[Problem]:
+    """Everything wrong with the top of the file and with each table, in the file's order."""
+    if not keys.tables:
+        yield ("tables",), "expected at least one table, found none"
+    yield from _top_problems(keys)
+    others = shared({name: landing(keys, name, table)[0] for name, table in keys.tables.items()})
+    for name, table in keys.tables.items():
+        for place, sentence in _table_problems(keys, name, table):
+            yield ("tables", name, *place), sentence
+        if name in others and table.archive == "move":
+            sentence = (
+                f"table {others[name]} reads the same landing files and would lose what this one moves; say `archive: keep`"
+            )
+            yield ("tables", name, "archive"), sentence
+
+
+def _top_problems(keys: Keys) -> Iterator[Problem]:
+    for key, value in (("warehouse", keys.warehouse), ("catalog.metastore_dir", keys.catalog.metastore_dir)):
+        if value is not None and (problem := _location_problem(value)):
+            yield tuple(key.split(".")), problem
+    catalog = keys.catalog
+    if catalog.uri is not None and not all(
+        re.fullmatch(r"thrift://[^/:]+(:\d+)?", uri.strip()) for uri in catalog.uri.split(",")
+    ):
+        yield ("catalog", "uri"), f"expected thrift://host:9083, found {shown(catalog.uri)}"
+    if catalog.uri is not None and catalog.metastore_dir is not None:
+        yield ("catalog", "metastore_dir"), "an embedded metastore is not used beside `uri`; keep one of them"
+    if problem := _name_problem(catalog.database):
+        yield ("catalog", "database"), problem
+    kinds = {table.timestamps: name for name, table in keys.tables.items()}
+    if len(kinds) > 1:
+        yield (
+            ("tables", kinds["int64"], "timestamps"),
+            f"table {kinds['int96']} has int96; different types in one file are not supported yet",
+        )
+
+
+def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
+    for key, value in ((None, name), ("view", table.view), ("tables_in", table.tables_in)):
+        if value is not None and (problem := _name_problem(value)):
+            yield ((key,) if key else ()), problem
+    if join(keys.warehouse_dir, name) == keys.metastore_dir:
+        yield (), "the embedded metastore has this folder; choose another name, or say `catalog: {metastore_dir: ...}`"
+    if table.key is None:
+        yield (
+            ("key",),
+            "expected the key columns, found nothing; say `key: [id]`, or `key: []` for a table whose rows have no key",
+        )
+    if table.envelope != "flat":
+        for key, set_ in (("op", table.op), ("op_map", table.op_map), ("metadata_columns", table.metadata_columns)):
+            if set_:
+                yield (key,), f"only flat rows have it, and the envelope is {table.envelope}; leave it out"
+    if table.live_view:
+        yield from _live_problems(table)
+    try:
+        zoneinfo.ZoneInfo(table.hours_in)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        if table.hours_in != "UTC":
+            yield ("hours_in",), f"expected a time zone such as Europe/Berlin, found {shown(table.hours_in)}"
+    yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
+
+
+def _live_problems(table: Table) -> Iterator[Problem]:
+    if table.envelope != "flat" or table.format == "json":
+        yield (
+            ("live_view",),
+            f"expected flat rows in parquet or avro files, found {table.envelope} in {table.format}; leave it out",
+        )
+    if table.key == ():
+        yield ("live_view",), "a table without key has none; leave it out"
+    if table.archive == "move":
+        yield ("archive",), "the live view reads files after they were absorbed; say `archive: copy`, or leave it out"
+
+
+def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
+    written = table.increments
+    if written is not None and (problem := _location_problem(written)):
+        yield problem
+        return
+    place, pattern = landing(keys, name, table)
+    if problem := pattern_problem(pattern) or ("a single % at the end" if pattern.endswith("%") else None):
+        yield f"{shown(written)}: {problem}"
+    for other in keys.tables:
+        root = join(keys.warehouse_dir, other)
+        inside = next((part for part in _MANAGED if within(place, join(root, part))), None)
+        if within(root, place) or inside:
+            what = f"{inside} of" if inside else "what is stored for"
+            yield f"{place} holds {what} table {other} too; give landing its own folder, such as {name}/incremental"
+            return
+
+
+def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
+    """Objects of the catalog that two tables would share; told for the later one."""
+    owners: dict[str, list[str]] = {}
+    for name, spec in specs.items():
+        for item in _objects(spec):
+            owners.setdefault(item, []).append(name)
+    for name, spec in specs.items():
+        for item in _objects(spec):
+            # A type change brings `student_base_g2` (H14).
+            first = owners[item] if len(owners[item]) > 1 else owners.get(re.sub(r"_(base|delta)_g\d+$", r"_\1", item), [])
+            if (len(first) > 1 and first[-1] == name) or (first and name not in first):
+                whose = "the table itself" if first[0] == name else f"table {first[0]}"
+                sentence = f"{item} is a name of {whose} too; say another `view:`, or another table name"
+                yield ("tables", name, "view"), sentence
+                break
+
+
+def _objects(spec: TableSpec) -> list[str]:
+    live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
+    parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental")]
+    return [f"{spec.database}.{spec.view}", *live, *parts]
+
+
+def landing(keys: Keys, name: str, table: Table) -> tuple[str, str]:
+    """(root, pattern) of where a table's files land."""
+    root, pattern = split_pattern(table.increments or f"{name}/incremental/increment_%Y%m%d%H")
+    return absolute(root or ("/" if (table.increments or "").startswith("/") else "."), keys.warehouse_dir), pattern
+
+
+def _location_problem(location: str) -> str | None:
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", location)
+    if scheme and scheme[1].lower() != "file":
+        return f"{scheme[1]}: locations are not supported yet, found {shown(location)}; say a local directory"
+    if glob := _GLOB.search(location):
+        return f"{shown(location)} holds {glob[0]!r}, which Spark takes for a pattern of names; rename the folder"
+    return None
+
+
+def _name_problem(name: str) -> str | None:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_]*", name):
+        better = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+        return f"Hive cannot hold the name {name!r}; use a-z, 0-9 and _" + (f", such as {better}" if better else "")
+    if len(name) > NAME_CHARS_MAX:
+        return f"{len(name)} characters are too long a name for Hive; use at most {NAME_CHARS_MAX}"
+    return None
+
+
+def within(path: str, directory: str) -> bool:
+    """Whether a path is a directory or lies below it."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def shared(landings: Mapping[str, str]) -> dict[str, str]:
+    """Table → another one that reads the same landing files."""
+    return {
+        name: other
+        for name, place in landings.items()
+        for other, near in reversed([*landings.items()])
+        if other != name and (within(place, near) or within(near, place))
+    }

@@ -1,0 +1,85 @@
+"""What a Snapshot already holds, as states: its Delta, its base, and the base rows that a batch must be compared with (H8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from compactor.core.layout import Layout
+from compactor.core.position import Position, at_or_below, latest
+from compactor.core.schema import Schema
+from compactor.core.snapshot import Segment, Snapshot
+from compactor.spark import keyless, position, store
+from compactor.spark.resolve import BASE, DELTA, union
+from compactor.spark.sql import quoted
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The stored rows of one Snapshot, read in `schema` (the Snapshot's own, or its successor after a schema change)."""
+
+    spark: SparkSession
+    layout: Layout
+    snapshot: Snapshot
+    schema: Schema
+
+    def rows(self, segments: Sequence[Segment]) -> DataFrame:
+        """The rows of these segments."""
+        directories = [self.layout.inside(segment.path) for segment in segments]
+        found = store.read(self.spark, self.schema, self.snapshot.order, directories, self.snapshot.schema)
+        return found.selectExpr("*", f"{BASE} AS _source")
+
+    def base(self, barrier: Position | None) -> DataFrame:
+        """The rows of all segments that do not lie wholly at or below a truncate."""
+        return self.rows([segment for segment in self.snapshot.segments if not at_or_below(segment.position_max, barrier)])
+
+    def delta(self) -> DataFrame | None:
+        """The Delta without the rows that a fold has already put into the base (H16); None when there is none."""
+        delta, segments = self.snapshot.delta, self.snapshot.segments
+        if delta is None:
+            return None
+        rows = store.read(self.spark, self.schema, self.snapshot.order, [self.layout.inside(delta.path)], self.snapshot.schema)
+        rows = rows.selectExpr("*", f"{DELTA} AS _source")
+        through = [segment.folded_through for segment in segments]
+        if not through:
+            return rows
+        if len(set(through)) == 1:
+            return rows.where(f"_version > {through[0]}")
+        table = ", ".join(f"{value}L" for value in through)
+        return rows.where(f"_version > get(array({table}), {store.segment_index(segments, self.schema)})")
+
+    def compared_with(self, events: DataFrame, first: Position | None, partial: bool) -> DataFrame | None:
+        """The base rows that events must be compared with: all their keys when values may be missing, else the keys of late ones."""
+        if partial:
+            return self.of_keys(events)
+        bound = latest([segment.position_max for segment in self.snapshot.segments])
+        if bound is None or not at_or_below(first, bound):
+            return None
+        return self.of_keys(events.where(f"_position <= {position.fixed(bound, self.snapshot.order)}"))
+
+    def of_keys(self, wanted: DataFrame) -> DataFrame | None:
+        """Base rows of the keys in `wanted`, out of the segments that own them."""
+        keys = wanted.select(*[quoted(name) for name in self.schema.key]).distinct()
+        segments = self.snapshot.segments
+        if len(segments) > 1:
+            index = store.segment_index(segments, self.schema)
+            owners = {row[0] for row in keys.selectExpr(f"{index} AS i").distinct().collect()}
+            segments = tuple(segment for at, segment in enumerate(segments) if at in owners)
+        return self.rows(segments).join(keys, list(self.schema.key), "left_semi") if segments else None
+
+    def of_content(self, events: DataFrame) -> DataFrame | None:
+        """For keyless tables: base rows that a removal may take away or an identity may be, and removals that wait in the base."""
+        segments = self.snapshot.segments
+        if not segments:
+            return None
+        rows, key = self.rows(segments), list(self.schema.key)
+        wanted = [rows.join(events.select(*key).distinct(), key, "left_semi")]
+        content = keyless.content(self.schema)
+        removals = events.where(f"_from = '{keyless.REMOVAL}'").selectExpr(f"{content} AS _c").distinct()
+        live = rows.selectExpr("*", f"{content} AS _c").where("_op = 'u'")
+        wanted.append(live.join(removals, ["_c"], "left_semi").drop("_c"))
+        if any(segment.tombstones for segment in segments):
+            wanted.append(rows.where(keyless.waiting()))
+        return union(wanted).dropDuplicates(key)
