@@ -9,6 +9,7 @@ Spark starts when something first needs it: what reads only files never starts a
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,9 +53,7 @@ class Rows:
 class App:
     """Settings, and the ports made from them. Close it, or use it as a context manager: that ends the JVM it started."""
 
-    def __init__(
-        self, settings: Settings, *, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, *, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> None:
         self.settings = settings
         self._verbose = verbose
         self._wait = wait
@@ -66,9 +65,7 @@ class App:
         self._made: dict[str, Any] = {}
 
     @classmethod
-    def open(
-        cls, config_path: str | Path, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None
-    ) -> App:
+    def open(cls, config_path: str | Path, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> App:
         """Read the configuration. `wait`: seconds to wait for an embedded metastore that is in use; `verbose`: let Spark talk;
         `conf`: Spark settings over our own."""
         return cls(load(config_path), verbose=verbose, wait=wait, conf=conf)
@@ -95,9 +92,7 @@ class App:
         """These tables, or all. Raises ConfigError for an unknown one."""
         return [self.settings.spec(name) for name in dict.fromkeys(names or self.settings.names)]
 
-    def run(
-        self, names: Sequence[str] = (), progress: Progress = silent, parallel: int = PARALLEL, label: str = ""
-    ) -> list[TableReport]:
+    def run(self, names: Sequence[str] = (), progress: Progress = silent, parallel: int = PARALLEL, label: str = "") -> list[TableReport]:
         """Bring tables up to date. Raises only what concerns all of them (no Java, metastore in use); reports tell the rest."""
         from compactor.flows.run import run_tables
 
@@ -216,8 +211,13 @@ def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: f
             raise
         raise Refused(
             f"Avro files need {', '.join(sorted(fetched))}, which Spark could not fetch from Maven Central. Download the jar "
-            f"and say {JARS}=/path/to/it.jar. Spark said: {error}"
+            f"and say {JARS}=/path/to/it.jar. Spark said: {_unresolved(str(error))}"
         ) from None
+
+
+def _unresolved(said: str) -> str:
+    found = re.search(r"Server access error.*|unresolved dependency: [^\]]*", said)
+    return found[0] if found else said[-500:]
 
 
 def local_jars(said: str) -> list[str]:

@@ -66,9 +66,7 @@ def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Sett
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
     text = config_text.read(content, str(path))
     if not isinstance(text.values, dict):
-        raise ConfigError(
-            f"{file}: expected keys such as `tables:`, found {shown(text.values)}. The smallest file is\n{_SMALLEST}"
-        )
+        raise ConfigError(f"{file}: expected keys such as `tables:`, found {shown(text.values)}. The smallest file is\n{_SMALLEST}")
     overridden = _override(text.values, os.environ if environment is None else environment)
     merged, inherited = _merged(text.values)
     try:
@@ -112,11 +110,7 @@ def _merged(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, set[str]]
         own = {} if own is None else own
         if isinstance(own, dict):
             inherited[name] = set(defaults) - set(own)
-            both = {
-                key: {**defaults[key], **own[key]}
-                for key in own
-                if isinstance(own[key], dict) and isinstance(defaults.get(key), dict)
-            }
+            both = {key: {**defaults[key], **own[key]} for key in own if isinstance(own[key], dict) and isinstance(defaults.get(key), dict)}
             own = {**defaults, **own, **both}
         merged[name] = own
     return {**values, "tables": merged}, inherited
@@ -216,7 +210,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         op_map=tuple(table.op_map.items()),
         fold_every=table.fold.every,
         first_folder=table.from_,
-        archive=table.archive or ("copy" if table.live_view else "keep" if shares or table.source_table else "move"),
+        archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
         comment=table.comment or "",
         **{key: getattr(table, key) for key in _SAME},
     )

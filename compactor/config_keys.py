@@ -31,9 +31,7 @@ def duration(value: Any) -> float:
     """
     text = str(value).strip()
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text)
-    if text in ("0", "0.0") or (
-        parts and re.fullmatch(r"(\s*\d+(\.\d+)?\s*[a-z]+)+", text) and all(unit in _SECONDS for _, unit in parts)
-    ):
+    if text in ("0", "0.0") or (parts and re.fullmatch(r"(\s*\d+(\.\d+)?\s*[a-z]+)+", text) and all(unit in _SECONDS for _, unit in parts)):
         return sum(float(number) * _SECONDS[unit] for number, unit in parts)
     raise ValueError(f"expected a duration such as 7d, 24h, 10min or 0s, found {shown(value)}")
 
@@ -110,9 +108,7 @@ def _later(default: Any, *, written: str, parse: Callable[[Any], Any] = lambda v
         except ValueError:
             same = False
         if not same:
-            raise ValueError(
-                f"not supported yet (found {shown(value)}); leave the key out" + (f" or say {written}" if written else "")
-            )
+            raise ValueError(f"not supported yet (found {shown(value)}); leave the key out" + (f" or say {written}" if written else ""))
         return default
 
     return Read(check, {"enum": [default if isinstance(default, bool) else written, None]} if written else {"type": "null"})
@@ -238,12 +234,8 @@ class Table(_Keys):
         "infer", "infer (from the files, widest compatible type), or the path of an .avsc file.", alias="schema"
     )
     order_by: Names = _key((), "Columns that order the changes, most significant first; default per envelope and connector.")
-    op: Text | None = _key(
-        None, "(flat) Column with the operation. Default op, else __op, else Op; none: every row is an upsert."
-    )
-    op_map: Annotated[dict[str, str], Read(_op_map, _OP_MAP)] = _key(
-        {}, "(flat) Own operation codes: each to c, u, d, r, t, ignore."
-    )
+    op: Text | None = _key(None, "(flat) Column with the operation. Default op, else __op, else Op; none: every row is an upsert.")
+    op_map: Annotated[dict[str, str], Read(_op_map, _OP_MAP)] = _key({}, "(flat) Own operation codes: each to c, u, d, r, t, ignore.")
     metadata_columns: Names = _key((), "(flat) Columns such as __op or __deleted that shall show in the view.")
     delete: Annotated[str, _choice("hide", later=("soft", "hard"))] = _key("hide", "What the view does with deleted rows.")
     tombstone_retention: Duration = _key(
@@ -266,10 +258,10 @@ class Table(_Keys):
     epoch: Annotated[int, Read(_epoch, {"type": "integer", "minimum": 0})] = _key(
         0, "Raise it by one when the source's positions have started again."
     )
-    archive: Annotated[str, _choice("move", "copy", "keep")] | None = _key(
+    archive: Annotated[str, _choice("move", "keep")] | None = _key(
         None,
-        "Absorbed files: move to <table>/archive, copy there, or keep in landing. Default move; copy with live_view; keep with "
-        "source_table and where tables share landing files.",
+        "Absorbed files: move to <table>/archive, or keep in landing. Default move; keep with live_view, with source_table, and where "
+        "tables share landing files.",
     )
     publish_window: Duration = _key(600.0, "A publish that takes longer is left to the next run.", written="10min")
     view: Text | None = _key(None, "Name of the view; default the table's.")

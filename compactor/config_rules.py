@@ -31,9 +31,7 @@ def problems(keys: Keys) -> Iterator[Problem]:
         for place, sentence in _table_problems(keys, name, table):
             yield ("tables", name, *place), sentence
         if name in others and table.archive == "move":
-            sentence = (
-                f"table {others[name]} reads the same landing files and would lose what this one moves; say `archive: keep`"
-            )
+            sentence = f"table {others[name]} reads the same landing files and would lose what this one moves; say `archive: keep`"
             yield ("tables", name, "archive"), sentence
 
 
@@ -42,9 +40,7 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
         if value is not None and (problem := _location_problem(value)):
             yield tuple(key.split(".")), problem
     catalog = keys.catalog
-    if catalog.uri is not None and not all(
-        re.fullmatch(r"thrift://[^/:]+(:\d+)?", uri.strip()) for uri in catalog.uri.split(",")
-    ):
+    if catalog.uri is not None and not all(re.fullmatch(r"thrift://[^/:]+(:\d+)?", uri.strip()) for uri in catalog.uri.split(",")):
         yield ("catalog", "uri"), f"expected thrift://host:9083, found {shown(catalog.uri)}"
     if catalog.uri is not None and catalog.metastore_dir is not None:
         yield ("catalog", "metastore_dir"), "an embedded metastore is not used beside `uri`; keep one of them"
@@ -92,7 +88,7 @@ def _live_problems(table: Table) -> Iterator[Problem]:
     if table.key == ():
         yield ("live_view",), "a table without key has none; leave it out"
     if table.archive == "move":
-        yield ("archive",), "the live view reads files after they were absorbed; say `archive: copy`, or leave it out"
+        yield ("archive",), "the live view reads files after they were absorbed; say `archive: keep`, or leave it out"
 
 
 def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:

@@ -138,9 +138,7 @@ class HiveCatalog:
                 return []
             names = list(self._client.listPartitionNames(database, table, -1))
             found = [
-                _partition(entry)
-                for batch in _batches(names)
-                for entry in self._read_all(self._client.getPartitionsByNames(database, table, batch))
+                _partition(entry) for batch in _batches(names) for entry in self._read_all(self._client.getPartitionsByNames(database, table, batch))
             ]
         return sorted(found, key=lambda partition: partition.values)
 

@@ -48,9 +48,7 @@ class MemoryCatalog:
                     raise CatalogRefused(f"{label}: expected a table of {table.format} files, found {found.definition.format}")
                 rules.check_evolution(label, found.definition.columns, columns)
                 properties = {**rules.kept(found.definition.properties), **properties}
-            definition = dataclasses.replace(
-                table, columns=columns, partition_columns=rules.stored(table.partition_columns), properties=properties
-            )
+            definition = dataclasses.replace(table, columns=columns, partition_columns=rules.stored(table.partition_columns), properties=properties)
             self._objects[table.database.lower(), table.name.lower()] = _Table(definition, found.partitions if found else {})
 
     def ensure_partitions(self, database: str, table: str, partitions: Sequence[PartitionDef]) -> None:

@@ -93,9 +93,7 @@ def check_partition_columns(label: str, existing: Sequence[Column], wanted: Sequ
 def check_location(label: str, existing: str, wanted: str) -> None:
     """An object of ours at another place belongs to another life of the table, or to somebody else."""
     if place(existing) != place(wanted):
-        raise CatalogRefused(
-            f"{label}: expected at {place(wanted)}, registered at {place(existing)}; drop it or choose another name"
-        )
+        raise CatalogRefused(f"{label}: expected at {place(wanted)}, registered at {place(existing)}; drop it or choose another name")
 
 
 def distinct(label: str, keys: Sequence[str], partitions: Sequence[PartitionDef]) -> dict[tuple[str, ...], PartitionDef]:

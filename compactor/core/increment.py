@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
+from zoneinfo import ZoneInfo
 
 _PARTS = {"%Y": r"(?P<Y>\d{4})", "%m": r"(?P<m>\d{2})", "%d": r"(?P<d>\d{2})", "%H": r"(?P<H>\d{2})", "%M": r"(?P<M>\d{2})"}
 _UNFINISHED = (".tmp", ".inprogress", ".crc", "._COPYING_")
@@ -51,8 +52,11 @@ class Landed:
     hour: str | None
 
 
-def landed(pattern: str, relative: str) -> Landed | None:
-    """The increment of a file, by its path below the landing root; None when it does not fit the pattern or is no date."""
+def landed(pattern: str, relative: str, zone: str = "UTC") -> Landed | None:
+    """The increment of a file, by its path below the landing root; None when it does not fit the pattern or is no date.
+
+    `zone` is where the folder's hour was told; `Landed.hour` is UTC (H5: hours name folders, never an order).
+    """
     match = folder_regex(pattern).match(relative)
     if match is None:
         return None
@@ -63,6 +67,8 @@ def landed(pattern: str, relative: str) -> Landed | None:
         moment = datetime(int(parts["Y"]), int(parts.get("m") or 1), int(parts.get("d") or 1), int(parts.get("H") or 0), int(parts.get("M") or 0))
     except ValueError:
         return None
+    if zone != "UTC":
+        moment = moment.replace(tzinfo=ZoneInfo(zone)).astimezone(timezone.utc)
     return Landed(match["folder"], moment.strftime("%Y-%m-%dT%H:%M"))
 
 

@@ -64,19 +64,19 @@ def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
         raise Refused(f"table {spec.name}: `live_view` is not possible: {why}")
     schema = snapshot.schema
     keys = [(schema.field(name).source.lower(), name) for name in schema.key]
-    order = [(name.lower(), f"`_position`.`o{at + 1}`") for at, (name, _) in enumerate(snapshot.order)]
+    order = [(name.lower(), f"`_p{at}`") for at, (name, _) in enumerate(snapshot.order)]
     landed = _landed(spec, snapshot, keys, order)
     stored = _stored(spec, snapshot)
-    same = " AND ".join(f"`l`.{quoted(source)} = `s`.{quoted(name)}" for source, name in keys)
-    newer = _newer([f"`l`.`_o{at}`" for at in range(len(order))], [f"`s`.{column}" for _, column in order])
+    same = " AND ".join(f"`__l`.{quoted(source)} = `__s`.{quoted(name)}" for source, name in keys)
+    newer = _newer([f"`__l`.`_o{at}`" for at in range(len(order))], [f"`__s`.{column}" for _, column in order])
     shown = [(schema.view_name(field), field) for field in schema.payload]
-    of_stored = ", ".join(f"`s`.{quoted(field.name)} AS {quoted(name)}" for name, field in shown)
+    of_stored = ", ".join(f"`__s`.{quoted(field.name)} AS {quoted(name)}" for name, field in shown)
     of_landed = ", ".join(f"{_landed_value(snapshot, field.source.lower(), field.type)} AS {quoted(name)}" for name, field in shown)
     text = (
-        f"SELECT {of_stored} FROM ({stored}) `s` WHERE `s`.`_op` <> 'd' "
-        f"AND NOT EXISTS (SELECT 1 FROM ({landed}) `l` WHERE {same} AND {newer}) "
-        f"UNION ALL SELECT {of_landed} FROM ({landed}) `l` WHERE NOT {_is_delete(spec, snapshot)} "
-        f"AND NOT EXISTS (SELECT 1 FROM ({stored}) `s` WHERE {same} AND NOT ({newer}))"
+        f"SELECT {of_stored} FROM ({stored}) `__s` WHERE `__s`.`_op` <> 'd' "
+        f"AND NOT EXISTS (SELECT 1 FROM ({landed}) `__l` WHERE {same} AND {newer}) "
+        f"UNION ALL SELECT {of_landed} FROM ({landed}) `__l` WHERE NOT {_is_delete(spec, snapshot)} "
+        f"AND NOT EXISTS (SELECT 1 FROM ({stored}) `__s` WHERE {same} AND NOT ({newer}))"
     )
     columns = tuple(Column(name, field.type, field.comment) for name, field in shown)
     comment = f"rows of {spec.view} with what has landed and is not absorbed yet; in a long-lived Spark server set spark.sql.metadataCacheTTLSeconds"
@@ -91,7 +91,7 @@ def _landed(spec: TableSpec, snapshot: Snapshot, keys: list[tuple[str, str]], or
     by = ", ".join(quoted(source) for source, _ in keys)
     last = ", ".join(f"{_number(snapshot, name)} DESC" for name, _ in order)
     rank = f"row_number() OVER (PARTITION BY {by} ORDER BY {last}) AS `_rank`"
-    return f"SELECT * FROM (SELECT `i`.*, {ranked}, {rank} FROM {table} `i`) `r` WHERE `r`.`_rank` = 1"
+    return f"SELECT * FROM (SELECT `__i`.*, {ranked}, {rank} FROM {table} `__i`) `__r` WHERE `__r`.`_rank` = 1"
 
 
 def _number(snapshot: Snapshot, name: str) -> str:
@@ -106,15 +106,19 @@ def _number(snapshot: Snapshot, name: str) -> str:
 def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
     """Base rows that no Delta row replaces and Delta rows, tombstones too, with their Positions."""
     schema = snapshot.schema
-    columns = ", ".join([*(quoted(field.name) for field in schema.fields), "`_op`", "`_position`"])
+    # taken out of the struct here: Spark cannot do it in the condition of an anti-join
+    places = [f"`_position`.`o{at + 1}` AS `_p{at}`" for at in range(len(snapshot.order))]
+    columns = ", ".join([*(quoted(field.name) for field in schema.fields), "`_op`", *places])
     base = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'base', schema.generation))}"
-    head = f"SELECT {columns} FROM {base} `b` WHERE `b`.`base_version` = '{snapshot.base_id}'"
+    head = f"SELECT {columns} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"
     if snapshot.delta is None:
         return head
     delta = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'delta', schema.generation))}"
-    pinned = f"`d`.`delta_version` = '{snapshot.delta.id}'"
-    same = " AND ".join(f"`d`.{quoted(name)} = `b`.{quoted(name)}" for name in schema.key)
-    return f"{head} AND NOT EXISTS (SELECT 1 FROM {delta} `d` WHERE {pinned} AND {same}) UNION ALL SELECT {columns} FROM {delta} `d` WHERE {pinned}"
+    pinned = f"`__d`.`delta_version` = '{snapshot.delta.id}'"
+    same = " AND ".join(f"`__d`.{quoted(name)} = `__b`.{quoted(name)}" for name in schema.key)
+    return (
+        f"{head} AND NOT EXISTS (SELECT 1 FROM {delta} `__d` WHERE {pinned} AND {same}) UNION ALL SELECT {columns} FROM {delta} `__d` WHERE {pinned}"
+    )
 
 
 def _newer(left: list[str], right: list[str]) -> str:
@@ -127,7 +131,7 @@ def _landed_value(snapshot: Snapshot, source: str, kind: str) -> str:
     found = dict(snapshot.raw).get(source)
     if found is None:
         return f"CAST(NULL AS {kind})"
-    column = f"`l`.{quoted(source)}"
+    column = f"`__l`.{quoted(source)}"
     return column if types.parse(found) == types.parse(kind) else f"CAST({column} AS {kind})"
 
 
@@ -136,6 +140,6 @@ def _is_delete(spec: TableSpec, snapshot: Snapshot) -> str:
     op = spec.op.lower() if spec.op else next((name for name in ("op", "__op") if name in columns), None)
     known = {**OPERATIONS, **{code.lower(): meaning for code, meaning in spec.op_map}}
     codes = ", ".join(f"'{code}'" for code, meaning in known.items() if meaning == "d")
-    tests = [f"lower(coalesce(`l`.{quoted(op)}, 'u')) IN ({codes})"] if op and op in columns else []
-    tests += ["lower(coalesce(CAST(`l`.`__deleted` AS STRING), 'false')) = 'true'"] if "__deleted" in columns else []
+    tests = [f"lower(coalesce(`__l`.{quoted(op)}, 'u')) IN ({codes})"] if op and op in columns else []
+    tests += ["lower(coalesce(CAST(`__l`.`__deleted` AS STRING), 'false')) = 'true'"] if "__deleted" in columns else []
     return f"({' OR '.join(tests)})" if tests else "(1 = 0)"

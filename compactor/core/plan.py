@@ -53,7 +53,7 @@ def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[
         if increment.ignored(item.path) or item.size == 0:
             ignored += 1
             continue
-        place = increment.landed(spec.pattern, item.path)
+        place = increment.landed(spec.pattern, item.path, spec.hours_in)
         if place is None:
             strange.append(item.path)
         elif (item.path, item.etag) in absorbed:
@@ -116,7 +116,8 @@ def fold_targets(spec: TableSpec, snapshot: Snapshot, shares: dict[str, int], ch
     rows = sum(segment.rows for segment in snapshot.segments)
     threshold = fold_threshold(changes, rows)
     ranked = sorted(snapshot.segments, key=lambda segment: -shares.get(segment.id, 0) / max(segment.rows, 1))
-    worth = [segment for segment in ranked if shares.get(segment.id, 0) > threshold * max(segment.rows, 1)]
+    # not "more than": where most rows change in every run the threshold is 1, and a Delta of updates never holds more rows than the base
+    worth = [segment for segment in ranked if shares.get(segment.id, 0) >= threshold * max(segment.rows, 1)]
     if not worth and delta_estimate(snapshot) > DELTA_LIMIT:
         # readers pay for a Delta that is no longer broadcast: fold the fullest quarter of the segments
         worth = [segment for segment in ranked[: max(1, len(ranked) // 4)] if shares.get(segment.id, 0)]

@@ -1,7 +1,7 @@
 """The texts of the views, and the definitions of the tables below them. Pure: (spec, snapshot) → values.
 
 Portable rules (measured on Spark, Hive 2 and 4, Trino; docs/design/view.md): every table qualified, aliases inside the SELECT, no CTE, no IN,
-no cast that can fail, the Snapshot pinned by literals. NOT EXISTS and not LEFT JOIN … IS NULL: Spark sizes the former like its base.
+no cast that can fail, the Snapshot pinned by literals, aliases that no column is called. NOT EXISTS and not LEFT JOIN … IS NULL: Spark sizes the former like its base.
 """
 
 from __future__ import annotations
@@ -107,14 +107,14 @@ def view_text(spec: TableSpec, snapshot: Snapshot) -> str:
     base = f"{database}.{quoted(table_name(spec, 'base', generation))}"
     delta = f"{database}.{quoted(table_name(spec, 'delta', generation))}"
     oldest = _oldest(snapshot)
-    live = f"`b`.`base_version` = '{snapshot.base_id}' AND `b`.`_op` <> 'd'"
+    live = f"`__b`.`base_version` = '{snapshot.base_id}' AND `__b`.`_op` <> 'd'"
     if snapshot.delta is None:
-        return f"SELECT {_select('`b`', schema, oldest)} FROM {base} `b` WHERE {live}"
-    same = " AND ".join(f"`d`.{quoted(name)} = `b`.{quoted(name)}" for name in schema.key)
-    replaced = f"SELECT 1 FROM {delta} `d` WHERE `d`.`delta_version` = '{snapshot.delta.id}' AND {same}"
+        return f"SELECT {_select('`__b`', schema, oldest)} FROM {base} `__b` WHERE {live}"
+    same = " AND ".join(f"`__d`.{quoted(name)} = `__b`.{quoted(name)}" for name in schema.key)
+    replaced = f"SELECT 1 FROM {delta} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}' AND {same}"
     return (
-        f"SELECT {_select('`b`', schema, oldest)} FROM {base} `b` WHERE {live} AND NOT EXISTS ({replaced}) "
-        f"UNION ALL SELECT {_select('`d`', schema, oldest)} FROM {delta} `d` WHERE `d`.`delta_version` = '{snapshot.delta.id}' AND `d`.`_op` <> 'd'"
+        f"SELECT {_select('`__b`', schema, oldest)} FROM {base} `__b` WHERE {live} AND NOT EXISTS ({replaced}) "
+        f"UNION ALL SELECT {_select('`__d`', schema, oldest)} FROM {delta} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}' AND `__d`.`_op` <> 'd'"
     )
 
 
@@ -123,18 +123,20 @@ def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
     schema, generation = snapshot.schema, snapshot.schema.generation
     database = quoted(spec.tables_in)
     parts = [
-        f"SELECT {_select('`b`', schema, 1)}, {_rank('`b`', schema, 0)} FROM {database}.{quoted(table_name(spec, 'base', generation))} `b` "
-        f"WHERE `b`.`base_version` = '{snapshot.base_id}'"
+        f"SELECT {_select('`__b`', schema, 1)}, {_rank('`__b`', schema, 0)} FROM {database}.{quoted(table_name(spec, 'base', generation))} `__b` "
+        f"WHERE `__b`.`base_version` = '{snapshot.base_id}'"
     ]
     if snapshot.delta is not None:
         table = f"{database}.{quoted(table_name(spec, 'delta', generation))}"
         parts.append(
-            f"SELECT {_select('`d`', schema, 1)}, {_rank('`d`', schema, 1)} FROM {table} `d` WHERE `d`.`delta_version` = '{snapshot.delta.id}'"
+            f"SELECT {_select('`__d`', schema, 1)}, {_rank('`__d`', schema, 1)} FROM {table} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}'"
         )
     keys = ", ".join(f"`_k{at}`" for at in range(len(schema.key)))
     names = ", ".join(quoted(schema.view_name(field)) for field in schema.payload)
-    ranked = f"SELECT `u`.*, row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank` FROM ({' UNION ALL '.join(parts)}) `u`"
-    return f"SELECT {names} FROM ({ranked}) `r` WHERE `_rank` = 1 AND `_op` <> 'd'"
+    ranked = (
+        f"SELECT `__u`.*, row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank` FROM ({' UNION ALL '.join(parts)}) `__u`"
+    )
+    return f"SELECT {names} FROM ({ranked}) `__r` WHERE `_rank` = 1 AND `_op` <> 'd'"
 
 
 def _rank(alias: str, schema: Schema, from_delta: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.core import plan
-from compactor.core.errors import Conflict
+from compactor.core.errors import Conflict, TryLater
 from compactor.core.layout import commit_id
 from compactor.core.position import latest
 from compactor.core.snapshot import Input, Snapshot
@@ -40,10 +40,16 @@ def commit(world: World, spec: TableSpec, parent: Snapshot | None, label: str, p
             return None
         try:
             return _attempt(world, spec, parent, found.new, label, progress)
-        except Conflict:
-            if attempt == ATTEMPTS - 1:
+        except TryLater as error:
+            if attempt == ATTEMPTS - 1 or not isinstance(error, Conflict):
                 raise
-            parent = snapshots.newest(world, snapshots.layout_of(spec))
+        except Exception as error:
+            if all(_unchanged(world, spec, item) for item in found.new):
+                raise
+            # another run archived files, or the sink rewrote them, while we read: what we stumbled over is not there any more
+            if attempt == ATTEMPTS - 1:
+                raise Conflict(f"table {spec.name}: files go on changing in landing while they are read; the last error: {error}") from error
+        parent = snapshots.newest(world, snapshots.layout_of(spec))
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from compactor.flows.reports import Progress, TableReport, silent
 from compactor.flows.resume import resume
 from compactor.flows.sync import sync_landing
 from compactor.flows.world import World
+
+log = logging.getLogger(__name__)
 
 
 def run_tables(world: World, specs: Sequence[TableSpec], progress: Progress = silent, parallel: int = 2, label: str = "") -> list[TableReport]:
@@ -36,6 +39,10 @@ def _reported(world: World, spec: TableSpec, progress: Progress, label: str) -> 
         report = TableReport(spec.name, "later", error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
     except CompactorError as error:
         report = TableReport(spec.name, "failed", error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
+    except Exception as error:
+        # nobody foresaw it: this table's failure all the same, or the others' reports would be lost with it
+        log.exception("table %s: unexpected %s", spec.name, type(error).__name__)
+        report = TableReport(spec.name, "failed", error=f"unexpected {type(error).__name__}: {error}", error_class=type(error).__name__, exit_code=1)
     progress(spec.name, "done", 1.0)
     return _timed(report, time.monotonic() - began)
 

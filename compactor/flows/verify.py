@@ -1,8 +1,8 @@
 """Verify: does what is stored, shown and recorded agree?
 
-Without a JVM: the files of the Snapshot are there with the right sizes, segments tile the keys, every commit's counts add up, no input is both
-absorbed and new, every archived input is where the ledger says. With one: the view's rows equal the reference definition (union, newest row per key), and equal
-what a single resolve of the whole archive gives.
+Without a JVM: the files of the Snapshot are there with the right sizes, segments tile the keys, every commit's counts add up, no input is
+both absorbed and new, every absorbed input is in the archive or in landing. With one: the view's rows equal the reference definition
+(union, newest row per key), and equal what a single resolve of everything ever absorbed gives.
 """
 
 from __future__ import annotations

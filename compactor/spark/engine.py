@@ -22,7 +22,7 @@ from compactor.spark.sql import quoted
 from compactor.spark.store import named
 from compactor.spark.stored import Stored
 
-_MAX_ROUNDS = 8
+_MAX_ROUNDS = 16
 """Key changes of one row followed within one run; a longer chain leaves its unavailable values unknown, and counted."""
 
 _MAX_SEGMENTS = 1000
@@ -49,7 +49,7 @@ class SparkEngine:
         directory = work.layout.delta(commit)
         with work:
             # a looked-up base row that stayed as it was belongs to the base, not into the Delta
-            store.write(work.heads.where(f"_source <> {BASE} OR _filled"), work.schema, directory)
+            store.write(work.heads.where(f"_source <> {BASE} OR _version = {batch.version}"), work.schema, directory)
         found = store.inspect(self._spark, self._storage, work.schema, work.order, directory, batch.spec.name)
         if not found:
             return Staged(None, (), work.counts, work.ties)
@@ -198,7 +198,7 @@ class _Resolution:
             frames += [frame for frame in (base, stored.delta()) if frame is not None]
         barrier = latest([facts.truncate, parent.truncated_to if parent else None])
         gone = f"_position <= {position.fixed(barrier, facts.order)}" if barrier else "false"
-        outcomes = resolver.outcomes(union(frames).where(f"NOT ({gone})"), partial).persist()
+        outcomes = store.held(resolver.outcomes(union(frames).where(f"NOT ({gone})"), partial))
         counts, ties = _counts(batch, outcomes, events, gone)
         heads = resolver.heads(outcomes)
         if spec.keyless:
@@ -229,14 +229,21 @@ def _partial(batch: SparkBatch) -> tuple[str, ...]:
 
 
 def _moved(batch: SparkBatch, resolver: Resolver, heads: DataFrame, stored: Stored | None, partial: Sequence[str], gone: str) -> DataFrame:
-    """Let values follow key changes (H10): as many steps as there were key changes in this batch, and one for late values."""
-    for _ in range(min(batch.facts.moves + (1 if _late(batch) else 0), _MAX_ROUNDS)):
+    """Let values follow key changes, one step a round, until a round tells nothing new (H10)."""
+    told: int | None = None
+    for _ in range(_MAX_ROUNDS):
         fills = resolver.fills(heads, partial)
-        frames = [heads.drop("_filled"), fills]
+        if told is None and fills.isEmpty():
+            return heads
+        frames = [heads, fills]
         base = stored.of_keys(fills) if stored else None
         if base is not None:
             frames.append(base.join(heads.select(*resolver.keys), list(resolver.schema.key), "left_anti"))
-        heads = resolver.heads(resolver.outcomes(union(frames).where(f"NOT ({gone})"), partial))
+        heads = store.held(resolver.heads(resolver.outcomes(union(frames).where(f"NOT ({gone})"), partial)))
+        moved = heads.where("_from IS NOT NULL OR _moved_to IS NOT NULL")
+        before, told = told, moved.agg(named("bit_xor(xxhash64(to_json(_older)))", "s")).collect()[0].s
+        if told == before:
+            break
     return heads
 
 

@@ -74,7 +74,7 @@ def matched(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
     )
     gone, took = "(_kind = 'l' AND _n <= _removals)", "(_kind = 'w' AND _n <= _rows)"
     columns = [quoted(name) for name in schema.names]
-    rest = [name for name in heads.columns if name not in (*schema.names, "_op", "_version", "_position", "_moved_to", "_filled")]
+    rest = [name for name in heads.columns if name not in (*schema.names, "_op", "_version", "_position", "_moved_to")]
     return counted.selectExpr(
         *columns,
         *rest,
@@ -82,5 +82,4 @@ def matched(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
         f"CASE WHEN {gone} OR {took} THEN CAST({version} AS BIGINT) ELSE _version END AS _version",
         f"CASE WHEN {gone} THEN greatest(_position, _removed_at) ELSE _position END AS _position",
         f"CASE WHEN {gone} OR {took} THEN '{FOUND}' ELSE _moved_to END AS _moved_to",
-        f"(_filled OR {gone} OR {took}) AS _filled",
     )

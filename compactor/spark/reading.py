@@ -18,7 +18,7 @@ from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.ports import Facts, Storage
-from compactor.spark import files, keyless, position, survey
+from compactor.spark import files, keyless, position, store, survey
 from compactor.spark.conform import conform, linked, with_position, writer_positions
 from compactor.spark.decode import debezium, flat, kafka
 from compactor.spark.decode.frame import Frame
@@ -80,7 +80,7 @@ class Reader:
         if found.unlinked and not spec.keyless:
             changes = linked(changes, evolved.schema)
         facts = _facts(spec, inputs, found, evolved, order, landed)
-        return SparkBatch(facts, spec, parent, version, changes.persist())
+        return SparkBatch(facts, spec, parent, version, store.held(changes))
 
     def _frames(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input]) -> tuple[list[Frame], Columns]:
         """The decoded frames, and the columns of the files as they lie there."""

@@ -27,6 +27,7 @@ from compactor.spark.sql import literal, null, quoted
 EVENT, MADE, DELTA, BASE = 0, 1, 2, 3
 STATE = ("_op", "_version", "_position", "_older", "_from", "_moved_to")
 ALL = "*"
+_MARKS = ("_source", "_file", "_head", "_outcome", "_tie")
 
 _NEWEST_STATE = f"CASE _source WHEN {DELTA} THEN 0 WHEN {BASE} THEN 1 ELSE 2 END"
 """The Delta knows more than the base, and both more than an event delivered again."""
@@ -126,17 +127,23 @@ class Resolver:
             f"first(_position) OVER {latest} AS _head_position",
             f"first(_op) OVER {latest} AS _head_op",
             f"lag({same}) OVER {latest} AS _before_it",
+            f"first({same}) OVER {latest} AS _head_same",
             f"{same} AS _same",
         )
+        # an event that comes again under a later file name stands above the stored row it once made
+        again = f"max(_source >= {DELTA} AND _same = _head_same) OVER ({by_key})"
+        ranked = ranked.selectExpr("*", f"(_head_source < {DELTA} AND {again}) AS _again")
         own = position.event("_position", self.order)
         stored_twin = f"(_head_source >= {DELTA} AND {own} = {position.event('_head_position', self.order)})"
         twin = f"(_before_it IS NOT NULL AND _before_it = _same) OR {stored_twin}"
         tie = f"(_before_it IS NOT NULL AND _before_it.e = _same.e AND _before_it.h <> _same.h AND NOT {stored_twin})"
         outcome = (
-            f"CASE WHEN _source <> {EVENT} THEN NULL WHEN _head THEN 'applied' WHEN {twin} THEN 'duplicate' "
-            f"WHEN _head_source >= {DELTA} THEN 'late' ELSE 'superseded' END"
+            f"CASE WHEN _source <> {EVENT} THEN NULL WHEN _head AND NOT coalesce(_again, false) THEN 'applied' "
+            f"WHEN _head OR {twin} THEN 'duplicate' WHEN _head_source >= {DELTA} THEN 'late' ELSE 'superseded' END"
         )
-        return ranked.selectExpr("*", f"{outcome} AS _outcome", f"(_source = {EVENT} AND {tie}) AS _tie").drop("_before_it", "_same")
+        return ranked.selectExpr("*", f"{outcome} AS _outcome", f"(_source = {EVENT} AND {tie}) AS _tie").drop(
+            "_before_it", "_same", "_head_same", "_again"
+        )
 
     def _hashable(self, name: str) -> str:
         kind = types.parse(self.schema.field(name).type)
@@ -156,21 +163,7 @@ class Resolver:
             for name in self.schema.names
         ]
         older = f"CAST(CASE WHEN {takes} THEN {keeps} ELSE _older END AS {position.older_ddl(self.order)}) AS _older"
-        return rows.selectExpr(
-            *columns,
-            "_op",
-            "_version",
-            "_position",
-            older,
-            "_from",
-            "_moved_to",
-            "_source",
-            "_file",
-            "_head",
-            "_outcome",
-            "_tie",
-            "false AS _filled",
-        )
+        return rows.selectExpr(*columns, "_op", "_version", "_position", older, "_from", "_moved_to", *_MARKS)
 
     def _registers(self, ranked: DataFrame, partial: Sequence[str]) -> DataFrame:
         """The full rule: per register the greatest (at, via), lowered to unknown by a delete above it."""
@@ -194,42 +187,15 @@ class Resolver:
         columns = [*self.keys]
         columns += [f"CASE WHEN {_stands(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
         columns += [f"CASE WHEN {_stands(ALL)} THEN {_best(ALL)}.v.{quoted(name)} END AS {quoted(name)}" for name in rest]
-        filled = " OR ".join(f"({_best(name)}.s < {DELTA} AND {_best(name)}.r.known)" for name in told)
+        # a stored row changes when an event fills one of its columns, or when a late delete ends one
+        changes = " OR ".join(f"({_best(name)}.r.known AND ({_best(name)}.s < {DELTA} OR NOT {_stands(name)}))" for name in told)
+        version = f"CASE WHEN _head_source >= {DELTA} AND ({changes}) THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
         moved_to = f"max(CASE WHEN _op = 'd' AND _position = _head_position THEN _moved_to END) OVER {by_key}"
         entries = ", ".join(self._entry(name) for name in told)
         mapped = f"filter(array({entries}), _e -> _e IS NOT NULL)"
-        result = rows.selectExpr(
-            *columns,
-            "_op",
-            "_version",
-            "_position",
-            f"{mapped} AS _entries",
-            "_from",
-            f"{moved_to} AS _moved_to",
-            "_source",
-            "_file",
-            "_head",
-            "_outcome",
-            "_tie",
-            f"(_head_source >= {DELTA} AND ({filled})) AS _filled",
-        )
+        result = rows.selectExpr(*columns, "_op", version, "_position", f"{mapped} AS _entries", "_from", f"{moved_to} AS _moved_to", *_MARKS)
         older = f"CAST(CASE WHEN size(_entries) > 0 THEN map_from_entries(_entries) END AS {position.older_ddl(self.order)}) AS _older"
-        version = f"CASE WHEN _filled THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
-        return result.selectExpr(
-            *self.columns,
-            "_op",
-            version,
-            "_position",
-            older,
-            "_from",
-            "_moved_to",
-            "_source",
-            "_file",
-            "_head",
-            "_outcome",
-            "_tie",
-            "_filled",
-        )
+        return result.selectExpr(*self.columns, "_op", "_version", "_position", older, "_from", "_moved_to", *_MARKS)
 
     def _register(self, name: str) -> str:
         pos = position.ddl(self.order)

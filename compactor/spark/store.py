@@ -21,7 +21,7 @@ from compactor.spark import position
 from compactor.spark.conform import key_columns, key_text
 from compactor.spark.files import reason
 from compactor.spark.resolve import ALL, STATE
-from compactor.spark.sql import cast, literal, quoted
+from compactor.spark.sql import cast, literal, quoted, struct
 
 
 def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]:
@@ -59,12 +59,14 @@ def read(spark: SparkSession, schema: Schema, order: position.Order, directories
 def bound(low_or_high: Sequence[Any], schema: Schema) -> str:
     """SQL for a Segment's bound as a struct that compares with `key_struct`."""
     kinds = [schema.field(name).type for name in schema.key]
-    return f"struct({', '.join(key_columns(literal(json.dumps(list(low_or_high))), kinds))})"
+    values = key_columns(literal(json.dumps(list(low_or_high))), kinds)
+    # structs compare only when their members have the same names
+    return struct(list(zip(schema.key, values)))
 
 
 def key_struct(schema: Schema) -> str:
     """SQL for a row's key as a struct."""
-    return f"struct({', '.join(quoted(name) for name in schema.key)})"
+    return struct([(name, quoted(name)) for name in schema.key])
 
 
 def segment_index(segments: Sequence[Segment], schema: Schema) -> str:
@@ -168,6 +170,16 @@ def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: positi
         )
         for row in found
     ]
+
+
+def held(rows: DataFrame) -> DataFrame:
+    """Rows computed once and kept until their holder is gone.
+
+    On one machine by a local checkpoint, which forgets how they were computed: Spark looks through a cached plan again at every
+    step, and for small data looking costs more than computing. On a cluster by the cache, which survives a lost executor.
+    """
+    local = str(rows.sparkSession.sparkContext.master).startswith("local")
+    return rows.localCheckpoint() if local else rows.persist()
 
 
 def named(sql: str, name: str) -> Any:

@@ -50,8 +50,8 @@ def table_config(form: str, name: str, order_by: Iterable[str] | None = None) ->
         "container": "kafka" if form.endswith("_kafka") else "value",
         "key": key,
     }
-    if order_by is not None or flat:
-        found["order_by"] = list(FLAT_ORDER if order_by is None else order_by)
+    if order_by is not None:
+        found["order_by"] = list(order_by)
     return found
 
 

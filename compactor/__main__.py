@@ -1,0 +1,6 @@
+"""`python -m compactor`."""
+
+from compactor.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""The command line: a command parses, makes one call, shows the answer. Exit codes: 0, 1 refused or failed, 2 usage, 75 try again later."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from compactor import console
+from compactor.core.errors import CompactorError, ConfigError
+
+app = typer.Typer(
+    name="compactor",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="""Keeps plain-Parquet Hive tables up to date from change data capture files.
+
+\b
+Example:
+  compactor demo                           see it work, on a captured PostgreSQL database
+  compactor plan --config compactor.yaml   what would be done
+  compactor run --config compactor.yaml    do it
+  compactor sql "select count(*) from student" --config compactor.yaml
+""",
+)
+
+
+class Output(str, Enum):
+    """For people or for programs."""
+
+    text = "text"
+    json = "json"
+
+
+class Format(str, Enum):
+    """How rows are printed."""
+
+    text = "text"
+    json = "json"
+    csv = "csv"
+
+
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", envvar="COMPACTOR_CONFIG", help="Configuration file.", show_default=True)]
+OutputForm = Annotated[Output, typer.Option("--output", "-o", help="For people, or JSON.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's logs, and tracebacks.")]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for an embedded metastore in use.")]
+Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables; all without.", show_default=False)]
+OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", show_default=False)]
+DEFAULT = Path("compactor.yaml")
+WAIT_SECONDS = 60.0
+_T = TypeVar("_T")
+
+
+def opened(config: Path, verbose: bool = False, wait: float = 0.0) -> Any:
+    """The App of a command (tests put another here)."""
+    from compactor.app import App
+
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    return App.open(config, verbose=verbose, wait=wait)
+
+
+@app.command()
+def run(
+    tables: Tables = None,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    parallel: Annotated[int | None, typer.Option("--parallel", "-p", min=1, help="Tables at a time; default by the cores.")] = None,
+    label: Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots; a scheduler's run id.")] = "",
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Bring tables up to date.
+
+    Commits what has landed, folds if due, publishes, archives. A table that fails does not stop the others. Exits 1 when one failed,
+    75 when some only have to be tried again later.
+
+    \b
+    Example:
+      compactor run
+      compactor run student ledger --config compactor.yaml
+      compactor run --output json | jq '.[] | select(.outcome == "failed")'
+    """
+    more: dict[str, Any] = {} if parallel is None else {"parallel": parallel}
+    with opened(config, verbose, wait) as here:
+        specs = here.specs(tables or ())
+        with console.progress(len(specs), quiet=output is Output.json) as told:
+            found = here.run([spec.name for spec in specs], progress=told, label=label, **more)
+    if output is Output.json:
+        console.as_json([item.to_json() for item in found])
+    else:
+        console.reports(found)
+    codes = {item.exit_code for item in found}
+    raise typer.Exit(1 if codes - {0, 75} else 75 if 75 in codes else 0)
+
+
+@app.command()
+def status(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+    """Show where tables stand.
+
+    Version, rows, Delta, what waits in landing. Reads files only, starts no Spark.
+
+    \b
+    Example:
+      compactor status
+      compactor status student --output json --config compactor.yaml
+    """
+    with opened(config, verbose) as here:
+        found, code = _each(here, tables, here.status)
+    if output is Output.json:
+        console.as_json([item.to_json() for item in found])
+    elif found:
+        console.statuses(found)
+    raise typer.Exit(code)
+
+
+@app.command()
+def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+    """Show what a run would do.
+
+    With files and bytes. Changes nothing, reads files only, starts no Spark.
+
+    \b
+    Example:
+      compactor plan
+      compactor plan student --config compactor.yaml
+    """
+    with opened(config, verbose) as here:
+        found, code = _each(here, tables, here.plan)
+    if output is Output.json:
+        console.as_json([item.to_json() for item in found])
+    else:
+        console.plans(found)
+    raise typer.Exit(code)
+
+
+def log(
+    table: OneTable,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="The newest so many; 0 = all.")] = 20,
+    verbose: Verbose = False,
+) -> None:
+    """Show a table's Snapshots, newest first.
+
+    Reads files only, starts no Spark.
+
+    \b
+    Example:
+      compactor log student
+      compactor log student -n 3 --output json --config compactor.yaml
+    """
+    with opened(config, verbose) as here:
+        found = here.log(table)
+    found = found[:limit] if limit else found
+    if output is Output.json:
+        console.as_json([console.snapshot_json(item) for item in found])
+    else:
+        console.snapshots(found)
+
+
+app.command("log")(log)
+app.command("history", help="The same as `log`.\n\n\b\nExample:\n  compactor history student --config compactor.yaml")(log)
+
+
+@app.command()
+def sql(
+    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One SQL statement, in quotes.", show_default=False)],
+    config: ConfigFile = DEFAULT,
+    output: Annotated[Format, typer.Option("--output", "-o", help="For people, one JSON array, or CSV with a header.")] = Format.text,
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Run a SQL statement.
+
+    In Spark, in the configured database. JSON has decimals as numbers, timestamps as ISO 8601 in UTC, bytes in base64.
+    In CSV null is empty and "" an empty text.
+
+    \b
+    Example:
+      compactor sql "select * from student limit 5"
+      compactor sql "select id, email from student" --output csv --config compactor.yaml > students.csv
+      compactor sql "describe student" --output json
+    """
+    with opened(config, verbose, wait) as here:
+        rows = here.sql(statement)
+        if output is Format.json:
+            console.rows_as_json(rows)
+        elif output is Format.csv:
+            console.rows_as_csv(rows.columns, rows)
+        else:
+            console.rows_as_text(rows.columns, rows)
+        sys.stdout.flush()
+
+
+@app.command()
+def verify(
+    tables: Tables = None,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    files_only: Annotated[bool, typer.Option("--files-only", help="Leave out what needs Spark.")] = False,
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Check stored, shown and recorded data.
+
+    Whether they agree: files, counts, inputs, and the view against every archived change. Changes nothing; exits 1 when a
+    check fails.
+
+    \b
+    Example:
+      compactor verify
+      compactor verify student --files-only --config compactor.yaml
+    """
+    with opened(config, verbose, wait) as here:
+        found, code = _each(here, tables, lambda names: here.verify(names, files_only=files_only))
+    if output is Output.json:
+        console.as_json([item.to_json() for item in found])
+    elif found:
+        console.checks(found)
+    raise typer.Exit(code or (0 if all(item.ok for item in found) else 1))
+
+
+@app.command()
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Where to put it.")] = Path("compactor-demo"),
+    fresh: Annotated[bool, typer.Option("--fresh/--keep", help="Start over, or go on with what is there.")] = True,
+    verbose: Verbose = False,
+) -> None:
+    """See it work on captured changes.
+
+    Runs the main job on nine hours of a captured PostgreSQL database, hour by hour, in a local directory.
+
+    \b
+    Example:
+      compactor demo
+      compactor demo --dir /tmp/compactor-demo --keep
+    """
+    from compactor.demo import show
+
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    raise typer.Exit(show(directory, fresh=fresh, verbose=verbose))
+
+
+def _each(here: Any, tables: Sequence[str] | None, call: Callable[[list[str]], list[_T]]) -> tuple[list[_T], int]:
+    """Call for one table at a time; what goes wrong with one is told on stderr and does not hide the others."""
+    found: list[_T] = []
+    errors: list[CompactorError] = []
+    told = []
+    for spec in here.specs(tables or ()):
+        try:
+            found += call([spec.name])
+        except ConfigError:
+            raise
+        except CompactorError as error:
+            errors.append(error)
+            told.append((spec.name, type(error).__name__, str(error)))
+    console.complain(told)
+    codes = {error.exit_code for error in errors}
+    return found, 1 if 1 in codes else max(codes, default=0)
+
+
+def main() -> None:
+    """The program: errors become one paragraph on stderr and an exit code."""
+    verbose = bool({"-v", "--verbose"} & set(sys.argv[1:]))
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except CompactorError as error:
+        _last_words(f"{error}", verbose)
+        sys.exit(error.exit_code)
+    except Exception as error:
+        reason = (str(error).strip() or "no message").splitlines()[0]
+        hint = "" if verbose else " (-v shows where)"
+        _last_words(f"unexpected {type(error).__name__}: {reason[:500]}{hint}", verbose)
+        sys.exit(1)
+
+
+def _last_words(text: str, verbose: bool) -> None:
+    if verbose:
+        traceback.print_exc()
+    print(f"compactor: {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""`compactor demo`: real captured changes, delivered hour by hour to the same App that everyone runs."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from compactor import console
+from compactor.app import App
+from compactor.core.errors import Refused
+from compactor.flows.reports import TableReport
+
+HERE = Path(__file__).parent
+MARKER = ".compactor-demo"
+"""In a directory that the demo made, and may therefore empty."""
+
+STEPS = (("00 to 03", range(4)), *((f"{hour:02}", range(hour, hour + 1)) for hour in range(4, 9)))
+ABOUT = {
+    "00 to 03": "a snapshot, plain changes, key changes, large values, a 2,000-row transaction",
+    "04": "columns added, renamed, dropped",
+    "05": "TRUNCATE, infinite dates, years before Christ",
+    "06": "nothing landed: no new Snapshot",
+    "07": "the connector was killed and sends events again",
+    "08": "the connector reads tables again while they change",
+}
+
+SPARK = {
+    # Six small tables in a cold JVM: compiling code takes longer than running it ever will.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def show(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
+    """The whole demo; gives back the exit code."""
+    began = time.monotonic()
+    out = console.console()
+    directory = directory.absolute()
+    prepare(directory, fresh)
+    out.print(f"Six tables of a PostgreSQL database as Debezium captured them, nine hours, in {directory}\n", soft_wrap=True)
+    config = directory / "compactor.yaml"
+    failed: list[TableReport] = []
+    with App.open(config, verbose=verbose, conf=SPARK) as app:
+        out.print("Starting Spark ...", soft_wrap=True)
+        for name, hours in STEPS:
+            files = deliver(directory, hours)
+            out.print(f"\nHour {name}: {ABOUT[name]} ({files} files)", style="bold", soft_wrap=True)
+            with console.progress(len(app.settings.names)) as told:
+                reports = app.run(progress=told, label=f"demo hour {name}")
+            busy = [report for report in reports if report.outcome != "idle"]
+            if busy:
+                console.reports(busy)
+            idle = ", ".join(report.table for report in reports if report.outcome == "idle")
+            if idle:
+                out.print(f"nothing to do for {idle}", soft_wrap=True)
+            failed += [report for report in reports if report.exit_code]
+        query = "select id, full_name, birth_date, tuition, email from student order by id limit 5"
+        out.print(f"\nThe view `student`:  {query}", style="bold", soft_wrap=True)
+        rows = app.sql(query)
+        console.rows_as_text(rows.columns, rows)
+        out.print("\nWhere the tables stand:", style="bold")
+        console.statuses(app.status())
+    out.print(f"\nDone in {time.monotonic() - began:.0f} s. Try next:", style="bold")
+    for command in commands(config):
+        out.print(f"  {command}", soft_wrap=True)
+    return 1 if failed else 0
+
+
+def commands(config: Path) -> list[str]:
+    """What to try next, to be copied."""
+    where = shlex.quote(str(config))
+    queries = (
+        "select * from student limit 5",
+        "select mood, count(*) students, sum(tuition) tuition from student group by mood",
+        "show tables",
+    )
+    return [
+        *(f'compactor sql --config {where} "{query}"' for query in queries),
+        f"compactor log student --config {where}",
+        f"compactor verify --config {where}",
+        f"compactor status --config {where} --output json",
+        f"less {where}",
+    ]
+
+
+def prepare(directory: Path, fresh: bool) -> None:
+    """An empty demo directory with the configuration. Raises Refused for one that holds anything else, Busy while another demo runs."""
+    marker = directory / MARKER
+    if directory.exists() and not directory.is_dir():
+        raise Refused(f"{directory} is a file; say --dir with another place")
+    if directory.is_dir() and any(directory.iterdir()) and not marker.exists():
+        raise Refused(f"{directory} holds files that are not the demo's; say --dir with another place")
+    if fresh and marker.exists():
+        _empty(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    marker.write_text("Made by `compactor demo`, which empties this directory when it is called again.\n", encoding="utf-8")
+    if not (directory / "compactor.yaml").exists():
+        shutil.copyfile(HERE / "compactor.yaml", directory / "compactor.yaml")
+
+
+def _empty(directory: Path) -> None:
+    from compactor.spark.session import embedded_lock
+
+    if (directory / "metastore").is_dir():
+        embedded_lock(str(directory / "metastore"), 0).release()
+    for child in directory.iterdir():
+        if child.is_dir() and not child.is_symlink():
+            shutil.rmtree(child)
+        elif child.name != MARKER:
+            child.unlink()
+
+
+def deliver(directory: Path, hours: Iterable[int]) -> int:
+    """Land the files of these hours, as a sink would; those already landed or archived are left. Gives back how many are new."""
+    landed = 0
+    for hour in hours:
+        for source in sorted((HERE / "landing").glob(f"*/incremental/increment_20240305{hour:02}/*")):
+            below = source.relative_to(HERE / "landing")
+            table, folder = below.parts[0], below.parts[2]
+            target = directory / below
+            if target.exists() or (directory / table / "archive" / folder / source.name).exists():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged = target.with_name(f".{target.name}.tmp")
+            shutil.copyfile(source, staged)
+            staged.replace(target)
+            landed += 1
+    return landed

@@ -1,0 +1,358 @@
+"""Random programs through the real flows: whatever order files come in, however often, however split into runs, the table is the model's."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
+from compactor.core.snapshot import COUNTS
+from compactor.flows.plan import plan
+from compactor.flows.run import run_tables
+from compactor.flows.status import status
+from tests.oracle.lake import Lake, as_rows, table
+from tests.oracle.model import line, replayed
+from tests.oracle.reader import Shown
+from tests.oracle.sizes import sized
+from tests.oracle.source import KINDS, Source
+
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=40)
+
+
+def sent(steps: list[tuple[str, int, int]], composite: bool = False, keys: int = 12) -> Source:
+    """A source after these statements."""
+    source = Source(keys=keys, composite=composite)
+    for step in steps:
+        source.step(*step)
+    return source
+
+
+def files(source: Source, rng: random.Random, count: int) -> list[tuple[str, list[str]]]:
+    """The source's events spread over files of some hours, a quarter of them twice, and one whole file again under another name."""
+    names = [f"increment_20260101{rng.randrange(3):02d}/{number:03d}.json" for number in range(count)]
+    spread: dict[str, list[str]] = {name: [] for name in names}
+    for each in rng.sample(source.lines, len(source.lines)) + rng.sample(source.lines, len(source.lines) // 4):
+        spread[rng.choice(names)].append(each)
+    out = [(name, lines) for name, lines in spread.items() if lines]
+    again = rng.choice(out)
+    return rng.sample([*out, (again[0].replace(".json", "-again.json"), again[1])], len(out) + 1)
+
+
+@sized(400)
+@given(
+    steps=STEPS,
+    seed=st.integers(0, 10_000),
+    compaction=st.sampled_from(("delta", "auto", "rewrite")),
+    composite=st.booleans(),
+    segment=st.sampled_from((300, 1200, 100_000)),
+    fold_every=st.sampled_from((0.0, 3.0, 1e9)),
+)
+def test_any_order_any_repetition_any_split_into_runs_gives_the_same_table(
+    steps: list[tuple[str, int, int]], seed: int, compaction: str, composite: bool, segment: int, fold_every: float
+) -> None:
+    """The view ends as the source's own rows; every event is counted once; an idle run makes no Snapshot; verify finds nothing."""
+    source, rng = sent(steps, composite), random.Random(seed)
+    key = ("id", "part") if composite else ("id",)
+    lake = Lake(table(key=key, compaction=compaction, target_file_bytes=segment, fold_every=fold_every))
+    read = 0
+    for path, lines in files(source, rng, rng.randint(1, 6)):
+        lake.deliver(path, lines)
+        if rng.random() < 0.6:
+            read += counted(lake)
+    read += counted(lake)
+    newest, seen = lake.newest(), lake.look()
+    if newest is None or seen is None:
+        # nothing but truncates: no row has told the columns yet
+        assert all('"t"' in each for each in source.lines)
+        return
+    assert seen.rows == as_rows(source.table(), newest.schema) == lake.expected()
+    assert seen.version == newest.version
+    assert read == len(lake.events(lake.delivered))
+    assert lake.landing() == set()
+    idle = lake.run()
+    assert (idle.outcome, idle.operations, idle.version) == ("idle", (), newest.version) or "fold" in idle.operations[0]
+    assert lake.failed_checks() == []
+
+
+def counted(lake: Lake) -> int:
+    """One run; gives back how many events it read, each of which became exactly one thing."""
+    try:
+        report = lake.run()
+    except NoRowsYet:
+        return 0
+    assert sum(report.counts.get(name, 0) for name in COUNTS) == report.counts.get("read", 0)
+    return report.counts.get("read", 0)
+
+
+@sized(200)
+@given(seed=st.integers(0, 10_000), steps=STEPS)
+def test_all_at_once_and_hour_by_hour_agree(steps: list[tuple[str, int, int]], seed: int) -> None:
+    """One run over everything and one run a file end with the same rows; only the order of columns is that of their coming."""
+    spread = files(sent(steps), random.Random(seed), 4)
+    lakes = [Lake(table()), Lake(table())]
+    for path, lines in spread:
+        lakes[0].deliver(path, lines)
+        lakes[1].deliver(path, lines)
+        counted(lakes[1])
+    counted(lakes[0])
+    once, often = (lake.look() for lake in lakes)
+    assert (named(once) if once else None) == (named(often) if often else None)
+
+
+def named(seen: Shown) -> list[dict[str, Any]]:
+    """Rows without the order of their columns."""
+    return sorted((dict(sorted(zip(seen.columns, row))) for row in seen.rows), key=repr)
+
+
+def one(lake: Lake, name: str, *lines: str) -> Any:
+    """Deliver a file of the first hour and run."""
+    lake.deliver(f"increment_2026010100/{name}.json", lines)
+    return lake.run()
+
+
+def test_a_late_event_does_not_bring_a_deleted_row_back() -> None:
+    """The tombstone outlives the Delta, a fold and a whole new base."""
+    for compaction in ("delta", "auto", "rewrite"):
+        lake = Lake(table(compaction=compaction))
+        one(lake, "a", *(line("c", [key], [key], {"a": key}) for key in range(10)))
+        one(lake, "b", line("d", [3], [100]))
+        for number, seq in enumerate((50, 99, 60)):
+            report = one(lake, f"late{number}", line("u", [3], [seq], {"a": -1}), line("u", [4], [200 + number], {"a": number}))
+            assert report.counts["late"] == 1
+        assert lake.look().rows == lake.expected()  # type: ignore[union-attr]
+        assert 3 not in [row[0] for row in lake.look().rows]  # type: ignore[union-attr]
+
+
+def test_an_insert_after_the_delete_is_a_new_row() -> None:
+    """A tombstone holds back only what is older."""
+    lake = Lake(table())
+    one(lake, "a", line("c", [1], [10], {"a": 1, "b": "x"}))
+    one(lake, "b", line("d", [1], [20]))
+    one(lake, "c", line("c", [1], [30], {"a": 3}, ["b"]))
+    assert lake.look().rows == ((1, 3, None),)  # type: ignore[union-attr]
+
+
+def test_ties_are_counted_and_repetitions_are_not_ties() -> None:
+    """Two different events at one Position are a tie, the same event twice is a duplicate."""
+    lake = Lake(table())
+    report = one(lake, "a", line("c", [1], [5], {"a": 1}), line("c", [1], [5], {"a": 2}), line("c", [2], [6], {"a": 1}))
+    assert (report.ties, report.counts["superseded"], report.counts["duplicate"]) == (1, 1, 0)
+    report = one(lake, "b", line("c", [3], [7], {"a": 1}), line("c", [3], [7], {"a": 1}))
+    assert (report.ties, report.counts["superseded"], report.counts["duplicate"]) == (0, 0, 1)
+    assert lake.look().rows == ((1, 2), (2, 1), (3, 1))  # type: ignore[union-attr]
+
+
+def test_every_event_is_counted_as_what_became_of_it() -> None:
+    """applied, superseded, late, duplicate and ignored, in one file."""
+    lake = Lake(table())
+    one(lake, "a", line("c", [1], [50], {"a": 1}), line("c", [2], [51], {"a": 2}))
+    report = one(
+        lake, "0", line("u", [1], [60], {"a": 1}), line("u", [1], [70], {"a": 2}), line("u", [2], [40], {"a": 9}),
+        line("c", [2], [51], {"a": 2}), '{"op": "-"}',
+    )  # fmt: skip
+    found = {name: report.counts[name] for name in ("read", "applied", "superseded", "late", "duplicate", "ignored")}
+    assert found == {"read": 5, "applied": 1, "superseded": 1, "late": 1, "duplicate": 1, "ignored": 1}
+
+
+def test_a_file_of_the_same_content_under_an_older_name_changes_nothing() -> None:
+    """All its events are duplicates; no row is written again."""
+    lake = Lake(table())
+    lines = [line("c", [key], [key], {"a": key}) for key in range(5)]
+    one(lake, "b", *lines)
+    report = one(lake, "a", *lines)
+    assert report.counts["duplicate"] == 5
+    assert lake.newest().delta is None  # type: ignore[union-attr]
+
+
+def test_an_idle_run_makes_no_snapshot() -> None:
+    """Without new files nothing is written at all."""
+    lake = Lake(table())
+    one(lake, "a", line("c", [1], [1], {"a": 1}))
+    before = {info.path: info.etag for info in lake.storage.list("/")}
+    assert lake.run().outcome == "idle"
+    assert {info.path: info.etag for info in lake.storage.list("/")} == before
+
+
+def test_nothing_landed_and_only_rowless_records_landed() -> None:
+    """An empty landing is idle; records that tell no columns wait for the first row."""
+    lake = Lake(table())
+    assert lake.run().outcome == "idle"
+    lake.deliver("increment_2026010100/a.json", ['{"op": "-"}'])
+    [report] = run_tables(lake.world(), [lake.spec])
+    assert (report.outcome, report.exit_code) == ("idle", 0)
+    assert one(lake, "b", line("c", [1], [1], {"a": 1})).counts["ignored"] == 1
+    assert lake.landing() == set()
+
+
+def test_a_truncate_takes_what_is_older_whenever_it_comes() -> None:
+    """A truncate that arrives late leaves the rows written after it."""
+    lake = Lake(table())
+    one(lake, "a", *(line("c", [key], [10 + key], {"a": key}) for key in range(8)))
+    one(lake, "b", line("u", [1], [40], {"a": 41}))
+    one(lake, "t", '{"op": "t", "position": [15]}')
+    assert sorted(row[0] for row in lake.look().rows) == [1, 6, 7]  # type: ignore[union-attr]
+    report = one(lake, "c", line("u", [2], [14], {"a": 0}), line("c", [3], [50], {"a": 3}))
+    assert report.counts["superseded"] == 1
+    assert lake.look().rows == lake.expected()  # type: ignore[union-attr]
+    one(lake, "t2", '{"op": "t", "position": [90]}')
+    assert lake.look().rows == ()  # type: ignore[union-attr]
+    one(lake, "d", line("c", [5], [91], {"a": 5}), line("c", [6], [89], {"a": 6}))
+    assert [row[0] for row in lake.look().rows] == [5]  # type: ignore[union-attr]
+    assert lake.failed_checks() == []
+
+
+@pytest.mark.parametrize("compaction", ["delta", "rewrite"])
+def test_tombstones_older_than_their_retention_go_and_are_remembered(compaction: str) -> None:
+    """Purged with a rewrite of their segment; an event from before that is refused and stays in landing, or applied when asked for."""
+    lake = Lake(table(compaction=compaction, tombstone_retention=3600.0))
+    one(lake, "a", *(line("c", [key], [key], {"a": key}) for key in range(1, 6)))
+    one(lake, "b", line("d", [3], [100]))
+    lake.now += 4000
+    one(lake, "c", *(line("u", [key], [200 + key], {"a": 0}) for key in (1, 2, 4, 5)))
+    one(lake, "d", *(line("u", [key], [300 + key], {"a": 0}) for key in (1, 2, 4, 5)))
+    newest = lake.newest()
+    assert newest is not None
+    assert newest.purged_to == (0, 100, "increment_2026010100/b.json", 0, 0)
+    assert sum(segment.tombstones for segment in newest.segments) == 0
+    late = lake.deliver("increment_2026010100/late.json", [line("u", [3], [50], {"a": -1})])
+    with pytest.raises(InputRefused, match="purged"):
+        lake.run()
+    assert lake.landing() == {late}
+    assert lake.look().version == newest.version  # type: ignore[union-attr]
+    lake.spec = dataclasses.replace(lake.spec, beyond_retention="apply")
+    lake.run()
+    assert (3, -1) in lake.look().rows  # type: ignore[union-attr]
+
+
+def test_a_key_change_leaves_no_trace_of_the_old_key_in_whatever_order_its_parts_come() -> None:
+    """The values that the event does not tell come from the row that moved, chains included."""
+    parts = {
+        "a": [line("c", [1], [10], {"a": 1, "b": "one"})],
+        "b": [line("u", [2], [20], {"a": 2}, ["b"], (1,))],
+        "c": [line("u", [3], [30], {"a": 3}, ["b"], (2,))],
+        "d": [line("u", [1], [15], {"a": 5, "b": "late"})],
+    }
+    for order in ("abcd", "dcba", "cabd", "bdca"):
+        lake = Lake(table())
+        for name in order:
+            one(lake, name, *parts[name])
+        assert lake.look().rows == ((3, 3, "late"),)  # type: ignore[union-attr]
+
+
+def test_columns_come_and_change_their_type_while_the_table_grows() -> None:
+    """A new column, then one that widens: tables of a second generation, one view, files as new as the Snapshot."""
+    lake = Lake(table())
+    one(lake, "a", *(line("c", [key], [key], {"a": key}) for key in range(6)))
+    one(lake, "b", line("u", [1], [100], {"a": 1, "b": "new"}))
+    one(lake, "c", line("u", [2], [200], {"a": "text", "b": "x"}), line("u", [3], [201], {"a": 7}))
+    newest = lake.newest()
+    assert newest is not None
+    assert newest.schema.generation == 2
+    assert lake.look().rows == lake.expected()  # type: ignore[union-attr]
+    assert (2, "text", "x") in lake.look().rows  # type: ignore[union-attr]
+    one(lake, "d", line("u", [4], [300], {"a": 8}))
+    assert lake.look().rows == lake.expected()  # type: ignore[union-attr]
+    assert lake.failed_checks() == []
+
+
+def test_unavailable_values_are_counted_and_may_be_an_error() -> None:
+    """What no event told is null and counted; `unresolved: fail` commits nothing."""
+    lake = Lake(table())
+    one(lake, "a", line("c", [1], [1], {"a": 1, "b": "x"}), line("c", [2], [2], {"a": 2, "b": None}))
+    assert one(lake, "b", line("u", [1], [10], {"a": 5}, ["b"]), line("u", [2], [11], {"a": 5}, ["b"])).unresolved == 0
+    assert one(lake, "c", line("u", [9], [12], {"a": 5}, ["b"])).unresolved == 1
+    lake.spec = dataclasses.replace(lake.spec, unresolved="fail")
+    version, landed = lake.newest().version, lake.deliver("increment_2026010100/d.json", [line("u", [8], [13], {"a": 5}, ["b"])])  # type: ignore[union-attr]
+    with pytest.raises(CheckFailed):
+        lake.run()
+    assert (lake.newest().version, lake.landing()) == (version, {landed})  # type: ignore[union-attr]
+
+
+BAD = {
+    "no JSON": (InputRefused, "nonsense"),
+    "cut short": (InputRefused, '{"op": "c", "key": [1], "posi'),
+    "unknown operation": (InputRefused, line("q", [1], [1])),
+    "null key": (InputRefused, line("c", [None], [1], {"a": 1})),
+    "no key": (InputRefused, line("c", [], [1], {"a": 1})),
+    "null order value": (OrderRefused, line("c", [1], [None], {"a": 1})),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_and_nothing_is_lost(case: str) -> None:
+    """The error names the file; table and landing are as they were; the run succeeds once the file is repaired."""
+    error, text = BAD[case]
+    lake = Lake(table())
+    one(lake, "a", line("c", [1], [1], {"a": 1}))
+    before = {info.path: info.etag for info in lake.storage.list("/")}
+    good = lake.deliver("increment_2026010101/good.json", [line("u", [1], [2], {"a": 2})])
+    bad = lake.deliver("increment_2026010101/bad.json", [text])
+    with pytest.raises(error, match="bad.json"):
+        lake.run()
+    assert lake.landing() == {good, bad}
+    assert {path: etag for path, etag in before.items()} == {
+        info.path: info.etag for info in lake.storage.list("/") if "010101" not in info.path
+    }
+    lake.deliver("increment_2026010101/bad.json", [line("c", [2], [3], {"a": 3})])
+    lake.run()
+    assert lake.look().rows == ((1, 2), (2, 3))  # type: ignore[union-attr]
+
+
+def test_one_table_that_fails_does_not_stop_the_others() -> None:
+    """Reports come in the order asked for, each with its own outcome; an error that nobody foresaw is one table's failure too."""
+    lake = Lake(table())
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    broken = dataclasses.replace(lake.spec, name="broken", root="/lake/broken", landing="/lake/broken/in", view="broken")
+    lake.storage.write("/lake/broken/in/increment_2026010100/a.json", b"nonsense")
+    odd = dataclasses.replace(broken, name="odd", view="odd", landing="/lake/odd", pattern="a(")
+    lake.storage.write("/lake/odd/a(/a.json", b"1")
+    strange = dataclasses.replace(broken, name="strange", view="strange", settle="no number")  # type: ignore[arg-type]
+    reports = run_tables(lake.world(), [broken, strange, odd, lake.spec])
+    assert [(report.table, report.outcome) for report in reports] == [
+        ("broken", "failed"), ("strange", "failed"), ("odd", "failed"), ("t", "committed"),
+    ]  # fmt: skip
+    assert [report.error_class for report in reports] == ["InputRefused", "TypeError", "InputRefused", None]
+    assert all(report.error and report.exit_code == 1 for report in reports[:3])
+
+
+def test_status_and_plan_change_nothing() -> None:
+    """They look at files only, before and after a run."""
+    lake = Lake(table())
+    for _ in range(2):
+        lake.deliver("increment_2026010105/a.json", [line("c", [1], [1], {"a": 1})])
+        before = {info.path: info.etag for info in lake.storage.list("/")}
+        assert status(lake.world(), lake.spec).waiting_files == 1
+        assert plan(lake.world(), lake.spec).landing.new[0].hour == "2026-01-01T05:00"
+        assert {info.path: info.etag for info in lake.storage.list("/")} == before
+        lake.run()
+        assert status(lake.world(), lake.spec).waiting_files == 0
+        assert plan(lake.world(), lake.spec).steps == ("nothing to do",)
+
+
+def test_files_younger_than_settle_and_folders_before_the_first_wait() -> None:
+    """They stay in landing, unabsorbed, until they are old enough or the setting changes."""
+    lake = Lake(table(settle=60.0, first_folder="increment_2026010101"))
+    old = lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.now += 100
+    young = lake.deliver("increment_2026010102/b.json", [line("c", [2], [2], {"a": 1})])
+    assert lake.run().outcome == "idle"
+    assert lake.landing() == {old, young}
+    lake.now += 100
+    assert lake.run().files == 1
+    assert lake.landing() == {old}
+
+
+def test_archive_keep_leaves_the_files_and_absorbs_them_once() -> None:
+    """With `archive: keep` the ledger alone tells what is new, over many runs."""
+    lake = Lake(table(archive="keep"))
+    for number in range(40):
+        report = one(lake, f"f{number:03d}", line("u", [number % 5], [number], {"a": number}))
+        assert report.counts["read"] == 1
+    assert lake.run().outcome == "idle"
+    assert len(lake.landing()) == 40
+    assert lake.look().rows == as_rows(replayed(lake.events(lake.delivered)), lake.newest().schema)  # type: ignore[union-attr]

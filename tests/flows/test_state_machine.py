@@ -1,0 +1,157 @@
+"""A lake in random use: a sink that delivers, repeats and rewrites; runs that finish, die, lose the store or race; a reader who always looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from compactor.core.errors import TryLater
+from compactor.flows.plan import plan
+from compactor.flows.status import status
+from tests.faults import ERRORS, MODES, Crash, Faults
+from tests.oracle.lake import Lake, as_rows, table
+from tests.oracle.sizes import sized
+from tests.oracle.source import KINDS, Source
+from tests.oracle.watch import Intrusion, Watch
+
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=6)
+CALLS = st.integers(1, 140)
+
+
+class Use(RuleBasedStateMachine):
+    """One table, one source whose rows are known, and events that the sink still holds back."""
+
+    @initialize(
+        compaction=st.sampled_from(("delta", "delta", "auto", "rewrite")),
+        segment=st.sampled_from((400, 1500)),
+        fold_every=st.sampled_from((0.0, 5.0)),
+        rows=st.integers(1, 12),
+    )
+    def begin(self, compaction: str, segment: int, fold_every: float, rows: int) -> None:
+        """A table with some rows that have landed."""
+        self.lake = Lake(table(compaction=compaction, target_file_bytes=segment, fold_every=fold_every))
+        self.watch = Watch(self.lake)
+        self.source = Source(keys=16)
+        self.held: list[str] = []
+        self.numbers = 0
+        self.deliver([("insert", number, number) for number in range(rows)], 0)
+
+    def _land(self, lines: Sequence[str], hour: int, path: str = "") -> None:
+        if lines:
+            self.numbers += 1
+            path = path or f"increment_20260101{hour:02d}/{self.numbers:04d}.json"
+            self.watch.overwritten |= {name for name in self.lake.landing() if name[0] == path}
+            self.lake.deliver(path, lines)
+
+    @rule(steps=STEPS, hour=st.integers(0, 3))
+    def deliver(self, steps: list[tuple[str, int, int]], hour: int) -> None:
+        """The source works, its events land at once."""
+        start = len(self.source.lines)
+        for step in steps:
+            self.source.step(*step)
+        self._land(self.source.lines[start:], hour)
+
+    @rule(steps=STEPS)
+    def hold_back(self, steps: list[tuple[str, int, int]]) -> None:
+        """The source works, the sink is slow."""
+        start = len(self.source.lines)
+        for step in steps:
+            self.source.step(*step)
+        self.held += self.source.lines[start:]
+
+    @precondition(lambda self: self.held)
+    @rule(share=st.integers(1, 4), hour=st.integers(0, 3), last_first=st.booleans())
+    def deliver_late(self, share: int, hour: int, last_first: bool) -> None:
+        """Some of the events held back land, oldest or newest first."""
+        count = -(-len(self.held) // share)
+        late = self.held[-count:] if last_first else self.held[:count]
+        self.held = self.held[:-count] if last_first else self.held[count:]
+        self._land(late, hour)
+
+    @rule(pick=st.integers(0, 99), hour=st.integers(0, 3))
+    def deliver_again(self, pick: int, hour: int) -> None:
+        """A file lands once more under another name."""
+        again = list(self.lake.delivered.values())[pick % len(self.lake.delivered)]
+        self._land(again.decode().splitlines(), hour)
+
+    @rule(pick=st.integers(0, 99), step=st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30)))
+    def rewrite(self, pick: int, step: tuple[str, int, int]) -> None:
+        """The sink writes a name again, with what it held and one event more; the file may lie in landing or be archived long ago."""
+        (path, _), data = list(self.lake.delivered.items())[pick % len(self.lake.delivered)]
+        self.source.step(*step)
+        self._land([*data.decode().splitlines(), self.source.lines[-1]], 0, path)
+        # a statement of two events: the first is late
+        self.held += self.source.lines[-2:-1]
+
+    @rule()
+    def run(self) -> None:
+        """A run that nobody disturbs finishes everything."""
+        self.lake.run()
+        self.watch.settled()
+
+    @rule(at=CALLS, mode=st.sampled_from(MODES), error=st.sampled_from(ERRORS))
+    def run_with_a_fault(self, at: int, mode: str, error: str) -> None:
+        """A run that dies, or whose store does not answer, at some call."""
+        with suppress(Crash, TryLater):
+            self.lake.run(Faults(at, mode, error=error))
+
+    @rule(at=CALLS, steps=STEPS, fault=st.integers(0, 200))
+    def run_beside_another(self, at: int, steps: list[tuple[str, int, int]], fault: int) -> None:
+        """While a run is at some call, more lands and another writer runs, whole or dying; both may lose the race, neither may break."""
+
+        def other() -> None:
+            self.deliver(steps, 2)
+            with suppress(Crash, TryLater):
+                self.lake.run(Faults(fault, "from_then_on") if fault < 100 else None)
+
+        with suppress(TryLater):
+            self.lake.run(Intrusion(at, other))
+
+    @rule(at=CALLS)
+    def rewrite_while_running(self, at: int) -> None:
+        """The sink rewrites a file of landing while a run is at some call (H1)."""
+
+        def other() -> None:
+            for path, etag in sorted(self.lake.landing())[:1]:
+                self.source.step("update", 0, self.numbers)
+                self._land([*self.lake.delivered[path, etag].decode().splitlines(), self.source.lines[-1]], 0, path)
+
+        with suppress(TryLater):
+            self.lake.run(Intrusion(at, other))
+
+    @rule()
+    def ask(self) -> None:
+        """Status and plan change nothing."""
+        before = [*self.lake.storage.list("/")]
+        status(self.lake.world(), self.lake.spec)
+        plan(self.lake.world(), self.lake.spec)
+        assert [*self.lake.storage.list("/")] == before
+
+    @rule(seconds=st.sampled_from((1.0, 60.0)))
+    def time_passes(self, seconds: float) -> None:
+        """Folds become due."""
+        self.lake.now += seconds
+
+    @invariant()
+    def the_invariants_hold(self) -> None:
+        """Every one of them, after every step."""
+        if hasattr(self, "watch"):
+            self.watch.look()
+
+    def teardown(self) -> None:
+        """In the end everything lands and a run finishes: the table is the source's own rows, however it came to be."""
+        if hasattr(self, "watch"):
+            self._land(self.held, 1)
+            self.lake.run()
+            self.watch.settled()
+            seen, newest = self.lake.look(), self.lake.newest()
+            assert seen is not None
+            assert newest is not None
+            assert seen.rows == as_rows(self.source.table(), newest.schema)
+
+
+TestUse = Use.TestCase
+TestUse.settings = sized(60, steps=30)

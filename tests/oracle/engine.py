@@ -1,0 +1,503 @@
+"""ListEngine: the Engine port over plain Python rows and JSON files; the oracle for the Spark one, and what lets flows run thousands of times.
+
+Every stored row carries the events of its key (`_events`), so resolving is playing them back (`tests.oracle.model`): no registers, no
+lookups, no cheap rules. Where it keeps less than all events is where the protocol says so: truncate barriers and purged tombstones.
+What it gives the flows is what Spark gives them: Segments that tile the keys, one row per key in a Delta, sizes, Positions, counts.
+
+    part-*.json    [{"id": 1, "a": 5, "_op": "u", "_version": 3, "_position": [..], "_events": [..]}, ...] sorted by key
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.core import types
+from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
+from compactor.core.evolution import evolve
+from compactor.core.layout import Layout, relative
+from compactor.core.position import Position, at_or_below, earliest, event_part, latest, sort_key
+from compactor.core.schema import Schema
+from compactor.core.snapshot import COUNTS, DataFile, Delta, Input, Segment, Snapshot
+from compactor.core.spec import TableSpec
+from compactor.core.writer import WriterField, WriterSchema
+from compactor.ports import Check, Facts, Staged, Storage
+from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, parsed, replayed, shown
+
+_ROWS_PER_FILE = 8
+
+
+@dataclass(frozen=True)
+class State:
+    """A stored row: its columns, and the events it was played back from."""
+
+    key: Key
+    op: str
+    version: int
+    position: Position
+    values: Row
+    events: tuple[Change, ...]
+
+    def same(self, other: State | None) -> bool:
+        """Whether nothing but the version differs."""
+        return other is not None and dataclasses.replace(self, version=other.version) == other
+
+    @property
+    def partial(self) -> frozenset[str]:
+        """The columns that the newest event does not tell."""
+        last = self.events[-1]
+        return last.missing if last.key == self.key else frozenset()
+
+
+@dataclass
+class ListBatch:
+    """Inputs as Changes under stored names."""
+
+    facts: Facts
+    spec: TableSpec
+    parent: Snapshot | None
+    version: int
+    changes: list[Change]
+    open: bool = True
+
+    def close(self) -> None:
+        """Nothing may be read from it any more."""
+        self.open = False
+
+
+class ListEngine:
+    """The Engine port on a Storage; as small as its contract allows."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    # reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> ListBatch:
+        """Parse the files, follow their columns."""
+        order = tuple((name, "bigint") for name in spec.order_by or ("seq",))
+        if parent is not None and parent.order != order:
+            raise OrderRefused(f"table {spec.name}: expected order {parent.order}, found {order}")
+        files = {item.path: self._events(spec, item, len(order)) for item in inputs}
+        changes = {path: events for path, (events, _) in files.items()}
+        writers = [_writer(spec, path, events) for path, events in changes.items() if any(event.op != "t" for event in events)]
+        if parent is None and not writers:
+            raise NoRowsYet(f"table {spec.name}: nothing with a row has landed")
+        evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name)
+        conformed = [
+            _conformed(event, evolved.columns.get(path, {}), evolved.schema) for path, events in changes.items() for event in events
+        ]
+        truncates = [change.position for change in conformed if change.op == "t"]
+        if truncates and spec.truncate == "fail":
+            raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set")
+        counted = tuple(dataclasses.replace(item, rows=files[item.path][1], **_bounds(changes[item.path])) for item in inputs)
+        read = sum(rows for _, rows in files.values())
+        facts = Facts(
+            evolved,
+            order,
+            counted,
+            read,
+            read - len(conformed),
+            len(conformed),
+            tuple(sorted({name for change in conformed for name in change.missing})),
+            sum(change.left is not None for change in conformed),
+            len(truncates),
+            earliest([change.position for change in conformed]),
+            latest([change.position for change in conformed]),
+            latest(truncates) if spec.truncate == "apply" else None,
+            None,
+        )
+        return ListBatch(facts, spec, parent, version, conformed)
+
+    def _events(self, spec: TableSpec, item: Input, width: int) -> tuple[list[Change], int]:
+        """The events of a file, and how many records it has."""
+        place = Layout(spec.root, spec.landing).landed(item.path)
+        try:
+            data = self._storage.read(place)
+            events = parsed(data, item.path, spec.epoch)
+        except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
+            raise InputRefused(f"table {spec.name}: {place}: cannot be read ({error!r})") from error
+        for event in events:
+            if event.op not in ("c", "u", "r", "d", "t"):
+                raise InputRefused(f"table {spec.name}: {place}: unknown operation {event.op!r}")
+            if event.op != "t" and (len(event.key) != len(spec.key) or None in event.key):
+                raise InputRefused(f"table {spec.name}: {place}: expected a key of {len(spec.key)} values, found {event.key}")
+            if len(event.position) != width + 4 or None in event.position:
+                raise OrderRefused(f"table {spec.name}: {place}: expected {width} order values, found {event.position}")
+        return events, len(data.decode().splitlines())
+
+    # writing ------------------------------------------------------------------------------------------------------
+
+    def write_delta(self, batch: ListBatch, commit: str) -> Staged:
+        """What the batch changed, and what the parent's Delta holds and no fold has put into the base."""
+        parent = batch.parent
+        assert parent is not None
+        assert batch.open
+        schema = batch.facts.evolved.schema
+        unfolded = self._delta(batch.spec, parent, schema)
+        stored = {**self._base(batch.spec, parent.segments, parent, schema), **unfolded}
+        states, counts, ties = self._resolved(batch, stored)
+        delta = [state for key, state in states.items() if key in unfolded or not state.same(stored.get(key))]
+        layout = Layout(batch.spec.root, batch.spec.landing)
+        files = self._write(layout.delta(commit), schema, delta)
+        written = None
+        if delta:
+            path = relative(layout.delta(commit), layout.root)
+            written = Delta(commit, path, len(delta), _tombstones(delta), files, *_position_bounds(delta), _partial(delta))
+        return Staged(written, (), counts, ties, _unresolved(batch.spec, delta))
+
+    def write_base(self, batch: ListBatch, commit: str, purge_through: int) -> Staged:
+        """Everything that the batch and the parent hold."""
+        assert batch.open
+        parent, schema = batch.parent, batch.facts.evolved.schema
+        stored: dict[Key, State] = {}
+        if parent is not None:
+            stored = {**self._base(batch.spec, parent.segments, parent, schema), **self._delta(batch.spec, parent, schema)}
+        states, counts, ties = self._resolved(batch, stored)
+        kept, purged = _purged(states.values(), purge_through)
+        segments = self._segments(batch.spec, schema, commit, [(None, None, kept)], batch.version) if kept else ()
+        return Staged(None, segments, counts, ties, _unresolved(batch.spec, kept), purged)
+
+    def _resolved(self, batch: ListBatch, stored: dict[Key, State]) -> tuple[dict[Key, State], dict[str, int], int]:
+        spec, facts, parent = batch.spec, batch.facts, batch.parent
+        barrier = latest([facts.truncate, parent.truncated_to if parent else None])
+        events = [change for change in batch.changes if change.op != "t"]
+        live = [change for change in events if not at_or_below(change.position, barrier)]
+        stored = {key: state for key, state in stored.items() if not at_or_below(state.position, barrier)}
+        known = [event for state in stored.values() for event in state.events if not at_or_below(event.position, barrier)]
+        touched = {*stored, *(change.key for change in live), *(change.left for change in live if change.left is not None)}
+        states = _played(ordered([*known, *live]), touched, stored, batch.version)
+        outcomes, ties = _outcomes(live, stored)
+        counts = {name: outcomes.count(name) for name in COUNTS}
+        counts["superseded"] += len(events) - len(live)
+        counts["applied"] += facts.truncates
+        counts["ignored"] = facts.ignored
+        if sum(counts.values()) != facts.read:
+            raise CheckFailed(f"table {spec.name}: {facts.read} events read, {counts} add up to {sum(counts.values())}")
+        _refuse_beyond(spec, parent, live, states, stored)
+        return states, counts, ties
+
+    # folding ------------------------------------------------------------------------------------------------------
+
+    def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
+        """Delta rows per segment that are not folded yet."""
+        counts: dict[str, int] = {}
+        for key in self._delta(spec, snapshot, snapshot.schema):
+            owner = _owner(snapshot.segments, key)
+            counts[owner.id] = counts.get(owner.id, 0) + 1
+        return counts
+
+    def fold(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
+        """New Segments over the same ranges; neighbours may be cut anew."""
+        schema = snapshot.schema
+        wanted = {segment.id for segment in segments}
+        delta = self._delta(spec, snapshot, schema)
+        runs: list[list[Segment]] = []
+        previous = None
+        for segment in snapshot.segments:
+            if segment.id in wanted:
+                if previous is not None and previous.id in wanted:
+                    runs[-1].append(segment)
+                else:
+                    runs.append([segment])
+            previous = segment
+        ranges, purges = [], []
+        for run in runs:
+            ids = {segment.id for segment in run}
+            share = {key: state for key, state in delta.items() if _owner(snapshot.segments, key).id in ids}
+            rows = {**self._base(spec, run, snapshot, schema), **share}
+            kept, purged = _purged(rows.values(), purge_through)
+            ranges.append((run[0].low, run[-1].high, kept))
+            purges.append(purged)
+        return Staged(None, self._segments(spec, schema, commit, ranges, snapshot.version), {}, purged_to=latest(purges))
+
+    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[tuple[str, str]]) -> list[Check]:
+        """What the Snapshot holds against one replay of all inputs."""
+        stored = {
+            **self._base(spec, snapshot.segments, snapshot, snapshot.schema),
+            **_by_key(self._files(spec, snapshot.delta, snapshot.schema) if snapshot.delta else ()),
+        }
+        rows = {key: shown(state.values) for key, state in stored.items() if state.op != "d"}
+        changes = [event for path, location in inputs for event in parsed(self._storage.read(location), path, spec.epoch)]
+        again = replayed(_named(changes, snapshot.schema))
+        different = sorted({*rows, *again}, key=repr) if rows != again else []
+        wrong = [key for key in different if rows.get(key) != again.get(key)]
+        detail = f"{len(wrong)} keys differ, such as {wrong[0]}" if wrong else "equal"
+        return [Check(spec.name, "view = archive", not wrong, detail)]
+
+    # what is stored -----------------------------------------------------------------------------------------------
+
+    def _delta(self, spec: TableSpec, snapshot: Snapshot, schema: Schema) -> dict[Key, State]:
+        """The Delta's rows that no fold has put into the base (H16)."""
+        if snapshot.delta is None:
+            return {}
+        rows = self._files(spec, snapshot.delta, schema)
+        return _by_key(
+            row for row in rows if not snapshot.segments or row.version > _owner(snapshot.segments, row.key).folded_through
+        )
+
+    def _base(self, spec: TableSpec, segments: Sequence[Segment], snapshot: Snapshot, schema: Schema) -> dict[Key, State]:
+        rows: list[State] = []
+        for segment in segments:
+            mine = self._files(spec, segment, schema)
+            strange = [row.key for row in mine if _owner(snapshot.segments, row.key).id != segment.id]
+            if strange:
+                raise CheckFailed(f"table {spec.name}: {segment.id} holds {strange[0]}, which another segment owns")
+            rows += mine
+        return _by_key(rows)
+
+    def _files(self, spec: TableSpec, part: Segment | Delta, schema: Schema) -> list[State]:
+        layout = Layout(spec.root, spec.landing)
+        rows = []
+        for file in part.files:
+            data = self._storage.read(f"{layout.inside(part.path)}/{file.name}")
+            if len(data) != file.size:
+                raise CheckFailed(f"{part.path}/{file.name}: expected {file.size} bytes, found {len(data)}")
+            rows += [_revived(raw, schema) for raw in json.loads(data)]
+        return rows
+
+    def _write(self, directory: str, schema: Schema, states: Sequence[State]) -> tuple[DataFile, ...]:
+        ranked = sorted(states, key=lambda state: state.key)
+        for number, start in enumerate(range(0, len(ranked), _ROWS_PER_FILE) if ranked else ()):
+            rows = [_stored(state, schema) for state in ranked[start : start + _ROWS_PER_FILE]]
+            self._storage.write(f"{directory}/part-{number:05d}.json", json.dumps(rows).encode())
+        written = tuple(DataFile(relative(info.path, directory), info.size) for info in self._storage.list(directory))
+        back = [row for file in written for row in json.loads(self._storage.read(f"{directory}/{file.name}"))]
+        keys = {tuple(row[name] for name in schema.key) for row in back}
+        if len(back) != len(ranked) or len(keys) != len(ranked):
+            raise CheckFailed(f"{directory}: expected {len(ranked)} rows, one per key, found {len(back)} with {len(keys)} keys")
+        return written
+
+    def _segments(
+        self,
+        spec: TableSpec,
+        schema: Schema,
+        commit: str,
+        ranges: Sequence[tuple[Key | None, Key | None, list[State]]],
+        through: int,
+    ) -> tuple[Segment, ...]:
+        """Segments of about the target size that tile each range. A range without rows still has one, of no files."""
+        layout = Layout(spec.root, spec.landing)
+        out = []
+        for run, (low, high, states) in enumerate(ranges):
+            ranked = sorted(states, key=lambda state: state.key)
+            size = sum(len(json.dumps(_stored(state, schema))) for state in ranked)
+            count = max(1, min(len(ranked), round(size / spec.target_file_bytes)))
+            step = -(-len(ranked) // count) or 1
+            parts = [ranked[start : start + step] for start in range(0, len(ranked), step)] or [[]]
+            for at, part in enumerate(parts):
+                directory = f"{layout.base(commit)}/segment={run}-{at:05d}"
+                out.append(
+                    Segment(
+                        f"{commit}.{run}-{at:05d}",
+                        relative(directory, layout.root),
+                        len(part),
+                        _tombstones(part),
+                        self._write(directory, schema, part),
+                        low if at == 0 else part[0].key,
+                        high if at == len(parts) - 1 else parts[at + 1][0].key,
+                        *_position_bounds(part),
+                        through,
+                        _partial(part),
+                    )
+                )
+        return tuple(out)
+
+
+def _writer(spec: TableSpec, path: str, events: Sequence[Change]) -> WriterSchema:
+    """The columns of a file, by their values."""
+    kinds: dict[str, types.Type] = {}
+    seen: list[str] = [*spec.key]
+    for event in events:
+        for name, value in (*zip(spec.key, event.key), *sorted(event.values.items())):
+            seen.append(name)
+            if value is not None:
+                kind = _kind(value)
+                kinds[name] = types.widest(kinds.get(name, kind), kind) or ("string",)
+    names = list(dict.fromkeys(seen))
+    fields = tuple(WriterField(name, kinds[name], kinds[name]) for name in names if name in kinds)
+    bounds = [event.position for event in events]
+    return WriterSchema(path, fields, earliest(bounds), latest(bounds), tuple(name for name in names if name not in kinds))
+
+
+def _kind(value: Any) -> types.Type:
+    kinds = {bool: "boolean", int: "bigint", float: "double", str: "string"}
+    return (kinds[type(value)],)
+
+
+def cast(value: Any, kind: str) -> Any:
+    """A JSON value as the column's type holds it."""
+    if value is None or value == UNKNOWN or kind not in ("string", "double"):
+        return value
+    if kind == "double":
+        return float(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _conformed(event: Change, columns: dict[str, str], schema: Schema) -> Change:
+    """The event under stored names, with stored types."""
+    shown = {field.source: field.name for field in schema.payload}
+    kinds = {field.name: field.type for field in schema.fields}
+
+    def name(source: str) -> str:
+        return columns.get(source) or shown.get(source) or source
+
+    return dataclasses.replace(
+        event,
+        key=_cast_key(event.key, schema),
+        values=_cast_row({name(source): value for source, value in event.values.items() if value is not None}, kinds),
+        missing=frozenset(name(source) for source in event.missing),
+        left=_cast_key(event.left, schema) if event.left is not None else None,
+        inherited=_cast_row(event.inherited, kinds) if event.inherited is not None else None,
+    )
+
+
+def _named(changes: Iterable[Change], schema: Schema) -> list[Change]:
+    return [_conformed(change, {}, schema) for change in changes]
+
+
+def _cast_row(row: Row, kinds: dict[str, str]) -> Row:
+    return {name: cast(value, kinds.get(name, "")) for name, value in row.items()}
+
+
+def _cast_key(key: Key, schema: Schema) -> Key:
+    return tuple(cast(value, schema.field(name).type) for name, value in zip(schema.key, key))
+
+
+def _played(changes: Sequence[Change], touched: set[Key], stored: dict[Key, State], version: int) -> dict[Key, State]:
+    """The rows and tombstones of the touched keys after these events; one that is as it was keeps its version."""
+    table = Replay()
+    mine: dict[Key, list[Change]] = {key: [] for key in touched}
+    for told in changes:
+        # what was inherited counts only when the old key's events are gone (purged); else a late event may have changed it
+        change = dataclasses.replace(told, inherited=None) if told.left in stored else told
+        taken = table.apply(change)
+        if change.left is not None:
+            change = dataclasses.replace(change, inherited=taken)
+        for key in (change.key, change.left):
+            if key in mine:
+                mine[key].append(change)
+    states = {}
+    for key, events in mine.items():
+        op, values = ("u", table.rows[key]) if key in table.rows else ("d", {})
+        state = State(key, op, version, events[-1].position, values, tuple(events))
+        known = stored.get(key)
+        states[key] = known if known is not None and state.same(known) else state
+    return states
+
+
+def _outcomes(events: Sequence[Change], stored: dict[Key, State]) -> tuple[list[str], int]:
+    """What became of each event, and how many were tied with another one of their key."""
+    candidates: dict[Key, list[tuple[Any, bool, Position, str, bool]]] = {}
+    for key, state in stored.items():
+        told = json.dumps([state.op == "d", sorted(state.values.items())])
+        candidates.setdefault(key, []).append((sort_key(state.position), True, state.position, told, False))
+    for event in events:
+        told = json.dumps([event.op == "d", sorted(event.values.items())])
+        candidates.setdefault(event.key, []).append((sort_key(event.position), False, event.position, told, True))
+        if event.left is not None:
+            candidates.setdefault(event.left, []).append((sort_key(event.position), False, event.position, "left", False))
+    outcomes, ties = [], 0
+    for ranked in candidates.values():
+        ranked.sort(reverse=True)
+        head = ranked[0]
+        for at, (_, _, position, told, is_event) in enumerate(ranked):
+            if not is_event:
+                continue
+            above = ranked[at - 1] if at else None
+            same = above is not None and event_part(above[2]) == event_part(position)
+            if above is None:
+                outcomes.append("applied")
+            elif (same and above[3] == told) or (head[1] and event_part(head[2]) == event_part(position)):
+                outcomes.append("duplicate")
+            else:
+                outcomes.append("late" if head[1] else "superseded")
+                ties += same
+    return outcomes, ties
+
+
+def _refuse_beyond(
+    spec: TableSpec, parent: Snapshot | None, events: Sequence[Change], states: dict[Key, State], stored: dict[Key, State]
+) -> None:
+    """H12: a change older than purged tombstones, for a key without a row, may be one that a purged delete had ended."""
+    purged = parent.purged_to if parent else None
+    fresh = {event.key for event in events} - set(stored)
+    old = [key for key in fresh if at_or_below(states[key].position, purged)]
+    if old and spec.beyond_retention != "apply":
+        raise InputRefused(f"table {spec.name}: {len(old)} changes are older than purged tombstones, such as {old[0]}")
+
+
+def _purged(states: Iterable[State], through: int) -> tuple[list[State], Position | None]:
+    every = list(states)
+    gone = [state for state in every if state.op == "d" and state.version <= through]
+    return [state for state in every if state not in gone], latest([state.position for state in gone])
+
+
+def _owner(segments: Sequence[Segment], key: Key) -> Segment:
+    return next(segment for segment in segments if segment.high is None or key < tuple(segment.high))
+
+
+def _by_key(states: Iterable[State]) -> dict[Key, State]:
+    return {state.key: state for state in states}
+
+
+def _tombstones(states: Sequence[State]) -> int:
+    return sum(state.op == "d" for state in states)
+
+
+def _position_bounds(states: Sequence[State]) -> tuple[Position | None, Position | None]:
+    positions = [state.position for state in states]
+    return earliest(positions), latest(positions)
+
+
+def _bounds(changes: Sequence[Change]) -> dict[str, Position | None]:
+    positions = [change.position for change in changes]
+    return {"position_min": earliest(positions), "position_max": latest(positions)}
+
+
+def _partial(states: Sequence[State]) -> tuple[str, ...]:
+    return tuple(sorted({name for state in states for name in state.partial}))
+
+
+def _unresolved(spec: TableSpec, states: Sequence[State]) -> int:
+    cells = sum(value == UNKNOWN for state in states for value in state.values.values())
+    if cells and spec.unresolved == "fail":
+        raise CheckFailed(f"table {spec.name}: {cells} values are not known")
+    return cells
+
+
+def _stored(state: State, schema: Schema) -> dict[str, Any]:
+    told = {**shown(state.values), **dict(zip(schema.key, state.key))}
+    columns = {name: told.get(name) for name in schema.names}
+    events = [[e.op, e.key, e.values, e.position, sorted(e.missing), e.left, e.inherited] for e in state.events]
+    unknown = [name for name, value in state.values.items() if value == UNKNOWN]
+    return {**columns, "_op": state.op, "_version": state.version, "_position": state.position, "_unknown": unknown, "_events": events}
+
+
+def _revived(raw: dict[str, Any], schema: Schema) -> State:
+    key = _cast_key(tuple(raw[name] for name in schema.key), schema)
+    kinds = {field.name: field.type for field in schema.fields}
+    values = {name: cast(raw.get(name), kind) for name, kind in kinds.items() if name not in schema.key and raw.get(name) is not None}
+    values.update(dict.fromkeys(raw["_unknown"], UNKNOWN))
+    events = [
+        Change(op, tuple(key), told, tuple(position), frozenset(missing), tuple(left) if left is not None else None, inherited)
+        for op, key, told, position, missing, left, inherited in raw["_events"]
+    ]
+    return State(key, raw["_op"], raw["_version"], tuple(raw["_position"]), values, tuple(_recast(events, schema)))
+
+
+def _recast(events: Iterable[Change], schema: Schema) -> list[Change]:
+    kinds = {field.name: field.type for field in schema.fields}
+    return [
+        dataclasses.replace(
+            event,
+            key=_cast_key(event.key, schema),
+            left=_cast_key(event.left, schema) if event.left is not None else None,
+            values=_cast_row(event.values, kinds),
+            inherited=_cast_row(event.inherited, kinds) if event.inherited is not None else None,
+        )
+        for event in events
+    ]

@@ -1,0 +1,151 @@
+"""A lake in memory: storage, catalog, a clock, a sink that delivers files, and the real flows over the list engine.
+
+    lake = Lake(table())
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [10], {"a": 5})])
+    lake.run()
+    assert lake.look().rows == lake.expected()
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from compactor.catalog.memory import MemoryCatalog
+from compactor.core.layout import Layout
+from compactor.core.schema import Schema
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+from compactor.flows import ledger
+from compactor.flows.reports import TableReport
+from compactor.flows.run import run_table
+from compactor.flows.verify import verify
+from compactor.flows.world import World
+from compactor.ports import Storage
+from compactor.storage.memory import MemoryStorage
+from tests.faults import Faults, FaultyCatalog, FaultyStorage
+from tests.oracle.engine import ListEngine, cast
+from tests.oracle.model import Change, Key, Row, parsed, replayed
+from tests.oracle.reader import Shown, look
+
+HOUR = 3600.0
+
+
+def table(**changes: Any) -> TableSpec:
+    """A table with small segments that is looked at for folds in every run."""
+    standard = dict(
+        name="t", root="/lake/t", landing="/lake/t/incremental", pattern="increment_%Y%m%d%H", database="school", view="t",
+        tables_in="school", key=("id",), order_by=("seq",), target_file_bytes=1200, fold_every=0.0, compaction="delta",
+    )  # fmt: skip
+    return TableSpec(**{**standard, **changes})
+
+
+_parsed = functools.lru_cache(64)(Snapshot.from_bytes)
+
+
+class Lake:
+    """One table's world. `now` is the time of clock and storage; it moves by a second a run."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self.spec = spec
+        self.now = 1_770_000_000.0
+        self.storage = MemoryStorage(self._clock)
+        self.catalog = MemoryCatalog()
+        self.delivered: dict[tuple[str, str], bytes] = {}
+        self._nonces = itertools.count(1)
+
+    def _clock(self) -> float:
+        return self.now
+
+    def copy(self) -> Lake:
+        """An independent lake of the same content."""
+        other = Lake(self.spec)
+        other.now, other.delivered, other._nonces = self.now, dict(self.delivered), copy.copy(self._nonces)
+        other.storage._objects, other.storage._generation = dict(self.storage._objects), self.storage._generation
+        other.catalog = MemoryCatalog()
+        other.catalog._databases = dict(self.catalog._databases)
+        for name, found in self.catalog._objects.items():
+            held = found if not hasattr(found, "partitions") else type(found)(found.definition, dict(found.partitions))
+            other.catalog._objects[name] = held
+        return other
+
+    @property
+    def layout(self) -> Layout:
+        """The table's paths."""
+        return Layout(self.spec.root, self.spec.landing)
+
+    def world(self, faults: Faults | None = None) -> World:
+        """What a process sees: with `faults`, storage and catalog fail as they say."""
+        storage: Storage = self.storage if faults is None else FaultyStorage(self.storage, faults)
+        engine = ListEngine(storage)
+        catalog = self.catalog if faults is None else FaultyCatalog(self.catalog, faults)
+        return World(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}")
+
+    def deliver(self, path: str, lines: Iterable[str]) -> tuple[str, str]:
+        """The sink writes a file, over what may be there; gives back what names the input."""
+        data = "\n".join(lines).encode()
+        place = self.layout.landed(path)
+        self.storage.write(place, data)
+        info = self.storage.stat(place)
+        assert info is not None
+        self.delivered[path, info.etag] = data
+        return path, info.etag
+
+    def run(self, faults: Faults | None = None) -> TableReport:
+        """One run of the table by a process of its own."""
+        self.now += 1.0
+        return run_table(self.world(faults), self.spec)
+
+    def look(self) -> Shown | None:
+        """What a reader sees now."""
+        return look(self.catalog, self.storage, self.spec)
+
+    def newest(self) -> Snapshot | None:
+        """The newest Snapshot."""
+        return max(self.committed(), key=lambda snapshot: snapshot.version, default=None)
+
+    def committed(self) -> Iterator[Snapshot]:
+        """Every Snapshot, oldest first."""
+        version = 1
+        while self.storage.stat(place := self.layout.snapshot(version)) is not None:
+            yield _parsed(self.storage.read(place))
+            version += 1
+
+    def ledger(self, snapshot: Snapshot) -> list[tuple[str, str]]:
+        """(path, etag) of every input absorbed up to a Snapshot."""
+        return [(item.path, item.etag) for item in ledger.everything(self.world(), self.layout, snapshot)]
+
+    def events(self, inputs: Iterable[tuple[str, str]]) -> list[Change]:
+        """The events of these files, as they were delivered."""
+        return [event for name in inputs for event in parsed(self.delivered[name], name[0], self.spec.epoch)]
+
+    def landing(self) -> set[tuple[str, str]]:
+        """What lies in landing."""
+        start = len(self.spec.landing) + 1
+        return {(info.path[start:], info.etag) for info in self.storage.list(self.spec.landing)}
+
+    def archive(self) -> list[bytes]:
+        """The contents of the archive."""
+        return [self.storage.read(info.path) for info in self.storage.list(f"{self.spec.root}/archive")]
+
+    def expected(self, snapshot: Snapshot | None = None) -> tuple[tuple[Any, ...], ...]:
+        """The rows of a Snapshot (the newest) by the model: all events that its ledger names, played back from nothing."""
+        snapshot = snapshot or self.newest()
+        assert snapshot is not None
+        return as_rows(replayed(self.events(self.ledger(snapshot))), snapshot.schema)
+
+    def failed_checks(self) -> list[str]:
+        """What `verify` finds wrong."""
+        return [f"{check.name}: {check.detail}" for check in verify(self.world(), self.spec) if not check.ok]
+
+
+def as_rows(rows: dict[Key, Row], schema: Schema) -> tuple[tuple[Any, ...], ...]:
+    """The model's rows as the view shows them, sorted."""
+    out = []
+    for key, row in rows.items():
+        told = {**row, **dict(zip((schema.field(name).source for name in schema.key), key))}
+        out.append(tuple(cast(told.get(field.source), field.type) for field in schema.payload))
+    return tuple(sorted(out, key=repr))

@@ -1,0 +1,135 @@
+"""The model: a table is what is left when all its events are played back in the order of their Positions. Nothing else.
+
+No increments, no stored state, no merging: this is the plainest way to say what every engine has to arrive at, in whatever order and
+however often files come. Late events, redelivered ones and key changes need no rule of their own here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from compactor.core.position import Position, event_part, sort_key
+
+Key = tuple[Any, ...]
+Row = dict[str, Any]
+"""Values by column; a column that is not there is null, one that nobody has told is UNKNOWN."""
+
+UNKNOWN = "(unknown)"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One event: op c, u, r, d or t; the key; what it tells; its full Position.
+
+    A column neither in `values` nor in `missing` is told to be null. `left` is the key the row had before. `inherited` is what that row
+    held, for a replay that no longer has its events.
+    """
+
+    op: str
+    key: Key
+    values: Row
+    position: Position
+    missing: frozenset[str] = frozenset()
+    left: Key | None = None
+    inherited: Row | None = None
+
+    @property
+    def event(self) -> Position:
+        """What names the event at its source."""
+        return event_part(self.position)
+
+    @property
+    def content(self) -> str:
+        """What it says, whoever delivered it."""
+        told = [self.op == "d", self.op == "t", self.key, sorted(self.values.items()), sorted(self.missing), self.left]
+        return json.dumps(told, default=str)
+
+
+class Replay:
+    """A table being played back. `ended` holds what deleted rows were: a connector may send a key change as delete and create."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Key, Row] = {}
+        self.ended: dict[Key, Row] = {}
+
+    def apply(self, change: Change) -> Row | None:
+        """The next event; gives back the row that a key change took along."""
+        taken: Row | None = None
+        if change.op == "t":
+            self.rows.clear()
+            self.ended.clear()
+        elif change.op == "d":
+            self._end(change.key)
+        else:
+            places = [self.rows[change.key]] if change.key in self.rows else []
+            if change.left is not None:
+                self._end(change.left)
+                taken = self.ended.get(change.left, change.inherited)
+                places = [taken, *places] if taken is not None else places
+            known = {name: _first_known(name, places) for name in change.missing}
+            self.rows[change.key] = {name: value for name, value in {**known, **change.values}.items() if value is not None}
+        return taken
+
+    def _end(self, key: Key) -> None:
+        if key in self.rows:
+            self.ended[key] = self.rows.pop(key)
+
+
+def _first_known(name: str, places: Sequence[Row]) -> Any:
+    return next((row.get(name) for row in places if row.get(name) != UNKNOWN), UNKNOWN)
+
+
+def shown(row: Row) -> Row:
+    """What readers see of a row: unknown is null."""
+    return {name: value for name, value in row.items() if value != UNKNOWN}
+
+
+def ordered(changes: Iterable[Change]) -> list[Change]:
+    """Every event once, in order. Of several deliveries of one event the greatest Position counts: ties go by file, then row."""
+    once: dict[tuple[Position, str], Change] = {}
+    for change in changes:
+        name = (change.event, change.content)
+        known = once.get(name)
+        if known is None or sort_key(change.position) > sort_key(known.position):
+            once[name] = replace(change, inherited=known.inherited) if known and change.inherited is None else change
+    return sorted(once.values(), key=lambda change: sort_key(change.position))
+
+
+def replayed(changes: Iterable[Change]) -> dict[Key, Row]:
+    """The current rows, by key."""
+    table = Replay()
+    for change in ordered(changes):
+        table.apply(change)
+    return {key: shown(row) for key, row in table.rows.items()}
+
+
+def parsed(lines: bytes, path: str, epoch: int = 0) -> list[Change]:
+    """The events of a landed file of JSON lines: `{"op", "key": [..], "values": {..}, "position": [..], "missing": [..], "from": [..]}`.
+
+    Records with op `-` carry no row. Raises ValueError, KeyError or TypeError for what is no event.
+    """
+    changes = []
+    for row, line in enumerate(lines.decode().splitlines()):
+        raw = json.loads(line)
+        if raw["op"] == "-":
+            continue
+        left = tuple(raw["from"]) if raw.get("from") else None
+        position = (epoch, *raw["position"], path, 0, row)
+        changes.append(
+            Change(raw["op"], tuple(raw.get("key") or ()), raw.get("values", {}), position, frozenset(raw.get("missing", ())), left)
+        )
+    return changes
+
+
+def line(
+    op: str, key: Iterable[Any], position: Iterable[Any], values: Row | None = None, missing: Iterable[str] = (), left: Key | None = None
+) -> str:
+    """One line of a landed file."""
+    raw: dict[str, Any] = {"op": op, "key": list(key), "position": list(position)}
+    raw.update({"values": values} if values else {})
+    raw.update({"missing": sorted(missing)} if missing else {})
+    raw.update({"from": list(left)} if left else {})
+    return json.dumps(raw)

@@ -1,0 +1,72 @@
+"""A reader: what a query through the catalog gets, and nothing it would not have.
+
+It takes the view's text and the tables' registered partitions from the catalog, lists the partitions' directories as Hive does, reads every file
+there, and lets SQLite run the text. It never looks at a Snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.catalog.memory import MemoryCatalog
+from compactor.core import views
+from compactor.core.ddl import TableDef, quoted
+from compactor.core.spec import TableSpec
+from compactor.ports import Storage
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The rows of the view, sorted, and the version its properties name."""
+
+    version: int
+    text: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec) -> Shown | None:
+    """Query the view as it is now; None when there is none."""
+    view = catalog.view(spec.database, spec.view)
+    if view is None:
+        return None
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute(f"ATTACH ':memory:' AS {quoted(spec.tables_in)}")
+        generation = 1
+        while (base := catalog.table(spec.tables_in, views.table_name(spec, "base", generation))) is not None:
+            _load(connection, catalog, storage, base, view.text)
+            delta = catalog.table(spec.tables_in, views.table_name(spec, "delta", generation))
+            if delta is not None:
+                _load(connection, catalog, storage, delta, view.text)
+            generation += 1
+        cursor = connection.execute(view.text)
+        columns = tuple(column[0] for column in cursor.description)
+        assert columns == tuple(column.name for column in view.columns)
+        rows = tuple(sorted(cursor.fetchall(), key=repr))
+    finally:
+        connection.close()
+    return Shown(int(view.properties[views.VERSION]), view.text, columns, rows)
+
+
+def _load(connection: sqlite3.Connection, catalog: MemoryCatalog, storage: Storage, table: TableDef, text: str) -> None:
+    """The rows of the partitions that the text names."""
+    columns = [column.name for column in (*table.columns, *table.partition_columns)]
+    name = f"{quoted(table.database)}.{quoted(table.name)}"
+    connection.execute(f"CREATE TABLE {name} ({', '.join(quoted(column) for column in columns)})")
+    holes = ", ".join("?" for _ in columns)
+    for partition in catalog.partitions(table.database, table.name):
+        if f"'{partition.values[0]}'" not in text:
+            continue
+        keys = dict(zip((column.name for column in table.partition_columns), partition.values))
+        found = [row for info in storage.list(partition.location) for row in json.loads(storage.read(info.path))]
+        assert len(found) == partition.rows, f"{partition.values}: {partition.rows} rows registered, {len(found)} found"
+        rows = [[_plain({**row, **keys}.get(column)) for column in columns] for row in found]
+        connection.executemany(f"INSERT INTO {name} VALUES ({holes})", rows)
+
+
+def _plain(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, (list, dict)) else value

@@ -1,0 +1,125 @@
+"""Watch: the invariants that hold at every instant, whatever runs, dies or races (design.md section 9). `Intrusion`: somebody else in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from compactor.core import views
+from compactor.core.plan import tiling_problem
+from compactor.core.snapshot import COUNTS, Snapshot
+from tests.faults import Faults, T
+from tests.oracle.lake import Lake
+
+
+class Intrusion(Faults):
+    """Faults that fail nothing: at call `at` somebody else acts, then the call goes on; no process knows of the other."""
+
+    def __init__(self, at: int, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._at, self._act = at, act
+
+    def call(self, operation: str, path: str, effect: Callable[[], T], half: Callable[[], object] | None = None) -> T:
+        """Count, let the other act when it is time, carry out."""
+        if len(self.calls) + 1 == self._at:
+            self.calls.append((operation, path))
+            self._act()
+            return effect()
+        return super().call(operation, path, effect, half)
+
+
+class Watch:
+    """What was seen of a lake so far, and the checks of `look` against it.
+
+    `overwritten`: deliveries that the sink itself replaced while they lay in landing; nobody has them any more.
+    """
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self.overwritten: set[tuple[str, str]] = set()
+        self.shown = 0
+        self._snapshots: dict[int, bytes] = {}
+        self._named: dict[str, tuple[int, str]] = {}
+        self._rows: dict[int, tuple[tuple[Any, ...], ...]] = {}
+
+    def look(self) -> None:
+        """All invariants, now."""
+        self._snapshots_stand()
+        self._reader_sees_a_snapshot()
+        self._nothing_is_lost_or_doubled()
+
+    def _snapshots_stand(self) -> None:
+        """Snapshots are never changed or taken back, and neither is anything they name."""
+        storage, layout = self.lake.storage, self.lake.layout
+        before = len(self._snapshots)
+        committed = [*self.lake.committed()]
+        for snapshot in committed:
+            data = storage.read(layout.snapshot(snapshot.version))
+            if self._snapshots.setdefault(snapshot.version, data) != data:
+                raise AssertionError(f"Snapshot {snapshot.version} changed")
+            if snapshot.version > before:
+                self._new(snapshot)
+        assert len(committed) >= before, "a Snapshot is gone"
+        for path, (size, etag) in self._named.items():
+            info = storage.stat(path)
+            assert info is not None, f"{path} is gone"
+            assert (info.size, info.etag) == (size, etag), f"{path} changed"
+
+    def _new(self, snapshot: Snapshot) -> None:
+        layout = self.lake.layout
+        assert snapshot.parent == (snapshot.version - 1 or None)
+        assert tiling_problem(snapshot.segments) is None
+        assert not snapshot.counts or snapshot.counts["read"] == sum(snapshot.counts[name] for name in COUNTS)
+        parts = [(part.path, file) for part in (*snapshot.segments, *filter(None, [snapshot.delta])) for file in part.files]
+        named = [(f"{layout.inside(path)}/{file.name}", file.size) for path, file in parts]
+        named += [(layout.inside(file.path), None) for file in snapshot.ledger]
+        for path, size in named:
+            assert layout.kind(path) in ("segment", "delta", "ledger")
+            info = self.lake.storage.stat(path)
+            assert info is not None, f"version {snapshot.version} names {path}, which is not there"
+            assert size in (None, info.size)
+            self._named.setdefault(path, (info.size, info.etag))
+
+    def _reader_sees_a_snapshot(self) -> None:
+        """The view shows exactly one committed Snapshot's rows, and never an older one than before."""
+        seen = self.lake.look()
+        if seen is None:
+            assert self.shown == 0, "the view is gone"
+            return
+        snapshot = next(each for each in self.lake.committed() if each.version == seen.version)
+        assert seen.text == views.view_text(self.lake.spec, snapshot)
+        assert seen.version >= self.shown, f"the view went from version {self.shown} back to {seen.version}"
+        self.shown = seen.version
+        if seen.version not in self._rows:
+            self._rows[seen.version] = self.lake.expected(snapshot)
+        assert seen.rows == self._rows[seen.version], f"the view is not version {seen.version}"
+
+    def _nothing_is_lost_or_doubled(self) -> None:
+        """Every delivery is either new in landing, or in the ledger once and still in landing or archive."""
+        newest, landing = self.lake.newest(), self.lake.landing()
+        absorbed = self.lake.ledger(newest) if newest else []
+        assert len(absorbed) == len(set(absorbed)), "an input is in the ledger twice"
+        for name, data in self.lake.delivered.items():
+            if name in self.overwritten:
+                continue
+            archived = self._is_archived(name, data)
+            if name in absorbed:
+                assert archived or name in landing, f"{name} was absorbed and is in neither landing nor archive"
+            else:
+                assert name in landing, f"{name} was not absorbed and is not in landing"
+                assert not archived, f"{name} was archived and not absorbed"
+
+    def _is_archived(self, name: tuple[str, str], data: bytes) -> bool:
+        layout, storage = self.lake.layout, self.lake.storage
+        places = (layout.archived(name[0]), layout.archived(*name))
+        return any(storage.stat(place) is not None and storage.read(place) == data for place in places)
+
+    def settled(self) -> None:
+        """After a run that nobody disturbed: all is absorbed, archived once, shown, and the rows are those of all events."""
+        self.look()
+        newest = self.lake.newest()
+        assert newest is not None
+        assert self.lake.landing() == set()
+        assert set(self.lake.ledger(newest)) >= set(self.lake.delivered) - self.overwritten
+        assert self.shown == newest.version
+        assert self.lake.failed_checks() == []

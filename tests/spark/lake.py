@@ -1,0 +1,90 @@
+"""Lake: a warehouse in a folder, fed by hand and run by the real flows on the real engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from compactor.catalog.hive import HiveCatalog
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+from compactor.flows import snapshots
+from compactor.flows.reports import TableReport
+from compactor.flows.run import run_table
+from compactor.flows.verify import verify
+from compactor.flows.world import World
+from compactor.spark.engine import SparkEngine
+from compactor.storage.local import LocalStorage
+
+_JSON = "to_json(struct(*), map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")) AS row"
+
+Row = Mapping[str, Any]
+
+
+class Lake:
+    """`land` files, `run` tables, read `rows` of views."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark, self.root = spark, root
+        self.now = 1_700_000_000.0
+        storage, engine, catalog = LocalStorage(), SparkEngine(spark, LocalStorage()), HiveCatalog(spark)
+        self.world = World(storage, lambda: engine, lambda: catalog, clock=lambda: self.now)
+        self.database = re.sub(r"\W", "_", root.name).lower()
+
+    def spec(self, name: str = "t", **settings: Any) -> TableSpec:
+        """A flat JSON table keyed by `id` and ordered by `seq`, unless `settings` say otherwise."""
+        landing = str(self.root / name / "incremental")
+        given = {"key": ("id",), "order_by": ("seq",), **settings}
+        return TableSpec(name, str(self.root / name), landing, "increment_%Y%m%d%H", self.database, name, self.database, **given)
+
+    def land(self, spec: TableSpec, hour: int, rows: Sequence[Row | str | None], file: str = "part-0.json") -> Path:
+        """JSON lines in the folder of an hour; a text is written as it is."""
+        path = Path(spec.landing) / f"increment_20240305{hour:02d}" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+        path.write_bytes(gzip.compress(text.encode()) if file.endswith(".gz") else text.encode())
+        return path
+
+    def land_parquet(self, spec: TableSpec, hour: int, rows: Sequence[Row], ddl: str) -> Path:
+        """One Parquet file in the folder of an hour."""
+        folder = Path(spec.landing) / f"increment_20240305{hour:02d}"
+        frame = self.spark.createDataFrame([tuple(row.values()) for row in rows], ddl)
+        frame.coalesce(1).write.mode("append").parquet(str(folder))
+        return max(folder.glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+
+    def run(self, spec: TableSpec) -> TableReport:
+        """One run; errors are raised. Every run comes a second after the last."""
+        self.now += 1
+        return run_table(self.world, spec)
+
+    def rows(self, spec: TableSpec, view: str = "") -> list[dict[str, Any]]:
+        """What the view shows, ordered by its columns."""
+        table = self.spark.table(f"`{self.database}`.`{view or spec.view}`")
+        found = [json.loads(row.row, parse_float=Decimal) for row in table.selectExpr(_JSON).collect()]
+        return sorted(found, key=lambda row: json.dumps(row, default=str))
+
+    def snapshot(self, spec: TableSpec) -> Snapshot:
+        """The newest Snapshot."""
+        found = snapshots.newest(self.world, snapshots.layout_of(spec))
+        assert found is not None
+        return found
+
+    def problems(self, spec: TableSpec) -> list[str]:
+        """What `verify` finds wrong."""
+        return [f"{check.name}: {check.detail}" for check in verify(self.world, spec) if not check.ok]
+
+    def landed(self, spec: TableSpec) -> list[str]:
+        """Files still in landing."""
+        return sorted(path.name for path in Path(spec.landing).rglob("*") if path.is_file())
+
+    def with_settings(self, spec: TableSpec, **settings: Any) -> TableSpec:
+        """The same table, configured otherwise."""
+        return dataclasses.replace(spec, **settings)

@@ -1,0 +1,100 @@
+"""The capture through the App: every table equals PostgreSQL's own dump, but for the cells that no merger can get right.
+
+The sample lands everything in few runs; `COMPACTOR_TESTS=full` (make test-all) goes hour by hour through every form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from compactor.app import App
+from compactor.flows.reports import TableReport
+from tests.capture import config, landing, truth
+from tests.spark.conftest import FAST
+
+pytestmark = pytest.mark.spark
+
+FULL = os.environ.get("COMPACTOR_TESTS") == "full"
+HOURLY = [[hour] for hour in landing.HOURS]
+TELLING = ("student", "enrollment", "toast_def", "audit_log", "trunc_solo", "evolve", "uq_ident", "type_zoo")
+"""Tables that between them hold every kind of event and of type."""
+
+SAMPLE = {
+    "all tables at once, value only, shuffled over files, each file twice": (
+        "debezium_json_value", None, [[4, 0, 7, 2, 8, 1, 6, 3, 5]], {"files": 2, "seed": 5, "duplicate": 0},
+    ),
+    "hour by hour, Kafka records": ("debezium_json_kafka", TELLING, HOURLY, {}),
+    "flat rows without schema": ("flat_value", TELLING, [[0, 1, 2, 3], [4], [5, 6, 7, 8]], {}),
+}
+MORE = {
+    **{f"{form}, hour by hour": (form, None, HOURLY, {}) for form in landing.FORMS if form not in ("debezium_parquet", "debezium_avro_files")},
+    "avro files, hour by hour": ("debezium_avro_files", None, HOURLY, {}),
+    "hours out of order": ("debezium_json_value", TELLING, [[3, 5], [0, 8, 2], [7, 1], [4, 6]], {"files": 3, "seed": 7}),
+}
+CASES = {**SAMPLE, **(MORE if FULL else {})}
+
+REFUSED = {"flat_value": {"audit_log", "copied_nopk"}, "flat_kafka": {"audit_log", "copied_nopk"}}
+"""Keyless tables whose flattened changes have no before image: refused, not guessed."""
+
+
+def view_rows(app: App, table: str) -> list[dict[str, object]]:
+    return [json.loads(text, parse_float=Decimal) for text in app.sql(f"SELECT * FROM `{table}`")]
+
+
+def differing(app: App, reports: Sequence[TableReport], form: str, hour: int) -> list[str]:
+    """Cells that differ from PostgreSQL's dump after this hour and are not known to be impossible."""
+    dump = truth.truth(hour)
+    found = []
+    for report in reports:
+        if report.table in dump and report.error is None:
+            rows = view_rows(app, report.table) if report.version else []
+            found += [str(one) for one in truth.unexpected(truth.differences(rows, dump[report.table], form), form, hour)]
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
+    """After every run that completes the hours so far, each view equals the dump of the last of them; and `verify` agrees at the end."""
+    form, only, groups, options = CASES[case]
+    (tmp_path / "compactor.yaml").write_text(config.config_text(form, only), encoding="utf-8")
+    delivered: set[int] = set()
+    with App.open(tmp_path / "compactor.yaml", conf=dict(FAST)) as app:
+        for group in groups:
+            landing.land(tmp_path, form, only=only, hours=group, **options)
+            reports = app.run(parallel=3)
+            delivered |= set(group)
+            refused = {report.table for report in reports if report.error}
+            assert refused <= REFUSED.get(form, set()), [report.error for report in reports if report.error]
+            if delivered == set(range(max(delivered) + 1)):
+                assert [] == differing(app, reports, form, max(delivered))
+        assert all(report.outcome == "idle" for report in app.run() if not report.error)
+        checked = [name for name in (only or landing.tables()) if name not in REFUSED.get(form, set())]
+        assert [] == [check for check in app.verify(checked[:8]) if not check.ok]
+
+
+def test_the_capture_through_the_command_line(tmp_path: Path) -> None:
+    """`compactor run` and `compactor sql --output json`, as a user types them, in processes of their own."""
+    form, table = "debezium_json_value", "enrollment"
+    (tmp_path / "compactor.yaml").write_text(config.config_text(form, [table]), encoding="utf-8")
+    landing.land(tmp_path, form, only=[table])
+
+    def compactor(*words: str) -> str:
+        command = [sys.executable, "-m", "compactor", *words, "--config", str(tmp_path / "compactor.yaml")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert 0 == done.returncode, done.stderr
+        return done.stdout
+
+    report = json.loads(compactor("run", "--output", "json"))
+    rows = json.loads(compactor("sql", f"select * from {table}", "--output", "json"), parse_float=Decimal)
+
+    assert "committed" in json.dumps(report)
+    assert [] == truth.unexpected(truth.differences(rows, truth.truth(8)[table], form), form, 8)
+    assert "enrollment" in compactor("status")

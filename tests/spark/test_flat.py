@@ -1,0 +1,207 @@
+"""Flat rows through the real flows: each test is one sentence of docs/semantics.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.core.errors import InputRefused, OrderRefused, SchemaRefused
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+
+def up(id_: int, seq: int, v: str = "", op: str = "u") -> dict[str, object]:
+    return {"id": id_, "seq": seq, "v": v or f"{id_}@{seq}", "op": op}
+
+
+def test_the_newest_row_per_key_wins_whatever_the_order_of_arrival(lake: Lake) -> None:
+    """Late, duplicated and reordered events end in the same table, and every event is accounted for."""
+    spec = lake.spec()
+    lake.land(spec, 1, [up(1, 10), up(2, 20), up(1, 30)])
+    first = lake.run(spec)
+    assert {"read": 3, "applied": 2, "superseded": 1} == {k: v for k, v in first.counts.items() if v}
+
+    lake.land(spec, 2, [up(1, 25), up(2, 20), up(3, 5)])
+    second = lake.run(spec)
+
+    assert [{"id": 1, "seq": 30, "v": "1@30"}, {"id": 2, "seq": 20, "v": "2@20"}, {"id": 3, "seq": 5, "v": "3@5"}] == lake.rows(spec)
+    assert {"read": 3, "applied": 1, "late": 1, "duplicate": 1} == {k: v for k, v in second.counts.items() if v}
+    assert [] == lake.problems(spec)
+
+
+def test_a_late_event_does_not_bring_a_deleted_row_back(lake: Lake) -> None:
+    """A delete leaves a tombstone that a late older event meets, in the Delta and after a rewrite in the base."""
+    spec = lake.spec(compaction="delta")
+    lake.land(spec, 1, [up(n, n) for n in range(1, 9)])
+    lake.run(spec)
+    lake.land(spec, 2, [up(3, 50, op="d")])
+    lake.run(spec)
+    lake.land(spec, 3, [up(3, 40)])
+    assert 1 == lake.run(spec).counts["late"]
+    assert [1, 2, 4, 5, 6, 7, 8] == [row["id"] for row in lake.rows(spec)]
+
+    rewritten = lake.with_settings(spec, compaction="rewrite")
+    lake.land(spec, 4, [up(3, 45), up(8, 60)])
+    lake.run(rewritten)
+    assert [1, 2, 4, 5, 6, 7, 8] == [row["id"] for row in lake.rows(spec)]
+    assert 1 == sum(segment.tombstones for segment in lake.snapshot(spec).segments)
+
+
+def test_an_idle_run_makes_no_snapshot(lake: Lake) -> None:
+    """Nothing has landed: nothing is committed."""
+    spec = lake.spec()
+    lake.land(spec, 1, [up(1, 1)])
+    lake.run(spec)
+    assert ("idle", 1) == (lake.run(spec).outcome, lake.snapshot(spec).version)
+
+
+def test_ties_are_broken_by_file_then_row_and_counted(lake: Lake) -> None:
+    """Two different events at one Position: the later file wins, in whatever run it comes."""
+    spec = lake.spec()
+    lake.land(spec, 1, [up(1, 7, "b")], "part-1.json")
+    lake.run(spec)
+    lake.land(spec, 1, [up(1, 7, "a"), up(1, 7, "c")], "part-0.json")
+    report = lake.run(spec)
+    assert "b" == lake.rows(spec)[0]["v"]
+    assert 0 < report.ties + report.counts["duplicate"]
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [("c", True), ("I", True), ("Insert", True), ("UPDATE", True), ("r", True), ("D", False), ("delete", False), (None, True)],
+)
+def test_operation_codes(lake: Lake, code: str | None, shown: bool) -> None:
+    """Codes in any case; none is an upsert."""
+    spec = lake.spec()
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "op": code}])
+    lake.run(spec)
+    assert shown == bool(lake.rows(spec))
+
+
+def test_a_truncate_is_a_barrier(lake: Lake) -> None:
+    """Rows below it go, later ones stay, latecomers below it stay away."""
+    spec = lake.spec()
+    lake.land(spec, 1, [up(1, 1), up(2, 2)])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": None, "seq": 10, "op": "t"}, up(3, 11), up(4, 9)])
+    report = lake.run(spec)
+    assert [3] == [row["id"] for row in lake.rows(spec)]
+    lake.land(spec, 3, [up(5, 8)])
+    lake.run(spec)
+    assert [3] == [row["id"] for row in lake.rows(spec)]
+    assert report.counts["read"] == sum(count for name, count in report.counts.items() if name != "read")
+
+
+def test_metadata_columns_order_but_are_not_stored(lake: Lake) -> None:
+    """`__lsn` and its like stay out of the view; `metadata_columns` brings one in."""
+    spec = lake.spec(order_by=("__lsn",), metadata_columns=("__txid",))
+    lake.land(spec, 1, [{"id": 1, "v": "x", "__lsn": 5, "__txid": 9, "__deleted": "false"}, {"id": 1, "v": "y", "__lsn": 6, "__txid": 9, "__deleted": "false"}])
+    lake.run(spec)
+    assert [{"id": 1, "v": "y", "__txid": 9}] == lake.rows(spec)
+
+
+def test_composite_keys_and_odd_names(lake: Lake) -> None:
+    """Names with dots, blanks, umlauts and capitals; a key of two columns."""
+    spec = lake.spec(key=("a.b", "Größe"))
+    lake.land(spec, 1, [{"a.b": 1, "Größe": "x", "se lect": "p", "seq": 1}, {"a.b": 1, "Größe": "y", "se lect": "q", "seq": 2}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"a.b": 1, "Größe": "x", "se lect": "r", "seq": 3}])
+    lake.run(spec)
+    assert [("x", "r"), ("y", "q")] == [(row["größe"], row["se lect"]) for row in lake.rows(spec)]
+
+
+def test_a_column_that_appears_and_a_type_that_widens(lake: Lake) -> None:
+    """Old rows read null in a new column; int → text makes a new generation of tables under the same view."""
+    spec = lake.spec()
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "n": 5}, {"id": 2, "seq": 1, "n": 6}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 2, "seq": 2, "n": "six", "extra": True}])
+    lake.run(spec)
+    assert [(1, "5", None), (2, "six", True)] == [(row["id"], row["n"], row["extra"]) for row in lake.rows(spec)]
+    assert 2 == lake.snapshot(spec).schema.generation
+    assert [] == lake.problems(spec)
+
+
+def test_an_empty_array_is_not_lost_where_no_value_tells_its_type(lake: Lake) -> None:
+    """A column that held only nulls or empty arrays is typed as other files, or the table, have it."""
+    spec = lake.spec()
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "tags": ["a"]}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 2, "seq": 2, "tags": []}])
+    lake.run(spec)
+    assert [["a"], []] == [row["tags"] for row in lake.rows(spec)]
+
+
+BAD = {
+    "not JSON": ([up(1, 1), "{oops"], InputRefused, "record 2"),
+    "unknown operation": ([{"id": 1, "seq": 1, "op": "zap"}], InputRefused, "unknown operation zap"),
+    "null order": ([{"id": 1, "seq": None}, up(2, 1)], OrderRefused, "seq"),
+    "no key column": ([{"x": 1, "seq": 1}], SchemaRefused, "'id'"),
+    "a float key": ([{"id": 1.5, "seq": 1}], SchemaRefused, "double"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_records_are_refused_and_nothing_is_lost(lake: Lake, name: str) -> None:
+    """The error names table and file or column; the files stay in landing; once repaired the run goes on."""
+    rows, error, words = BAD[name]
+    spec = lake.spec()
+    path = lake.land(spec, 1, rows)
+    with pytest.raises(error, match=words) as caught:
+        lake.run(spec)
+    assert "table t" in str(caught.value)
+    assert [path.name] == lake.landed(spec)
+
+    lake.land(spec, 1, [up(1, 1)])
+    assert "committed" == lake.run(spec).outcome
+
+
+def test_a_null_key_is_refused(lake: Lake) -> None:
+    """A row without key is refused before the commit point."""
+    from compactor.core.errors import CheckFailed
+
+    spec = lake.spec()
+    lake.land(spec, 1, [up(1, 1), {"id": None, "seq": 2, "v": "x", "op": "u"}])
+    with pytest.raises(CheckFailed, match="a key is null"):
+        lake.run(spec)
+    assert ["part-0.json"] == lake.landed(spec)
+
+
+@pytest.mark.parametrize("file", ["part-9.json.gz", "part-9.parquet"])
+def test_a_cut_file_is_named(lake: Lake, file: str) -> None:
+    """Of several files the unreadable one is found; the others are not half absorbed."""
+    spec = lake.spec()
+    if file.endswith("parquet"):
+        good = lake.land_parquet(spec, 1, [{"id": 1, "seq": 1}], "id INT, seq INT")
+        (good.parent / file).write_bytes(good.read_bytes()[:-20])
+    else:
+        lake.land(spec, 1, [up(1, 1)], "part-1.json.gz")
+        path = lake.land(spec, 1, [up(n, n) for n in range(2, 5000)], file)
+        path.write_bytes(path.read_bytes()[:-3000])
+    with pytest.raises(InputRefused, match=file):
+        lake.run(spec)
+    assert 2 == len([name for name in lake.landed(spec) if not name.startswith((".", "_"))])
+
+
+def test_a_folder_that_fits_no_pattern_is_refused(lake: Lake) -> None:
+    """Files that no increment claims are an error, not silence."""
+    spec = lake.spec()
+    path = lake.root / "t" / "incremental" / "2024-03-05" / "x.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(InputRefused, match="increments:"):
+        lake.run(spec)
+
+
+def test_a_keyless_table_takes_inserts_and_refuses_changes(lake: Lake) -> None:
+    """Flat rows have no before image; the same file twice is absorbed once."""
+    spec = lake.spec(key=())
+    rows = [{"v": "a", "seq": 1}, {"v": "a", "seq": 2}, {"v": "b", "seq": 3}]
+    lake.land(spec, 1, rows)
+    lake.run(spec)
+    lake.land(spec, 2, rows, "again.json")
+    assert 3 == lake.run(spec).counts["duplicate"]
+    assert ["a", "a", "b"] == sorted(row["v"] for row in lake.rows(spec))
+    lake.land(spec, 3, [{"v": "a", "seq": 4, "op": "d"}])
+    with pytest.raises(InputRefused, match="before image"):
+        lake.run(spec)

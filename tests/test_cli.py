@@ -1,0 +1,348 @@
+"""The command line: help, exit codes, JSON shapes, and that what reads only files starts no JVM."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from compactor import cli, console
+from compactor.app import Rows, local_jars
+from compactor.core.errors import Busy, ConfigError, InputRefused
+from compactor.core.plan import Landing
+from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
+from compactor.flows.reports import Check, TablePlan, TableReport, TableStatus
+
+COMMANDS = ("demo", "run", "status", "plan", "log", "history", "sql", "verify")
+NO_JVM = (("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only"))
+STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, "yes")
+
+
+class FakeApp:
+    """Answers instead of Spark."""
+
+    def __init__(self) -> None:
+        self.reports = [TableReport("student", "committed", 3, ("commit 3",), counts={"read": 2})]
+        self.rows = Rows(["a", "b"], ['{"a":1.50,"b":null}', '{"a":2,"b":"x, \\"y\\""}'])
+        self.ok = True
+        self.asked: dict[str, Any] = {}
+
+    def __enter__(self) -> FakeApp:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def specs(self, names: Sequence[str]) -> list[Any]:
+        return [type("Spec", (), {"name": name})() for name in names or ("student", "broken")]
+
+    def run(self, names: Sequence[str], progress: Any, **more: Any) -> list[TableReport]:
+        self.asked = {"names": list(names), **more}
+        for name in names:
+            progress(name, "done", 1.0)
+        return self.reports
+
+    def status(self, names: Sequence[str]) -> list[TableStatus]:
+        return [STATUS for name in names if self._fine(name)]
+
+    def plan(self, names: Sequence[str]) -> list[TablePlan]:
+        return [TablePlan("student", 3, Landing(()), ("nothing to do",)) for name in names if self._fine(name)]
+
+    def verify(self, names: Sequence[str], files_only: bool) -> list[Check]:
+        return [Check(name, "files", self.ok, "1 files") for name in names if self._fine(name)]
+
+    def sql(self, text: str) -> Rows:
+        self.asked = {"sql": text}
+        return self.rows
+
+    def _fine(self, name: str) -> bool:
+        if name == "broken":
+            raise InputRefused("table broken: no file fits")
+        return True
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeApp:
+    made = FakeApp()
+    monkeypatch.setattr(cli, "opened", lambda *_: made)
+    return made
+
+
+def called(*arguments: str) -> tuple[int, str, str]:
+    found = CliRunner().invoke(cli.app, list(arguments))
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    return found.exit_code, found.stdout, found.stderr
+
+
+def program(folder: Path, *arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
+    """The program in a process of its own."""
+    command = [sys.executable, "-c", code or "from compactor.cli import main; main()", *arguments]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPACTOR_")}
+    root = str(Path(cli.__file__).parents[1])
+    return subprocess.run(command, cwd=folder, env={**environment, "PYTHONPATH": root}, capture_output=True, text=True, timeout=120)
+
+
+def test_the_commands() -> None:
+    """None is forgotten here."""
+    assert {info.name or getattr(info.callback, "__name__", "") for info in cli.app.registered_commands} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str) -> None:
+    """One that can be copied."""
+    code, said, _ = called(command, "--help")
+    assert code == 0
+    assert f"  compactor {command}" in said.partition("Example:")[2]
+
+
+def test_help_without_a_command() -> None:
+    """Lists all of them, uncut."""
+    said = called("--help")[1]
+    assert [name for name in COMMANDS if f"\n  {name} " not in said] == []
+    assert "..." not in said.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("arguments", [("bogus",), ("run", "--bogus"), ("log",), ("sql",), ("run", "--wait", "-1"), ("status", "-o", "csv")])
+def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
+    """As everywhere."""
+    assert called(*arguments)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ([("committed", 0), ("idle", 0)], 0),
+        ([("committed", 0), ("failed", 1)], 1),
+        ([("committed", 0), ("later", 75)], 75),
+        ([("later", 75), ("failed", 1)], 1),
+    ],
+)
+def test_exit_code_of_run(fake: FakeApp, outcomes: list[tuple[str, int]], code: int) -> None:
+    """1 when a table failed, 75 when trying again later is all there is to do; every error is told at the end."""
+    fake.reports = [
+        TableReport(f"t{at}", outcome, error=f"reason {at}" if exit_code else None, exit_code=exit_code)
+        for at, (outcome, exit_code) in enumerate(outcomes)
+    ]
+    found, shown, told = called("run")
+    assert found == code
+    assert [report.table for report in fake.reports if report.table not in shown] == []
+    assert [f"reason {at}" in told for at, (_, exit_code) in enumerate(outcomes) if exit_code] == [True] * told.count("reason")
+
+
+def test_run_as_json(fake: FakeApp) -> None:
+    """Reports as they are, and nothing on stderr."""
+    code, shown, told = called("run", "student", "--output", "json", "--label", "r1", "--parallel", "3")
+    assert (code, told) == (0, "")
+    assert json.loads(shown) == [json.loads(json.dumps(fake.reports[0].to_json()))]
+    assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3}
+
+
+def test_run_tells_its_progress_in_lines(fake: FakeApp) -> None:
+    """Where there is no terminal."""
+    told = called("run", "a", "b")[2]
+    assert told.splitlines()[0].startswith("[1/2] a done after 0 s, about ")
+    assert told.splitlines()[1] == "[2/2] b done after 0 s"
+
+
+@pytest.mark.parametrize(("command", "keys"), [("status", STATUS.to_json()), ("plan", None), ("verify", None)])
+def test_one_broken_table_hides_no_other(fake: FakeApp, command: str, keys: Any) -> None:
+    """The others are shown, the exit code is 1."""
+    code, shown, told = called(command, "--output", "json")
+    assert code == 1
+    assert [entry["table"] for entry in json.loads(shown)] == ["student"]
+    assert keys is None or json.loads(shown) == [keys]
+    assert "broken (InputRefused): table broken: no file fits" in told
+    assert called(command, "student")[0] == 0
+
+
+def test_verify_fails_when_a_check_does(fake: FakeApp) -> None:
+    """With exit code 1."""
+    fake.ok = False
+    code, shown, _ = called("verify", "student")
+    assert code == 1
+    assert "FAILED" in shown
+
+
+def test_sql_as_json_csv_and_text(fake: FakeApp) -> None:
+    """Numbers keep their digits in every form."""
+    assert called("sql", "select 1", "-o", "json")[1] == '[\n{"a":1.50,"b":null},\n{"a":2,"b":"x, \\"y\\""}\n]\n'
+    assert called("sql", "select 1", "-o", "csv")[1] == 'a,b\n1.50,\n2,"x, ""y"""\n'
+    assert [line.split() for line in called("sql", "select 1")[1].splitlines()] == [["a", "b"], ["1.50", "null"], ["2", "x,", '"y"']]
+
+
+@pytest.mark.parametrize(("form", "shown"), [("json", "[]\n"), ("csv", ""), ("text", "")])
+def test_sql_without_a_result(fake: FakeApp, form: str, shown: str) -> None:
+    """A statement such as DROP TABLE."""
+    fake.rows = Rows([])
+    assert called("sql", "drop table x", "-o", form) == (0, shown, "")
+
+
+def test_cells_keep_what_was_written() -> None:
+    """Nested values, escapes, equal names, an empty object."""
+    row = '{"a":1E+2,"a":"\\u00e9\\n","b":{"c":[1,null,{"d":2.0}]},"e":true,"f":""}'
+    assert console.cells(row) == [("a", "1E+2"), ("a", "é\n"), ("b", '{"c":[1,null,{"d":2.0}]}'), ("e", "true"), ("f", "")]
+    assert console.cells("{}") == []
+
+
+def test_csv_is_what_a_csv_reader_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    """Quotes, commas, line ends, blanks."""
+    values = ["", " x", 'a"b', "c,d", "e\nf", "g\r", "é"]
+    console.rows_as_csv(["v,w"], [json.dumps({"v": value}, separators=(",", ":")) for value in values])
+    assert [*csv.reader(io.StringIO(capsys.readouterr().out, newline=""))] == [["v,w"], *([value] for value in values)]
+
+
+@pytest.mark.parametrize("arguments", NO_JVM, ids=" ".join)
+def test_files_alone_need_no_spark(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Not even PySpark is imported (H31)."""
+    (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id], envelope: debezium}}")
+    code = "import sys; from compactor.cli import app; app(standalone_mode=False); assert 'pyspark' not in sys.modules"
+    found = program(tmp_path, *arguments, "--output", "json", code=code)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert isinstance(json.loads(found.stdout), list)
+
+
+def test_help_imports_no_spark(tmp_path: Path) -> None:
+    """Help is quick."""
+    code = "import sys; from compactor.cli import app\ntry: app()\nfinally: assert not {'pyspark', 'compactor.config'} & {*sys.modules}"
+    found = program(tmp_path, "run", "--help", code=code)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_errors_are_one_paragraph(tmp_path: Path) -> None:
+    """The file that is missing, no traceback; with -v the traceback too."""
+    found = program(tmp_path, "status", "--config", "nowhere.yaml")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr.startswith("compactor: nowhere.yaml: no such file. Say --config PATH")
+    assert "Traceback" not in found.stderr
+    assert "Traceback" in program(tmp_path, "status", "-v").stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (Busy("in use"), 75, "compactor: in use\n"),
+        (ConfigError("wrong"), 1, "compactor: wrong\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (OSError(28, "No space left on device"), 1, "compactor: unexpected OSError: [Errno 28] No space left on device (-v shows where)\n"),
+    ],
+)
+def test_last_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, said: str) -> None:
+    """Every error has its exit code."""
+
+    def raising(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "opened", raising)
+    monkeypatch.setattr(sys, "argv", ["compactor", "status"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code, capsys.readouterr().err) == (code, said)
+
+
+@pytest.mark.spark
+def test_sql_in_a_real_session(tmp_path: Path) -> None:
+    """Values that Python's own types cannot hold, statements without result, mistakes in one paragraph, a missing database."""
+    from compactor.app import App
+    from compactor.core.errors import Refused
+
+    (tmp_path / "compactor.yaml").write_text("catalog: {database: default}\ntables: {student: {key: [id]}}")
+    with App.open(tmp_path / "compactor.yaml") as app:
+        statement = (
+            "select 1.50 d, cast(null as int) n, timestamp'0001-01-01 00:00:00' - interval 5000 years t, x'00ff' b, "
+            "date'9999-12-31' + interval 2 years y, double('nan') f, array(1, null) a, 2 d, 123456789012345678901234567890.12 l"
+        )
+        (row,) = app.sql(statement)
+        assert row == (
+            '{"d":1.50,"n":null,"t":"-4999-01-01T00:00:00.000000Z","b":"AP8=","y":"+10001-12-31","f":"NaN",'
+            '"a":[1,null],"d":2,"l":123456789012345678901234567890.12}'
+        )
+        done = app.sql("create view v as select 1 a;")
+        assert (done.columns, list(done)) == ([], [])
+        assert list(app.sql("select a from v")) == ['{"a":1}']
+        for wrong, said in (("select nope from v", "nope"), ("selct 1", "selct"), ("select 1/0", "zero"), ("select * from x.y", "y")):
+            with pytest.raises(Refused, match=said) as refused:
+                list(app.sql(wrong))
+            assert "at org.apache" not in str(refused.value)
+        app.settings.catalog.__dict__["database"] = "school"
+        with pytest.raises(Refused, match="the database school does not exist yet"):
+            app.sql("select 1")
+
+
+def test_jars_of_the_environment(tmp_path: Path) -> None:
+    """Local files, checked before a JVM starts."""
+    (tmp_path / "a.jar").touch()
+    assert local_jars(f"{tmp_path}/a.jar, ") == [f"{tmp_path}/a.jar"]
+    with pytest.raises(ConfigError, match=r"environment COMPACTOR_JARS: expected jar files, found nothing at /nowhere/b\.jar"):
+        local_jars("/nowhere/b.jar")
+
+
+# ---- the demo's own parts --------------------------------------------------------------------------------------------
+
+
+def test_demo_data_is_small_and_whole() -> None:
+    """It travels in the package."""
+    files = [path for path in (HERE / "landing").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 1_500_000
+    assert {path.parent.name[-2:] for path in files} == {"00", "01", "02", "03", "04", "05", "07", "08"}
+
+
+def test_demo_delivers_each_hour_once(tmp_path: Path) -> None:
+    """Also when a run has archived it meanwhile."""
+    prepare(tmp_path / "demo", fresh=True)
+    counts = [deliver(tmp_path / "demo", hours) for _, hours in STEPS]
+    assert counts == [16, 2, 2, 0, 1, 2]
+    student = tmp_path / "demo" / "student"
+    student.joinpath("incremental").rename(student / "archive")
+    assert [deliver(tmp_path / "demo", hours) for _, hours in STEPS] == [0] * len(STEPS)
+
+
+def test_demo_empties_only_what_it_made(tmp_path: Path) -> None:
+    """Fresh starts over, keep goes on, other people's files are refused."""
+    directory = tmp_path / "demo"
+    prepare(directory, fresh=True)
+    deliver(directory, range(1))
+    prepare(directory, fresh=False)
+    assert (directory / "student").is_dir()
+    prepare(directory, fresh=True)
+    assert sorted(path.name for path in directory.iterdir()) == [MARKER, "compactor.yaml"]
+    (tmp_path / "mine").write_text("x")
+    for place in (tmp_path, tmp_path / "mine"):
+        with pytest.raises(cli.CompactorError, match="say --dir with another place"):
+            prepare(place, fresh=True)
+    assert (tmp_path / "mine").read_text() == "x"
+
+
+def test_demo_waits_for_nobody(tmp_path: Path) -> None:
+    """A directory in which another demo runs is not emptied under it."""
+    from compactor.spark.session import embedded_lock
+
+    prepare(tmp_path / "demo", fresh=True)
+    held = embedded_lock(str(tmp_path / "demo" / "metastore"), 0)
+    try:
+        with pytest.raises(Busy):
+            prepare(tmp_path / "demo", fresh=True)
+    finally:
+        held.release()
+
+
+def test_demo_commands_can_be_copied(tmp_path: Path) -> None:
+    """Each begins with a command that there is; the configuration is one that loads."""
+    import shlex
+
+    from compactor.config import load
+
+    prepare(tmp_path / "a demo", fresh=True)
+    config = tmp_path / "a demo" / "compactor.yaml"
+    assert len(load(config, {}).names) == 6
+    for command in commands(config):
+        words = shlex.split(command)
+        assert words[0] == "less" or words[1] in COMMANDS
+        assert str(config) in words

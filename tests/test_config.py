@@ -1,0 +1,404 @@
+"""compactor.yaml: what is understood, and that whatever is refused names file, line, table and key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.config import Settings, json_schema, load
+from compactor.config_keys import Table, duration, size
+from compactor.core.errors import ConfigError
+from compactor.core.spec import TableSpec
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "compactor.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def loaded(folder: Path, text: str, environment: dict[str, str] | None = None) -> Settings:
+    return load(written(folder, text), environment or {})
+
+
+def table(keys: str) -> str:
+    return f"tables:\n  student: {{key: [id], {keys}}}\n"
+
+
+def test_three_lines_are_a_table(tmp_path: Path) -> None:
+    """Everything but the key has a default; paths begin at the file's folder."""
+    spec = loaded(tmp_path, "tables:\n  student:\n    key: [id]\n    envelope: debezium\n").spec("student")
+    root = f"{tmp_path}/warehouse/student"
+    assert spec == TableSpec(
+        *("student", root, f"{root}/incremental", "increment_%Y%m%d%H", "default", "student", "default", ("id",)),
+        envelope="debezium",
+    )
+
+
+def test_every_value_arrives(tmp_path: Path) -> None:
+    """All keys of a table that do something."""
+    (tmp_path / "s.avsc").write_text('{"type": "record", "name": "s", "fields": []}')
+    text = """
+warehouse: ../lake
+catalog: {database: school, uri: "thrift://a:9083,thrift://b"}
+tables:
+  student:
+    key: [id, no]
+    increments: /landing/student/year=%Y/month=%m/day=%d/hour=%H
+    format: parquet
+    container: kafka
+    source_table: public.student
+    schema: s.avsc
+    order_by: [ts, seq]
+    op: operation
+    op_map: {I: c, UB: ignore, N: d}
+    metadata_columns: [__op]
+    tombstone_retention: 1w 2d
+    truncate: fail
+    unresolved: null
+    beyond_retention: apply
+    compaction: delta
+    fold: {every: 90min}
+    settle: 1.5min
+    hours_in: Europe/Berlin
+    from: 2026112014
+    epoch: 2
+    archive: keep
+    publish_window: 1h
+    view: students
+    tables_in: raw
+    timestamps: int64
+    target_file_bytes: 1.5 GB
+    comment: of the school
+    engines: [spark]
+    history: false
+    ties: last
+    keep: 168h
+    grace: 24h
+"""
+    spec = loaded(tmp_path, text).spec("student")
+    expected = {
+        "name": "student",
+        "root": f"{tmp_path.parent}/lake/student",
+        "landing": "/landing/student",
+        "database": "school",
+        "pattern": "year=%Y/month=%m/day=%d/hour=%H",
+        "view": "students",
+        "tables_in": "raw",
+        "key": ("id", "no"),
+        "format": "parquet",
+        "container": "kafka",
+        "source_table": "public.student",
+        "order_by": ("ts", "seq"),
+        "avro_schema": (tmp_path / "s.avsc").read_text(),
+        "op": "operation",
+        "metadata_columns": ("__op",),
+        "op_map": (("I", "c"), ("UB", "ignore"), ("N", "d")),
+        "tombstone_retention": 9 * 86400.0,
+        "truncate": "fail",
+        "unresolved": "null",
+        "beyond_retention": "apply",
+        "compaction": "delta",
+        "fold_every": 5400.0,
+        "settle": 90.0,
+        "hours_in": "Europe/Berlin",
+        "first_folder": "2026112014",
+        "epoch": 2,
+        "archive": "keep",
+        "publish_window": 3600.0,
+        "timestamps": "int64",
+        "target_file_bytes": 3 << 29,
+        "comment": "of the school",
+    }
+    assert spec == TableSpec(**expected)  # type: ignore[arg-type]
+    assert loaded(tmp_path, text).metastore_dir is None
+
+
+@pytest.mark.parametrize(
+    ("increments", "landing", "pattern"),
+    [
+        ("raw/%Y/%m/%d/%H", "{w}/raw", "%Y/%m/%d/%H"),
+        ("raw/student", "{w}/raw/student", ""),
+        ("../raw/student/", "{up}/raw/student", ""),
+        ("file:///raw/student/h=%H", "/raw/student", "h=%H"),
+        ("student/landing/increment_%Y%m%d%H%M", "{w}/student/landing", "increment_%Y%m%d%H%M"),
+    ],
+)
+def test_increments(tmp_path: Path, increments: str, landing: str, pattern: str) -> None:
+    """A path below the warehouse, an absolute one or a URI, split where the first strftime code stands."""
+    spec = loaded(tmp_path, table(f'increments: "{increments}"')).spec("student")
+    assert (spec.landing, spec.pattern) == (landing.format(w=tmp_path / "warehouse", up=tmp_path), pattern)
+
+
+def test_defaults_reach_every_table_and_yield_to_it(tmp_path: Path) -> None:
+    """Mappings are merged key by key."""
+    settings = loaded(
+        tmp_path,
+        "defaults: {envelope: debezium, key: [id], fold: {every: 1h}, settle: 5s}\n"
+        "tables: {a: , b: {key: [x], settle: 0, fold: {}}, c: {fold: {every: 2h}}}\n",
+    )
+    found = [(spec.key, spec.settle, spec.fold_every) for spec in map(settings.spec, settings.names)]
+    assert found == [(("id",), 5.0, 3600.0), (("x",), 0.0, 3600.0), (("id",), 5.0, 7200.0)]
+
+
+def test_yaml_does_not_guess(tmp_path: Path) -> None:
+    """`no`, dates and numbers stay the names that were written; anchors and merges work."""
+    text = "tables:\n  no: &t {key: [no, 1e3, 2024-01-01, 010], view: on}\n  b:\n    <<: *t\n    view: y\n"
+    settings = loaded(tmp_path, text)
+    assert settings.names == ("no", "b")
+    assert settings.spec("no").key == ("no", "1e3", "2024-01-01", "010")
+    assert (settings.spec("no").view, settings.spec("b").view) == ("on", "y")
+
+
+@pytest.mark.parametrize(
+    ("extra", "archive"),
+    [
+        ("a: {key: [id]}", "move"),
+        ("a: {key: [id], source_table: s.a}", "keep"),
+        ("a: {key: [id], source_table: s.a, archive: move}", "move"),
+        ("a: {key: [id], live_view: yes, format: parquet}", "keep"),
+        ("a: {key: [id], increments: all}, b: {key: [id], increments: all}", "keep"),
+        ("a: {key: [id], increments: all}, b: {key: [id], increments: all/b/%Y}", "keep"),
+        ("a: {key: [id], increments: all/a}, b: {key: [id], increments: all/ab}", "move"),
+    ],
+)
+def test_archive_by_default(tmp_path: Path, extra: str, archive: str) -> None:
+    """Files are moved only when nobody else has to read them."""
+    assert loaded(tmp_path, f"tables: {{{extra}}}").spec("a").archive == archive
+
+
+def test_environment_overrides(tmp_path: Path) -> None:
+    """COMPACTOR_<KEY>, COMPACTOR_<KEY>__<KEY>; other variables of the project are left alone."""
+    environment = {
+        "COMPACTOR_WAREHOUSE": "/lake: 1",
+        "COMPACTOR_CATALOG__URI": "thrift://h:1",
+        "COMPACTOR_CATALOG__DATABASE": "d",
+        "COMPACTOR_DEFAULTS__KEY": "[a, b]",
+        "COMPACTOR_CONFIG": "x",
+        "COMPACTOR_TESTS": "full",
+        "COMPACTOR_REGISTRY": "",
+    }
+    settings = loaded(tmp_path, "catalog: {database: school}\ntables: {student: {}}", environment)
+    assert settings.spec("student").root == "/lake: 1/student"
+    assert (settings.catalog.uri, settings.catalog.database, settings.spec("student").key) == ("thrift://h:1", "d", ("a", "b"))
+    with pytest.raises(ConfigError, match=r"^environment COMPACTOR_CATALOG__URL: key catalog.url: unknown key; did you mean uri\?"):
+        loaded(tmp_path, table(""), {"COMPACTOR_CATALOG__URL": "thrift://h:1"})
+
+
+def test_metastore_beside_the_tables(tmp_path: Path) -> None:
+    """Embedded unless there is a uri."""
+    assert loaded(tmp_path, table("")).metastore_dir == f"{tmp_path}/warehouse/metastore"
+    assert loaded(tmp_path, "catalog: {metastore_dir: m}\n" + table("")).metastore_dir == f"{tmp_path}/m"
+
+
+BAD_TABLES: list[tuple[str, str, str]] = [
+    # keys of a table, key named, what is said
+    ("envelop: debezium", "envelop", "unknown key; did you mean envelope?"),
+    ("warehouse: x", "warehouse", "unknown key; it stands at the top of the file"),
+    ("zzz: 1", "zzz", "unknown key"),
+    ("envelope: debezum", "envelope", "expected flat or debezium, found 'debezum'; did you mean debezium?"),
+    ("envelope: [flat]", "envelope", "expected flat or debezium, found ['flat']"),
+    ("envelope: dms", "envelope", "'dms' is not supported yet; use flat or debezium"),
+    ("envelope: wal2json", "envelope", "not supported yet"),
+    ("envelope: change-event", "envelope", "not supported yet"),
+    ("envelope: snapshot", "envelope", "not supported yet"),
+    ("format: csv", "format", "not supported yet"),
+    ("container: json", "container", "expected value or kafka"),
+    ("delete: soft", "delete", "'soft' is not supported yet; use hide"),
+    ("delete: hard", "delete", "not supported yet"),
+    ("beyond_retention: quarantine", "beyond_retention", "not supported yet"),
+    ("truncate: yes", "truncate", "expected apply, ignore or fail"),
+    ("unresolved: error", "unresolved", "expected null or fail"),
+    ("tombstone_retention: 7", "tombstone_retention", "expected a duration such as 7d, 24h, 10min or 0s, found '7'"),
+    ("tombstone_retention: 7 days", "tombstone_retention", "expected a duration"),
+    ("settle: -1s", "settle", "expected a duration"),
+    ("target_file_bytes: 256 XB", "target_file_bytes", "expected a size such as 256 MB or 1 GB"),
+    ("fold: {every: soon}", "fold.every", "expected a duration"),
+    ("fold: {budget: 1 GB}", "fold.budget", "not supported yet"),
+    ("fold: {window: 02-04}", "fold.window", "not supported yet"),
+    ("fold: {evry: 1h}", "fold.evry", "unknown key; did you mean every?"),
+    ("fold: 6h", "fold", "expected a mapping of keys, found '6h'"),
+    ("order_by: ts", "order_by", "expected a list, found 'ts'; write [ts]"),
+    ("order_by: [ts, lsn, ts]", "order_by", "the column ts is listed twice"),
+    ("order_by: [{ts: desc}]", "order_by", "expected a list of column names"),
+    ("op_map: {I: insert}", "op_map", "I: expected c, u, d, r, t or ignore, found 'insert'"),
+    ("op_map: [I]", "op_map", "expected a mapping"),
+    ("envelope: debezium, op: kind", "op", "only flat rows have it"),
+    ("envelope: debezium, op_map: {I: c}", "op_map", "only flat rows have it"),
+    ("envelope: debezium, metadata_columns: [__op]", "metadata_columns", "only flat rows have it"),
+    ("hours_in: Mars/Phobos", "hours_in", "expected a time zone such as Europe/Berlin, found 'Mars/Phobos'"),
+    ("hours_in: ../etc", "hours_in", "expected a time zone"),
+    ("epoch: {from: x, replace: true}", "epoch", "not supported yet"),
+    ("epoch: one", "epoch", "expected a whole number"),
+    ("live_view: maybe", "live_view", "expected true or false, found 'maybe'"),
+    ("live_view: true, envelope: debezium", "live_view", "expected flat rows"),
+    ("live_view: true, format: json", "live_view", "expected flat rows in parquet or avro"),
+    ("live_view: true, archive: move", "archive", "say `archive: keep`"),
+    ("schema: student.json", "schema", "expected `infer` or the path of an .avsc file"),
+    ("schema: {subject: s-value}", "schema", "the registry is not supported yet"),
+    ("schema: none.avsc", "schema", "none.avsc cannot be read: No such file"),
+    ("engines: [trino]", "engines", "'trino' is not supported yet"),
+    ("history: true", "history", "not supported yet (found 'true'); leave the key out or say false"),
+    ("change_feed: true", "change_feed", "not supported yet"),
+    ("track: [name]", "track", "not supported yet"),
+    ("partial: true", "partial", "not supported yet"),
+    ("insert_only: true", "insert_only", "not supported yet"),
+    ("ties: first", "ties", "not supported yet"),
+    ("keep: 30d", "keep", "not supported yet"),
+    ("grace: 1h", "grace", "not supported yet"),
+    ("time: {column: ts, unit: ms}", "time", "not supported yet"),
+    ("partition_by: [day]", "partition_by", "not supported yet"),
+    ("cluster_by: [day]", "cluster_by", "not supported yet"),
+    ("on_schema_change: fail", "on_schema_change", "not supported yet"),
+    ("quarantine: true", "quarantine", "not supported yet"),
+    ("checks: [rows]", "checks", "not supported yet"),
+    ("notify: me", "notify", "not supported yet"),
+    ("runner: emr", "runner", "not supported yet"),
+    ("increments: 's3://lake/student/%Y'", "increments", "s3: locations are not supported yet"),
+    ("increments: 'x/increment_%y'", "increments", "unknown %y; known are %Y, %m, %d, %H, %M"),
+    ("increments: 'x/%Y/%Y'", "increments", "a part of the date occurs twice"),
+    ("increments: 'x/increment_%'", "increments", "a single % at the end"),
+    ("increments: 'x/{table}/%Y'", "increments", "holds '{', which Spark takes for a pattern"),
+    ("increments: student", "increments", "holds what is stored for table student too"),
+    ("increments: .", "increments", "holds what is stored for table student too"),
+    ("increments: 'student/increment_%Y'", "increments", "holds what is stored for table student too"),
+    ("increments: 'student/archive/%Y'", "increments", "holds archive of table student too"),
+    ("view: ''", "view", "expected text, found ''"),
+    ("view: Student-View", "view", "Hive cannot hold the name 'Student-View'; use a-z, 0-9 and _, such as student_view"),
+    ("tables_in: a.b", "tables_in", "Hive cannot hold the name 'a.b'"),
+]
+
+
+@pytest.mark.parametrize(("keys", "key", "said"), BAD_TABLES, ids=[entry[0] for entry in BAD_TABLES])
+def test_a_bad_key_is_named(tmp_path: Path, keys: str, key: str, said: str) -> None:
+    """File and line, table, key, and what was expected."""
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, table(keys))
+    first = str(refused.value).splitlines()[0]
+    assert first.startswith(f"{tmp_path}/compactor.yaml:2: table student, key {key}: ")
+    assert said in first
+
+
+BAD_FILES: list[tuple[str, str]] = [
+    ("", "expected keys such as `tables:`, found nothing"),
+    ("- a", "expected keys such as `tables:`"),
+    ("warehouse: x", "key tables: expected at least one table, found nothing"),
+    ("tables:", "key tables: expected at least one table, found nothing"),
+    ("tables: {}", "key tables: expected at least one table"),
+    ("tables: [student]", "key tables: expected at least one table, found ['student']"),
+    ("tables: {student: [id]}", ":1: table student: expected a mapping of keys, found ['id']; write `key: [..]`"),
+    ("tables:\n  student:\n", ":2: table student, key key: expected the key columns, found nothing; say `key: [id]`, or `key: []`"),
+    ("tables: {student: {key: id}}", "table student, key key: expected a list, found 'id'; write [id]"),
+    ("tables: {student: {key: [id, id]}}", "table student, key key: the column id is listed twice"),
+    ("tables: {student: {key: [a, '']}}", "table student, key key: expected a list of column names"),
+    ("tables:\n  a: {key: [x]}\n  a: {key: [x]}\n", ":3: tables.a is given twice, first in line 2"),
+    ("tables:\n  a:\n    key: [x]\n    key: [y]\n", ":4: tables.a.key is given twice, first in line 3"),
+    ("tables:\n\ta: 1", ":2: not readable as YAML"),
+    ("tables: {a: {key: [x}}", ":1: not readable as YAML"),
+    ("tables: &a {t: *a}", "an alias stands inside the value it names"),
+    ("tables: {a: {key: [!!python/name:os.system x]}}", "the tag 'tag:yaml.org,2002:python/name:os.system' is not read here"),
+    ("warehouse: !!binary aGk=\n", "the tag 'tag:yaml.org,2002:binary' is not read here"),
+    ("? [a]\n: b\n", "found a list or a mapping as a key"),
+    ("student: {key: [id]}", ":1: key student: unknown key; a table stands below `tables:`"),
+    ("warehous: x\ntables: {a: {key: [x]}}", ":1: key warehous: unknown key; did you mean warehouse?"),
+    ("warehouse: s3://lake/x\ntables: {a: {key: [x]}}", ":1: key warehouse: s3: locations are not supported yet"),
+    ("warehouse: '/lake/*'\ntables: {a: {key: [x]}}", "key warehouse: '/lake/*' holds '*'"),
+    ("registry: {url: x}\ntables: {a: {key: [x]}}", "key registry: not supported yet"),
+    ("s3: {endpoint: x}\ntables: {a: {key: [x]}}", "key s3: not supported yet"),
+    ("catalog: {type: glue}\ntables: {a: {key: [x]}}", "key catalog.type: 'glue' is not supported yet; use hive"),
+    ("catalog: {uri: 'http://x'}\ntables: {a: {key: [x]}}", "key catalog.uri: expected thrift://host:9083, found 'http://x'"),
+    ("catalog: {uri: 'thrift://x', metastore_dir: m}\ntables: {a: {key: [x]}}", "key catalog.metastore_dir: "),
+    ("catalog: {database: My-DB}\ntables: {a: {key: [x]}}", "key catalog.database: Hive cannot hold the name 'My-DB'"),
+    ("catalog: school\ntables: {a: {key: [x]}}", "key catalog: expected a mapping of keys, found 'school'"),
+    ("tables: {Student: {key: [x]}}", "table Student: Hive cannot hold the name 'Student'; use a-z, 0-9 and _, such as student"),
+    ("tables: {a-b: {key: [x]}}", "table a-b: Hive cannot hold"),
+    ("tables: {_a: {key: [x]}}", "table _a: Hive cannot hold"),
+    (f"tables: {{{'a' * 111}: {{key: [x]}}}}", "111 characters are too long a name for Hive"),
+    ("tables: {metastore: {key: [x]}}", "table metastore: the embedded metastore has this folder"),
+    ("tables: {a: {key: [x], view: v}, b: {key: [x], view: v}}", "table b, key view: default.v is a name of table a too"),
+    ("tables: {a: {key: [x]}, a_base: {key: [x]}}", "table a_base, key view: default.a_base is a name of table a too"),
+    ("tables: {a_delta_g2: {key: [x]}, a: {key: [x]}}", "table a_delta_g2, key view: default.a_delta_g2 is a name of table a too"),
+    ("tables: {a: {key: [x], view: a_delta}}", "table a, key view: default.a_delta is a name of the table itself too"),
+    ("tables: {a: {key: [x], live_view: on}, a_live: {key: [x]}}", "table a_live, key view: default.a_live is a name of table a"),
+    ("tables: {a: {key: [x]}, b: {key: [x], timestamps: int64}}", "table b, key timestamps: table a has int96"),
+    ("tables: {a: {key: [x], increments: b/base}, b: {key: [x]}}", "table a, key increments: "),
+    (
+        "tables: {a: {key: [x], increments: all}, b: {key: [x], increments: all, archive: move}}",
+        "table b, key archive: table a reads the same landing files and would lose what this one moves; say `archive: keep`",
+    ),
+    ("tables: {a: {key: [], live_view: true}}", "table a, key live_view: a table without key has none"),
+    ("defaults: {keys: [id]}\ntables: {a: {key: [x]}, b: {key: [x]}}", ":1: key defaults.keys: unknown key; did you mean key?"),
+    ("defaults: {hours_in: X}\ntables:\n  a: {key: [x]}", ":1: table a, key hours_in: expected a time zone"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), BAD_FILES, ids=[entry[0][:60] for entry in BAD_FILES])
+def test_a_bad_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    """Before anything is done with it."""
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, text)
+    assert str(refused.value).startswith(f"{tmp_path}/compactor.yaml")
+    assert said in str(refused.value)
+
+
+def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
+    """What `defaults:` says wrong is told once, not for every table."""
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, "defaults: {format: xml}\ntables:\n  a: {key: x}\n  b: {key: [x], op: ''}\n")
+    assert [line.split(": ")[1] for line in str(refused.value).splitlines()] == [
+        "key defaults.format",
+        "table a, key key",
+        "table b, key op",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda file: None, "no such file. Say --config PATH"),
+        (lambda file: file.mkdir(), "cannot be read: Is a directory"),
+        (lambda file: file.write_bytes(b"tables: \xff"), "expected UTF-8 text"),
+    ],
+    ids=["missing", "directory", "bytes"],
+)
+def test_an_unreadable_file(tmp_path: Path, make: Any, said: str) -> None:
+    """The file is named whatever is wrong with it."""
+    file = tmp_path / "compactor.yaml"
+    make(file)
+    with pytest.raises(ConfigError, match=said) as refused:
+        load(file, {})
+    assert str(refused.value).startswith(str(file))
+
+
+def test_an_unknown_table(tmp_path: Path) -> None:
+    """Near names are proposed, all are listed."""
+    with pytest.raises(ConfigError, match=r"no table 'studnt'; did you mean student\?; it has student$"):
+        loaded(tmp_path, table("")).spec("studnt")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0s", 0.0), ("0", 0.0), ("10min", 600.0), ("24h", 86400.0), ("7d", 604800.0), ("1h 30m", 5400.0), ("1.5s", 1.5)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    """A number and a unit, as often as wanted."""
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize(("text", "size_bytes"), [("256 MB", 1 << 28), ("1GiB", 1 << 30), ("512", 512), ("1.5 kb", 1536)])
+def test_sizes(text: str, size_bytes: int) -> None:
+    """Every unit is a power of 1024."""
+    assert size(text) == size_bytes
+
+
+def test_json_schema_describes_every_key() -> None:
+    """The schema is for editors: each key with a sentence, nothing else allowed."""
+    schema = json_schema()
+    json.dumps(schema)
+    keys = schema["$defs"]["Table"]["properties"]
+    assert keys.keys() == {field.alias or name for name, field in Table.model_fields.items()}
+    assert [name for name, described in keys.items() if not described.get("description")] == []
+    assert schema["$defs"]["Table"]["additionalProperties"] is False
+    assert (keys["settle"]["default"], keys["target_file_bytes"]["default"]) == ("0s", "256 MB")
