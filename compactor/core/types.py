@@ -11,6 +11,8 @@ Type = tuple[Any, ...]
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_RANK = {"tinyint": 0, "smallint": 0, "int": 0, "bigint": 0, "decimal": 1, "float": 2, "double": 3}
+"""For `widest`: of two numbers the one that comes first here is looked at first; either way round gives the same type."""
 _ALIASES = {
     "integer": "int",
     "long": "bigint",
@@ -91,7 +93,7 @@ def text(kind: Type, quote: bool = False) -> str:
 def widest(left: Type, right: Type) -> Type | None:
     """The narrowest type that holds every value of both without loss, or None.
 
-    int < bigint < decimal; int < double; float < double; decimals grow to 38 digits; date < timestamp never (asked for only);
+    int < bigint < decimal; int < double; float < double (int and float: double); decimals grow to 38 digits; date < timestamp never (asked for only);
     arrays, maps and structs member by member (a struct gains members).
     """
     if left == right:
@@ -106,13 +108,13 @@ def widest(left: Type, right: Type) -> Type | None:
         return ("map", key, value) if key and value else None
     if left[0] == right[0] == "struct":
         return _widest_struct(left, right)
-    if right[0] in (*_INTEGERS, "float") or left[0] == "double":
+    if _RANK.get(left[0], 9) > _RANK.get(right[0], 9):
         left, right = right, left
     if right[0] == "decimal" and (left[0] in _INTEGERS or left[0] == "decimal"):
         whole, scale = (_DIGITS[left[0]], 0) if left[0] in _INTEGERS else (left[1] - left[2], left[2])
         whole, scale = max(whole, right[1] - right[2]), max(scale, right[2])
         return ("decimal", whole + scale, scale) if whole + scale <= 38 else None
-    if (left[0], right[0]) in (("float", "double"), ("int", "double"), ("smallint", "double"), ("tinyint", "double")):
+    if (left[0], right[0]) in (("float", "double"), ("int", "double"), ("smallint", "double"), ("tinyint", "double"), ("int", "float")):
         return ("double",)
     if (left[0], right[0]) in (("tinyint", "float"), ("smallint", "float")):
         return ("float",)

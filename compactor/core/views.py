@@ -1,7 +1,8 @@
 """The texts of the views, and the definitions of the tables below them. Pure: (spec, snapshot) → values.
 
 Portable rules (measured on Spark, Hive 2 and 4, Trino; docs/design/view.md): every table qualified, aliases inside the SELECT, no CTE, no IN,
-no cast that can fail, the Snapshot pinned by literals, aliases that no column is called. NOT EXISTS and not LEFT JOIN … IS NULL: Spark sizes the former like its base.
+no cast that can fail, the Snapshot pinned by literals, aliases that no column is called. NOT EXISTS and not LEFT JOIN … IS NULL: Spark
+sizes the former like its base.
 """
 
 from __future__ import annotations
@@ -82,60 +83,47 @@ def _text(value: object) -> str:
     return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _value(alias: str, field: Field, oldest: int) -> str:
+def _value(alias: str, field: Field) -> str:
     column = f"{alias}.{quoted(field.name)}"
-    if field.default is None or field.since <= oldest:
+    if field.default is None or field.since <= 1:
         return column
     default = f"CAST({_text(field.default)} AS {field.type})" if not isinstance(field.default, bool) else str(field.default).lower()
     # rows written before the column came show what the source shows for them (H15)
     return f"CASE WHEN {alias}.`_version` < {field.since} THEN {default} ELSE {column} END"
 
 
-def _select(alias: str, schema: Schema, oldest: int) -> str:
-    return ", ".join(f"{_value(alias, field, oldest)} AS {quoted(schema.view_name(field))}" for field in schema.payload)
-
-
-def _oldest(snapshot: Snapshot) -> int:
-    """No stored row misses columns that came at or before this version."""
-    return 1
+def _select(alias: str, schema: Schema) -> str:
+    return ", ".join(f"{_value(alias, field)} AS {quoted(schema.view_name(field))}" for field in schema.payload)
 
 
 def view_text(spec: TableSpec, snapshot: Snapshot) -> str:
     """The view: base rows that no Delta row replaces, and the Delta's rows; tombstones hidden; pinned to the Snapshot."""
     schema, generation = snapshot.schema, snapshot.schema.generation
-    database = quoted(spec.tables_in)
-    base = f"{database}.{quoted(table_name(spec, 'base', generation))}"
-    delta = f"{database}.{quoted(table_name(spec, 'delta', generation))}"
-    oldest = _oldest(snapshot)
+    base, delta = (f"{quoted(spec.tables_in)}.{quoted(table_name(spec, part, generation))}" for part in ("base", "delta"))
     live = f"`__b`.`base_version` = '{snapshot.base_id}' AND `__b`.`_op` <> 'd'"
+    rows = f"SELECT {_select('`__b`', schema)} FROM {base} `__b` WHERE {live}"
     if snapshot.delta is None:
-        return f"SELECT {_select('`__b`', schema, oldest)} FROM {base} `__b` WHERE {live}"
+        return rows
+    pinned = f"`__d`.`delta_version` = '{snapshot.delta.id}'"
     same = " AND ".join(f"`__d`.{quoted(name)} = `__b`.{quoted(name)}" for name in schema.key)
-    replaced = f"SELECT 1 FROM {delta} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}' AND {same}"
-    return (
-        f"SELECT {_select('`__b`', schema, oldest)} FROM {base} `__b` WHERE {live} AND NOT EXISTS ({replaced}) "
-        f"UNION ALL SELECT {_select('`__d`', schema, oldest)} FROM {delta} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}' AND `__d`.`_op` <> 'd'"
-    )
+    replaced = f"SELECT 1 FROM {delta} `__d` WHERE {pinned} AND {same}"
+    changed = f"SELECT {_select('`__d`', schema)} FROM {delta} `__d` WHERE {pinned} AND `__d`.`_op` <> 'd'"
+    return f"{rows} AND NOT EXISTS ({replaced}) UNION ALL {changed}"
 
 
 def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
     """The same rows by the plain definition - union, newest row per key - which the view is proved against."""
     schema, generation = snapshot.schema, snapshot.schema.generation
-    database = quoted(spec.tables_in)
-    parts = [
-        f"SELECT {_select('`__b`', schema, 1)}, {_rank('`__b`', schema, 0)} FROM {database}.{quoted(table_name(spec, 'base', generation))} `__b` "
-        f"WHERE `__b`.`base_version` = '{snapshot.base_id}'"
-    ]
+    base, delta = (f"{quoted(spec.tables_in)}.{quoted(table_name(spec, part, generation))}" for part in ("base", "delta"))
+    chosen = f"{_select('`__b`', schema)}, {_rank('`__b`', schema, 0)}"
+    parts = [f"SELECT {chosen} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"]
     if snapshot.delta is not None:
-        table = f"{database}.{quoted(table_name(spec, 'delta', generation))}"
-        parts.append(
-            f"SELECT {_select('`__d`', schema, 1)}, {_rank('`__d`', schema, 1)} FROM {table} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}'"
-        )
+        chosen = f"{_select('`__d`', schema)}, {_rank('`__d`', schema, 1)}"
+        parts.append(f"SELECT {chosen} FROM {delta} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}'")
     keys = ", ".join(f"`_k{at}`" for at in range(len(schema.key)))
     names = ", ".join(quoted(schema.view_name(field)) for field in schema.payload)
-    ranked = (
-        f"SELECT `__u`.*, row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank` FROM ({' UNION ALL '.join(parts)}) `__u`"
-    )
+    newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank`"
+    ranked = f"SELECT `__u`.*, {newest} FROM ({' UNION ALL '.join(parts)}) `__u`"
     return f"SELECT {names} FROM ({ranked}) `__r` WHERE `_rank` = 1 AND `_op` <> 'd'"
 
 

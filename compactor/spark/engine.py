@@ -198,13 +198,14 @@ class _Resolution:
             frames += [frame for frame in (base, stored.delta()) if frame is not None]
         barrier = latest([facts.truncate, parent.truncated_to if parent else None])
         gone = f"_position <= {position.fixed(barrier, facts.order)}" if barrier else "false"
-        outcomes = store.held(resolver.outcomes(union(frames).where(f"NOT ({gone})"), partial))
+        states = union(frames).where(f"NOT ({gone})")
+        if partial:
+            states = _moved(resolver, states, stored, partial)
+        outcomes = store.held(resolver.outcomes(states, partial))
         counts, ties = _counts(batch, outcomes, events, gone)
         heads = resolver.heads(outcomes)
         if spec.keyless:
             heads = keyless.matched(heads, resolver.schema, batch.version)
-        elif partial:
-            heads = _moved(batch, resolver, heads, stored, partial, gone)
         _within_retention(batch, heads)
         return cls(batch, layout, resolver, outcomes, heads, counts, ties)
 
@@ -228,23 +229,22 @@ def _partial(batch: SparkBatch) -> tuple[str, ...]:
     return tuple(sorted({*batch.facts.partial, *stored})) if needed else ()
 
 
-def _moved(batch: SparkBatch, resolver: Resolver, heads: DataFrame, stored: Stored | None, partial: Sequence[str], gone: str) -> DataFrame:
-    """Let values follow key changes, one step a round, until a round tells nothing new (H10)."""
-    told: int | None = None
+def _moved(resolver: Resolver, states: DataFrame, stored: Stored | None, partial: Sequence[str]) -> DataFrame:
+    """The states with what key changes carry along, one step of a chain a round, until a round tells nothing new (H10)."""
+    if states.where("_op = 'd' AND _moved_to IS NOT NULL").isEmpty():
+        return states
+    found, told = states, None
     for _ in range(_MAX_ROUNDS):
-        fills = resolver.fills(heads, partial)
-        if told is None and fills.isEmpty():
-            return heads
-        frames = [heads, fills]
-        base = stored.of_keys(fills) if stored else None
-        if base is not None:
-            frames.append(base.join(heads.select(*resolver.keys), list(resolver.schema.key), "left_anti"))
-        heads = store.held(resolver.heads(resolver.outcomes(union(frames).where(f"NOT ({gone})"), partial)))
-        moved = heads.where("_from IS NOT NULL OR _moved_to IS NOT NULL")
-        before, told = told, moved.agg(named("bit_xor(xxhash64(to_json(_older)))", "s")).collect()[0].s
+        fills = store.held(resolver.fills(found, partial))
+        before, told = told, fills.agg(named("bit_xor(xxhash64(to_json(struct(*))))", "s")).collect()[0].s
         if told == before:
             break
-    return heads
+        base = stored.of_keys(fills) if stored else None
+        frames = [states, fills]
+        if base is not None:
+            frames.append(base.join(states.select(*resolver.keys).distinct(), list(resolver.schema.key), "left_anti"))
+        found = union(frames)
+    return found
 
 
 def _within_retention(batch: SparkBatch, heads: DataFrame) -> None:

@@ -198,9 +198,7 @@ class Resolver:
         return result.selectExpr(*self.columns, "_op", "_version", "_position", older, "_from", "_moved_to", *_MARKS)
 
     def _register(self, name: str) -> str:
-        pos = position.ddl(self.order)
-        nothing = f"named_struct('at', CAST(NULL AS {pos}), 'via', CAST(NULL AS {pos}), 'known', false)"
-        own = f"CASE WHEN _op = 'u' THEN named_struct('at', _position, 'via', _position, 'known', true) ELSE {nothing} END"
+        own = f"CASE WHEN _op = 'u' THEN named_struct('at', _position, 'via', _position, 'known', true) ELSE {self._nothing} END"
         return f"coalesce(try_element_at(_older, {literal(name)}), try_element_at(_older, '{ALL}'), {own})"
 
     def _entry(self, name: str) -> str:
@@ -217,29 +215,54 @@ class Resolver:
         """The rows that stay, as states (their `_source` tells where they come from)."""
         return outcomes.where("_head AND _op <> 'f'").drop("_head", "_outcome", "_tie")
 
-    def fills(self, heads: DataFrame, partial: Sequence[str]) -> DataFrame:
-        """What tombstones that moved have to tell the key they moved to: states with `_op` = 'f' at the Position of the move."""
-        kinds = [self.schema.field(name).type for name in self.schema.key]
-        new_keys = dict(zip(self.schema.key, key_columns("_moved_to", kinds)))
-        entries = []
+    def fills(self, states: DataFrame, partial: Sequence[str]) -> DataFrame:
+        """What the rows that moved away have to tell the keys they moved to: states with `_op` = 'f' at the Position of the move.
+
+        Every tombstone that moved tells what its row knew at that moment, also when the key has lived again since (a swap through
+        a third key). Only keys that this batch touches are asked.
+        """
+        by_key = f"PARTITION BY {', '.join(self.keys)}"
+        until = f"({by_key} ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+        earlier = f"({by_key} ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+        rows = states.selectExpr("*", f"max(CASE WHEN _op = 'd' THEN _position END) OVER {earlier} AS _last_delete")
+        # the delete before the life that this tombstone ends; what a stored tombstone hides has been cleared of older lives already
+        life = "CASE WHEN _op = 'u' THEN struct(_last_delete AS p) WHEN _op = 'd' AND _older IS NOT NULL THEN struct(CAST(NULL AS {0}) AS p) END"
+        begin = f"last({life.format(position.ddl(self.order))}, true) OVER {until}.p"
+        touched = f"max(_source < {DELTA}) OVER ({by_key})"
+        best = []
         for name in partial:
             own = self._register(name)
-            passed = f"named_struct('at', _position, 'via', {own}.at, 'known', true)"
-            entries.append(f"named_struct('key', {literal(name)}, 'value', CASE WHEN {own}.known THEN {passed} ELSE {own} END)")
-        keys = [f"{new_keys[name]} AS {quoted(name)}" for name in self.schema.key]
-        changed = f"_version = {self.version}"
-        return heads.where(f"_op = 'd' AND _moved_to IS NOT NULL AND {changed}").selectExpr(
-            *keys,
-            *[quoted(name) for name in self.values],
+            best.append(f"max_by(struct({own} AS r, {quoted(name)} AS v), struct({own}.at AS a, {own}.via AS b)) OVER {until} AS {_best(name)}")
+        rows = rows.selectExpr("*", f"{begin} AS _floor", f"{touched} AS _touched", *best)
+        kinds = [self.schema.field(name).type for name in self.schema.key]
+        new_keys = dict(zip(self.schema.key, key_columns("_moved_to", kinds)))
+        values = [f"CASE WHEN {_stands(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in partial]
+        rest = [f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}" for name in self.values if name not in partial]
+        entries = ", ".join(f"named_struct('key', {literal(name)}, 'value', {self._passed(name)})" for name in partial)
+        unknown = f"named_struct('key', '{ALL}', 'value', {self._nothing})"
+        return rows.where("_op = 'd' AND _moved_to IS NOT NULL AND _touched").selectExpr(
+            *[f"{new_keys[name]} AS {quoted(name)}" for name in self.schema.key],
+            *values,
+            *rest,
             "'f' AS _op",
-            "_version",
+            f"CAST({self.version} AS BIGINT) AS _version",
             "_position",
-            f"CAST(map_from_entries(array({', '.join(entries)})) AS {position.older_ddl(self.order)}) AS _older",
+            f"CAST(map_from_entries(array({entries}, {unknown})) AS {position.older_ddl(self.order)}) AS _older",
             "CAST(NULL AS STRING) AS _from",
             "CAST(NULL AS STRING) AS _moved_to",
             f"{MADE} AS _source",
             "CAST(NULL AS STRING) AS _file",
         )
+
+    @property
+    def _nothing(self) -> str:
+        pos = position.ddl(self.order)
+        return f"named_struct('at', CAST(NULL AS {pos}), 'via', CAST(NULL AS {pos}), 'known', false)"
+
+    def _passed(self, name: str) -> str:
+        """A register as it arrives under the new key: at the Position of the move, by way of its own."""
+        moved = f"named_struct('at', _position, 'via', {_best(name)}.r.at, 'known', true)"
+        return f"CASE WHEN {_stands(name)} THEN {moved} ELSE {self._nothing} END"
 
 
 def _best(name: str) -> str:

@@ -28,9 +28,7 @@ FORMS = (*DEBEZIUM_JSON, *FLAT, "debezium_avro_files", "debezium_parquet")
 
 # Topics of the capture that are no table here: the signal table, and what is left of a table dropped before any checkpoint.
 # The partitions of measure appear in the initial snapshot only, and PostgreSQL's own answer for them was not taken.
-NOT_TABLES = frozenset(
-    {"public.dbz_signal", "public.short_lived", "public.measure_2024_01", "public.measure_2024_02", "public.measure_rest"}
-)
+NOT_TABLES = frozenset({"public.dbz_signal", "public.short_lived", "public.measure_2024_01", "public.measure_2024_02", "public.measure_rest"})
 
 
 def table_name(source: str) -> str:

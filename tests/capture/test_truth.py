@@ -51,9 +51,7 @@ def test_the_comparer_sees_every_wrong_cell(form: str) -> None:
             continue
         kinds = dict(whole.columns)
         keys = {tuple(from_view(row[column.lower()], kinds[column], form) for column in whole.key) for row in shown_rows}
-        table = whole._replace(
-            rows=tuple(row for row in whole.rows if tuple(from_truth(row[column], kinds[column]) for column in whole.key) in keys)
-        )
+        table = whole._replace(rows=tuple(row for row in whole.rows if tuple(from_truth(row[column], kinds[column]) for column in whole.key) in keys))
         before = Counter(differences(shown_rows, table, form))
         for column, kind in whole.columns:
             shown = column.lower()

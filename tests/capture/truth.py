@@ -120,9 +120,7 @@ def _bags(expected: list[tuple[Any, ...]], found: list[tuple[Any, ...]], table: 
     left, right = Counter(expected), Counter(found)
     rows = sorted(left.keys() | right.keys(), key=repr)
     return [
-        Difference(table, row, ROW_MISSING if left[row] > right[row] else ROW_EXTRA, left[row], right[row])
-        for row in rows
-        if left[row] != right[row]
+        Difference(table, row, ROW_MISSING if left[row] > right[row] else ROW_EXTRA, left[row], right[row]) for row in rows if left[row] != right[row]
     ]
 
 
@@ -389,9 +387,7 @@ def unexpected(found: Iterable[Difference], form: str, hour: int) -> list[Differ
     return [difference for difference in found if not any(entry.covers(difference, hour) for entry in listed)]
 
 
-def missing(
-    found: Iterable[Difference], form: str, hour: int, tables: Iterable[str] | None = None
-) -> list[tuple[str, str, tuple[Any, ...]]]:
+def missing(found: Iterable[Difference], form: str, hour: int, tables: Iterable[str] | None = None) -> list[tuple[str, str, tuple[Any, ...]]]:
     """The (table, column, key) that IMPOSSIBLE lists as certain and that are right; tables: those compared (default: all)."""
     seen = {(difference.table, difference.column, difference.key) for difference in found}
     compared = None if tables is None else set(tables)

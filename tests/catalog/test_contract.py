@@ -96,9 +96,7 @@ def test_columns_may_be_appended_and_commented(catalog: Catalog, database: str, 
         pytest.param((COLUMNS[0],), id="one less"),
     ],
 )
-def test_any_other_change_of_columns_is_refused(
-    catalog: Catalog, database: str, tmp_path: Path, columns: tuple[Column, ...]
-) -> None:
+def test_any_other_change_of_columns_is_refused(catalog: Catalog, database: str, tmp_path: Path, columns: tuple[Column, ...]) -> None:
     catalog.ensure_table(table(database, tmp_path))
     with pytest.raises(CatalogRefused, match="can only be appended"):
         catalog.ensure_table(table(database, tmp_path, columns=columns))
@@ -243,9 +241,7 @@ def test_spark_reads_the_view_before_and_after_it_is_replaced(hive: HiveCatalog,
     rows = "SELECT id, cast(id AS decimal(10,2)) AS amount"
     spark.sql(f"{rows} FROM range(10)").write.parquet(str(root / "base1"))
     spark.sql(f"{rows}, 'u' AS _op FROM range(2) WHERE id = 0").write.parquet(str(root / "delta1"))
-    spark.sql("SELECT id, cast(100 AS decimal(10,2)) AS amount, if(id = 1, 'd', 'u') AS _op FROM range(2)").write.parquet(
-        str(root / "delta2")
-    )
+    spark.sql("SELECT id, cast(100 AS decimal(10,2)) AS amount, if(id = 1, 'd', 'u') AS _op FROM range(2)").write.parquet(str(root / "delta2"))
     assert not [path for path in root.rglob("*") if path.suffix == ".crc" or path.name.startswith("_")]
     hive.ensure_table(table(name, root, partition_columns=(Column("base_version", "string"),)))
     hive.ensure_table(
@@ -290,9 +286,7 @@ def test_an_older_partition_gets_the_columns_of_its_table(hive: HiveCatalog, hom
     hive.ensure_partitions(name, "t_base", parts(root, 1))
     hive.ensure_table(table(name, root, columns=(*COLUMNS, Column("late", "string", "x"))))
     hive.ensure_partitions(name, "t_base", parts(root, 1, 2))
-    found = hive._read_all(
-        hive._client.getPartitionsByNames(name, "t_base", list(hive._client.listPartitionNames(name, "t_base", -1)))
-    )
+    found = hive._read_all(hive._client.getPartitionsByNames(name, "t_base", list(hive._client.listPartitionNames(name, "t_base", -1))))
     assert [[column["name"] for column in each["sd"]["cols"]] for each in found] == [["id", "amount", "late"]] * 2
     assert hive.partitions(name, "t_base") == parts(root, 1, 2)
 
@@ -304,9 +298,7 @@ def test_a_managed_table_and_what_spark_left_behind(hive: HiveCatalog, spark: An
     with pytest.raises(CatalogRefused, match="found a managed table"):
         hive.ensure_table(table(name, root, name="managed"))
     spark.sql(f"CREATE VIEW {name}.t (id COMMENT 'old') TBLPROPERTIES ('team' = 'blue') AS SELECT 1L AS id")
-    hive.replace_view(
-        view(name, text="SELECT 2L AS `id`, 'x' AS `name`", columns=(Column("id", "bigint"), Column("name", "string")))
-    )
+    hive.replace_view(view(name, text="SELECT 2L AS `id`, 'x' AS `name`", columns=(Column("id", "bigint"), Column("name", "string"))))
     assert spark.table(f"{name}.t").columns == ["id", "name"]
     kept = hive._read(hive._client.getTable(name, "t"))["parameters"]
     assert not [key for key in kept if key.startswith(("spark.sql.", "view."))]

@@ -80,7 +80,8 @@ class Use(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 99), step=st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30)))
     def rewrite(self, pick: int, step: tuple[str, int, int]) -> None:
         """The sink writes a name again, with what it held and one event more; the file may lie in landing or be archived long ago."""
-        (path, _), data = list(self.lake.delivered.items())[pick % len(self.lake.delivered)]
+        latest = {path: data for (path, _), data in self.lake.delivered.items()}
+        path, data = list(latest.items())[pick % len(latest)]
         self.source.step(*step)
         self._land([*data.decode().splitlines(), self.source.lines[-1]], 0, path)
         # a statement of two events: the first is late

@@ -122,4 +122,5 @@ class Watch:
         assert self.lake.landing() == set()
         assert set(self.lake.ledger(newest)) >= set(self.lake.delivered) - self.overwritten
         assert self.shown == newest.version
-        assert self.lake.failed_checks() == []
+        wrong = self.lake.failed_checks()
+        assert not wrong, wrong

@@ -75,10 +75,7 @@ def metastore(tmp: Path, backend: str = "derby") -> Iterator[str]:
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             f"-Dderby.stream.error.file={home}/derby.log",
-            *[
-                f"--add-opens=java.base/java.{name}=ALL-UNNAMED"
-                for name in ("lang", "util", "util.concurrent", "net", "io", "nio")
-            ],
+            *[f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util", "util.concurrent", "net", "io", "nio")],
             "-cp",
             ":".join(map(str, [home, *jars])),
             "HmsLoopback",
@@ -231,9 +228,7 @@ def _compile(target: Path) -> None:
     compiler = Path(find_java()) / "bin" / "javac"
     program = str(compiler) if compiler.exists() else shutil.which("javac")
     if program is None:
-        raise PartsMissing(
-            "javac is needed for the test metastore: apt-get install --no-install-recommends openjdk-17-jdk-headless"
-        )
+        raise PartsMissing("javac is needed for the test metastore: apt-get install --no-install-recommends openjdk-17-jdk-headless")
     _run([program, "-nowarn", "-cp", SPARK_HOME / "jars" / "*", "-d", target, Path(__file__).with_name("HmsLoopback.java")])
 
 

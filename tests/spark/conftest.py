@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from compactor.demo import SPARK
 from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.spark.lake import Lake
 
-FAST = (("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1"), ("spark.sql.shuffle.partitions", "2"))
-"""For jobs of a few rows: what the JVM's second compiler would gain is never earned back."""
+FAST = tuple(SPARK.items())
+"""For jobs of a few rows: what compiling would gain is never earned back. The command-line test runs with code generation."""
 
 
 @pytest.fixture(scope="module")

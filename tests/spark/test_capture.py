@@ -29,7 +29,10 @@ TELLING = ("student", "enrollment", "toast_def", "audit_log", "trunc_solo", "evo
 
 SAMPLE = {
     "all tables at once, value only, shuffled over files, each file twice": (
-        "debezium_json_value", None, [[4, 0, 7, 2, 8, 1, 6, 3, 5]], {"files": 2, "seed": 5, "duplicate": 0},
+        "debezium_json_value",
+        None,
+        [[4, 0, 7, 2, 8, 1, 6, 3, 5]],
+        {"files": 2, "seed": 5, "duplicate": 0},
     ),
     "hour by hour, Kafka records": ("debezium_json_kafka", TELLING, HOURLY, {}),
     "flat rows without schema": ("flat_value", TELLING, [[0, 1, 2, 3], [4], [5, 6, 7, 8]], {}),

@@ -95,7 +95,8 @@ def test_a_truncate_is_a_barrier(lake: Lake) -> None:
 def test_metadata_columns_order_but_are_not_stored(lake: Lake) -> None:
     """`__lsn` and its like stay out of the view; `metadata_columns` brings one in."""
     spec = lake.spec(order_by=("__lsn",), metadata_columns=("__txid",))
-    lake.land(spec, 1, [{"id": 1, "v": "x", "__lsn": 5, "__txid": 9, "__deleted": "false"}, {"id": 1, "v": "y", "__lsn": 6, "__txid": 9, "__deleted": "false"}])
+    known = {"id": 1, "__txid": 9, "__deleted": "false"}
+    lake.land(spec, 1, [{**known, "v": "x", "__lsn": 5}, {**known, "v": "y", "__lsn": 6}])
     lake.run(spec)
     assert [{"id": 1, "v": "y", "__txid": 9}] == lake.rows(spec)
 

@@ -14,9 +14,7 @@ pytestmark = pytest.mark.spark
 
 def batch(seed: int, count: int, keys: int) -> list[dict[str, object]]:
     rng = random.Random(seed)
-    return [
-        {"id": rng.randrange(keys), "seq": seed * 100_000 + n, "v": rng.random().hex(), "op": rng.choice("uuud")} for n in range(count)
-    ]
+    return [{"id": rng.randrange(keys), "seq": seed * 100_000 + n, "v": rng.random().hex(), "op": rng.choice("uuud")} for n in range(count)]
 
 
 def expected(batches: list[list[dict[str, object]]]) -> dict[object, object]:
@@ -111,6 +109,6 @@ def test_the_view_asked_live_shows_what_has_landed(lake: Lake) -> None:
     sync_landing(lake.world, spec, lake.snapshot(spec))
 
     assert {1: "new", 3: "old", 4: "old", 9: "born"} == {row["id"]: row["v"] for row in lake.rows(spec, "t_live")}
-    assert {n: "old" for n in range(1, 5)} == {row["id"]: row["v"] for row in lake.rows(spec)}
+    assert dict.fromkeys(range(1, 5), "old") == {row["id"]: row["v"] for row in lake.rows(spec)}
     lake.run(spec)
     assert lake.rows(spec) == lake.rows(spec, "t_live")

@@ -327,9 +327,7 @@ def test_move_race(world: World) -> None:
 # Random programs
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1, max_size=60)
-STEPS = st.tuples(
-    st.sampled_from(["write", "put", "move", "delete"]), st.integers(0, 5), st.integers(0, 5), st.binary(max_size=3)
-)
+STEPS = st.tuples(st.sampled_from(["write", "put", "move", "delete"]), st.integers(0, 5), st.integers(0, 5), st.binary(max_size=3))
 
 
 @pytest.mark.parametrize("name", FACTORIES)
@@ -369,9 +367,7 @@ def test_local_locations(location: str) -> None:
     assert local_path(location) == "/a/b c%20d"
 
 
-@pytest.mark.parametrize(
-    "location", [*BAD_NAMES, "s3://b/x", "file:x", "file://elsewhere/x", "//x", f"/x/{STAGING_PREFIX}1", "/" + "x" * 256]
-)
+@pytest.mark.parametrize("location", [*BAD_NAMES, "s3://b/x", "file:x", "file://elsewhere/x", "//x", f"/x/{STAGING_PREFIX}1", "/" + "x" * 256])
 def test_local_refuses(files: World, location: str) -> None:
     """Relative paths, other schemes, other machines, private names and names too long are refused."""
     with pytest.raises(Refused):
@@ -470,10 +466,7 @@ def test_put_race_of_processes(files: World) -> None:
     """Of eight processes racing for fifty names exactly one wins each, and its content is there, complete."""
     command = [sys.executable, "-c", RACER, files.path("race")]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    racers = [
-        subprocess.Popen([*command, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        for n in range(8)
-    ]
+    racers = [subprocess.Popen([*command, str(n)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) for n in range(8)]
     assert [racer.stdout.readline() for racer in racers if racer.stdout] == ["ready\n"] * 8
     for racer in racers:
         assert racer.stdin
@@ -495,9 +488,7 @@ class Death(BaseException):
 class BrokenOs:
     """`os` and `open` for `local.py`, failing at call `fail_at`: by death, or once with an error number."""
 
-    CALLS = frozenset(
-        {"link", "unlink", "replace", "fsync", "mkdir", "rmdir", "utime", "open", "scandir", "stat", "lstat", "fstat"}
-    )
+    CALLS = frozenset({"link", "unlink", "replace", "fsync", "mkdir", "rmdir", "utime", "open", "scandir", "stat", "lstat", "fstat"})
 
     def __init__(self, fail_at: int, code: int = 0, after: bool = False, calls: Iterable[str] = CALLS, no_links: int = 0) -> None:
         self.fail_at, self.code, self.after, self.calls, self.no_links = fail_at, code, after, frozenset(calls), no_links
@@ -620,9 +611,7 @@ def test_trouble_anywhere(files: World, operation: str, code: int, error: type[C
     data, reached = b"content" * 1000, 0
     for system in broken(code=code, calls={"link", "replace", "fsync", "mkdir", "utime", "open"}):
         source, target = files.put("in/x", data), files.path("out", "x")
-        call = (
-            partial(files.storage.move, source) if operation == "move" else partial(getattr(files.storage, operation), data=data)
-        )
+        call = partial(files.storage.move, source) if operation == "move" else partial(getattr(files.storage, operation), data=data)
         raised: list[BaseException] = []
         with system.in_use():
             try:
@@ -714,9 +703,7 @@ class Sink(BrokenOs):
         return call
 
 
-@pytest.mark.skipif(
-    not os.path.isdir("/dev/shm") or os.stat("/dev/shm").st_dev == os.stat("/tmp").st_dev, reason="one device only"
-)
+@pytest.mark.skipif(not os.path.isdir("/dev/shm") or os.stat("/dev/shm").st_dev == os.stat("/tmp").st_dev, reason="one device only")
 def test_move_between_devices(files: World) -> None:
     """A move to another device copies, and is recognised when the source is gone."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as other:

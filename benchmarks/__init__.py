@@ -1,0 +1,1 @@
+"""Measurements of the main job; `python -m benchmarks`."""

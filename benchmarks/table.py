@@ -1,0 +1,70 @@
+"""A table to measure: flat Parquet increments made with spark.range, run by the real flows."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.usage import Cost, measured
+from compactor.catalog.hive import HiveCatalog
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+from compactor.flows import snapshots
+from compactor.flows.run import run_table
+from compactor.flows.world import World
+from compactor.spark.engine import SparkEngine
+from compactor.storage.local import LocalStorage
+
+DATABASE = "bench"
+_ROW = """
+    {id} AS id, CAST({seq} AS BIGINT) AS seq, {op} AS op,
+    concat('customer ', {id}) AS name, concat('c', {id} % 5000, '@example.org') AS email,
+    CAST({id} % 200 AS INT) AS region, CAST(({id} * 37 + {seq}) % 100000 / 100 AS DECIMAL(12,2)) AS amount,
+    timestamp_seconds(1700000000 + {id} % 31536000) AS changed_at, xxhash64({id}, {seq}) AS token
+"""
+
+
+class Table:
+    """`load` it, `change` it, look at its `snapshot`."""
+
+    def __init__(self, spark: SparkSession, root: Path, rows: int) -> None:
+        self.spark, self.rows, self._hour = spark, rows, 0
+        storage, engine, catalog = LocalStorage(), SparkEngine(spark, LocalStorage()), HiveCatalog(spark)
+        self._world = World(storage, lambda: engine, lambda: catalog)
+        name = f"t{rows}"
+        self.root = root / name
+        landing = str(self.root / "incremental")
+        self.spec = TableSpec(
+            name, str(self.root), landing, "increment_%Y%m%d%H", DATABASE, name, DATABASE, key=("id",), order_by=("seq",), compaction="delta"
+        )
+
+    def load(self) -> Cost:
+        """The first increment: every row once."""
+        self._land(f"SELECT {_ROW.format(id='id', seq='id', op=repr('c'))} FROM range({self.rows})", max(1, self.rows // 1_000_000))
+        return self._run(self.spec)
+
+    def change(self, changes: int, compaction: str = "delta") -> Cost:
+        """One more increment, keys all over the table: of ten changes eight update, one deletes, one inserts."""
+        seq = self.rows * (self._hour + 1)
+        key = f"CASE WHEN id % 10 = 9 THEN {seq} + id ELSE pmod(xxhash64(id, {self._hour}), {self.rows}) END"
+        op = "CASE id % 10 WHEN 8 THEN 'd' WHEN 9 THEN 'c' ELSE 'u' END"
+        self._land(f"SELECT {_ROW.format(id='k', seq='s', op='o')} FROM (SELECT {key} AS k, {seq} + id AS s, {op} AS o FROM range({changes}))", 1)
+        return self._run(dataclasses.replace(self.spec, compaction=compaction))
+
+    def snapshot(self) -> Snapshot:
+        """The newest."""
+        found = snapshots.newest(self._world, snapshots.layout_of(self.spec))
+        if found is None:
+            raise RuntimeError(f"{self.spec.name} was not loaded")
+        return found
+
+    def _land(self, query: str, files: int) -> None:
+        folder = Path(self.spec.landing) / f"increment_20240305{self._hour:02d}"
+        self.spark.sql(query).coalesce(files).write.parquet(str(folder))
+        self._hour += 1
+
+    def _run(self, spec: TableSpec) -> Cost:
+        _, cost = measured(lambda: run_table(self._world, spec), (self.root / "base", self.root / "delta"))
+        return cost

@@ -1,0 +1,151 @@
+"""Landing folders: patterns, the hours they name, and what is no data."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.core.increment import Landed, file_format, ignored, landed, pattern_problem, split_pattern
+
+HOURLY = "increment_%Y%m%d%H"
+HIVE = "year=%Y/month=%m/day=%d/hour=%H"
+PLAIN = "%Y/%m/%d/%H"
+QUARTERS = "%Y-%m-%d/%H%M"
+
+
+@pytest.mark.parametrize(
+    ("path", "root", "pattern"),
+    [
+        ("student/incremental/increment_%Y%m%d%H", "student/incremental", HOURLY),
+        ("s3://b/raw/year=%Y/month=%m/day=%d/hour=%H/", "s3://b/raw", HIVE),
+        ("/raw/%Y/%m/%d/%H", "/raw", PLAIN),
+        ("raw/student", "raw/student", ""),
+        ("raw/student/", "raw/student", ""),
+        ("%Y", "", "%Y"),
+    ],
+)
+def test_a_landing_path_is_split_at_its_first_pattern(path: str, root: str, pattern: str) -> None:
+    """Root and pattern."""
+    assert split_pattern(path) == (root, pattern)
+
+
+@pytest.mark.parametrize("pattern", [HOURLY, HIVE, PLAIN, QUARTERS, "", "%Y", "load", "day_%Y%m%d"])
+def test_good_patterns_have_no_problem(pattern: str) -> None:
+    """The documented ones, and none at all."""
+    assert pattern_problem(pattern) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [("%Y%j", "%j"), ("%y%m%d", "%y"), ("hour_%s", "%s"), ("%%Y", "%%"), ("%Y/%Y%m", "twice"), ("%H%d%H", "twice"), ("%Y%m%d%H%M%S", "%S")],
+)
+def test_bad_patterns_are_named(pattern: str, problem: str) -> None:
+    """Codes nobody knows, and parts said twice."""
+    assert problem in (pattern_problem(pattern) or "")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "folder", "hour"),
+    [
+        (HOURLY, "increment_2026112014/a.parquet", "increment_2026112014", "2026-11-20T14:00"),
+        (HOURLY, "increment_2026112014/part=1/a.parquet", "increment_2026112014", "2026-11-20T14:00"),
+        (HOURLY, "increment_2024022923/a", "increment_2024022923", "2024-02-29T23:00"),
+        (HIVE, "year=2026/month=01/day=02/hour=03/x.json", "year=2026/month=01/day=02/hour=03", "2026-01-02T03:00"),
+        (PLAIN, "2026/01/02/03/x.json", "2026/01/02/03", "2026-01-02T03:00"),
+        (QUARTERS, "2026-01-02/0345/x.json", "2026-01-02/0345", "2026-01-02T03:45"),
+        ("day_%Y%m%d", "day_20260102/x", "day_20260102", "2026-01-02T00:00"),
+        ("load", "load/x", "load", None),
+        ("", "a.json", "", None),
+        ("", "any/folder/a.json", "", None),
+    ],
+)
+def test_a_file_belongs_to_the_folder_that_fits(pattern: str, path: str, folder: str, hour: str | None) -> None:
+    """Deeper folders belong to the increment that holds them."""
+    assert landed(pattern, path) == Landed(folder, hour)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        (HOURLY, "a.json"),
+        (HOURLY, "increment_2026112014"),
+        (HOURLY, "increment_2026112014.json"),
+        (HOURLY, "increment_20261120/a"),
+        (HOURLY, "increment_20261120141/a"),
+        (HOURLY, "increment_2026112014x/a"),
+        (HOURLY, "xincrement_2026112014/a"),
+        (HOURLY, "x/increment_2026112014/a"),
+        (HOURLY, "increment_2026132014/a"),
+        (HOURLY, "increment_2026110014/a"),
+        (HOURLY, "increment_2026022914/a"),
+        (HOURLY, "increment_2026112024/a"),
+        (HOURLY, "increment_0000112014/a"),
+        (HOURLY, "increment_202611201a/a"),
+        (HOURLY, "Increment_2026112014/a"),
+        (HIVE, "year=2026/month=1/day=02/hour=03/x"),
+        (HIVE, "year=2026/month=01/day=02/x"),
+        (PLAIN, "2026/01/02/x"),
+        (PLAIN, "2026/01/02/60/x"),
+        (QUARTERS, "2026-01-02/0360/x"),
+        ("a.b", "aXb/x"),
+    ],
+)
+def test_a_file_that_fits_no_folder_or_no_date_has_no_increment(pattern: str, path: str) -> None:
+    """Near misses, and dates that no calendar has."""
+    assert landed(pattern, path) is None
+
+
+@given(moment=st.datetimes(min_value=datetime(1000, 1, 1)), pattern=st.sampled_from([HOURLY, HIVE, PLAIN]))  # noqa: DTZ001
+def test_the_folder_of_any_hour_names_that_hour(moment: datetime, pattern: str) -> None:
+    """`strftime` and its inverse."""
+    found = landed(pattern, f"{moment.strftime(pattern)}/a.json")
+    assert found == Landed(moment.strftime(pattern), moment.strftime("%Y-%m-%dT%H:00"))
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("f/a.parquet", False),
+        ("year=2026/a.parquet", False),
+        ("_year=2026/a.parquet", False),
+        ("f/a.tmp.parquet", False),
+        ("f/_SUCCESS", True),
+        ("f/.a.parquet.crc", True),
+        ("f/a.parquet.crc", True),
+        ("f/a.parquet.tmp", True),
+        ("f/a.inprogress", True),
+        ("f/a.parquet._COPYING_", True),
+        ("_temporary/0/a.parquet", True),
+        (".hidden/a.parquet", True),
+        ("f/.a", True),
+    ],
+)
+def test_markers_and_unfinished_files_are_ignored(path: str, expected: bool) -> None:
+    """What Spark and Hive overlook, and what writers name so."""
+    assert ignored(path) is expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("f/a.parquet", "parquet"),
+        ("f/a.snappy.parquet", "parquet"),
+        ("f/A.PARQUET", "parquet"),
+        ("f/a.avro", "avro"),
+        ("f/a.json", "json"),
+        ("f/a.json.gz", "json"),
+        ("f/a.jsonl.zst", "json"),
+        ("f/a.ndjson", "json"),
+        ("f/a.csv.bz2", "csv"),
+        ("f.json/a", None),
+        ("f/a.gz", None),
+        ("f/a.txt", None),
+        ("f/json", None),
+    ],
+)
+def test_the_name_tells_the_format(path: str, expected: str | None) -> None:
+    """Compression suffixes are taken off; some names tell nothing."""
+    assert file_format(path) == expected

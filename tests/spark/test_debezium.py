@@ -1,0 +1,158 @@
+"""Debezium's envelope by hand-made events: each test is one sentence of docs/semantics.md, small enough to read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+GONE = "__debezium_unavailable_value"
+
+
+def event(op: str, lsn: int, before: dict[str, Any] | None = None, after: dict[str, Any] | None = None, commit: int = 0) -> dict[str, Any]:
+    """A PostgreSQL change event without schema; `lsn` is its place, `commit` that of its transaction."""
+    source = {"connector": "postgresql", "schema": "public", "table": "t", "txId": commit or lsn, "lsn": lsn, "ts_ms": 1_700_000_000_000 + lsn,
+              "sequence": json.dumps([str(commit or lsn), str(lsn)])}  # fmt: skip
+    return {"op": op, "before": before, "after": after, "source": source, "ts_ms": 1}
+
+
+def debezium(lake: Lake, **settings: Any) -> Any:
+    return lake.spec(envelope="debezium", order_by=(), **settings)
+
+
+def values(lake: Lake, spec: Any) -> dict[Any, Any]:
+    return {row["id"]: row.get("v") for row in lake.rows(spec)}
+
+
+def test_commit_order_beats_lsn_order(lake: Lake) -> None:
+    """A transaction that was open for long commits late: its changes are the newer ones although their LSNs are smaller."""
+    spec = debezium(lake)
+    long_open, quick = event("u", 10, after={"id": 1, "v": "late commit"}, commit=90), event("u", 50, after={"id": 1, "v": "quick"}, commit=60)
+    lake.land(spec, 1, [quick, long_open])
+    lake.run(spec)
+    assert {1: "late commit"} == values(lake, spec)
+
+
+def test_tombstones_heartbeats_and_transaction_markers_are_ignored_and_counted(lake: Lake) -> None:
+    """What carries no row is no error and no row."""
+    spec = debezium(lake)
+    markers = ["", {"ts_ms": 5}, {"status": "BEGIN", "id": "1:1", "event_count": None, "ts_ms": 1}, event("u", 3), event("m", 4)]
+    lake.land(spec, 1, [event("c", 1, after={"id": 1, "v": "a"}), *markers])
+    report = lake.run(spec)
+    assert (6, 5) == (report.counts["read"], report.counts["ignored"])
+
+
+def test_a_file_of_rows_is_not_taken_for_silence(lake: Lake) -> None:
+    """Flat rows given to `envelope: debezium` are refused, not ignored."""
+    from compactor.core.errors import InputRefused
+
+    spec = debezium(lake)
+    lake.land(spec, 1, [{"id": 1, "v": "a"}])
+    with pytest.raises(InputRefused, match="no Debezium envelope"):
+        lake.run(spec)
+
+
+def test_a_deletes_other_columns_are_never_trusted(lake: Lake) -> None:
+    """Default replica identity fills a delete's before image with zeros: only its key is used."""
+    spec = debezium(lake)
+    lake.land(spec, 1, [event("c", 1, after={"id": 1, "v": "a"}), event("c", 2, after={"id": 2, "v": "b"})])
+    lake.run(spec)
+    lake.land(spec, 2, [event("d", 3, before={"id": 1, "v": ""})])
+    lake.run(spec)
+    assert {2: "b"} == values(lake, spec)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "a run each"])
+def test_unavailable_values_come_from_the_newest_event_that_tells_them(lake: Lake, apart: bool) -> None:
+    """Within a batch and across runs, the late ones too: a value older than the row fills what the row does not tell."""
+    spec = debezium(lake, compaction="delta")
+    filler = [event("c", n, after={"id": n, "v": f"{n}", "w": 0}) for n in range(50, 60)]
+    steps = [
+        filler,
+        [event("u", 300, after={"id": 1, "v": GONE, "w": 3})],
+        [event("c", 100, after={"id": 1, "v": "first", "w": 1})],
+        [event("u", 200, after={"id": 1, "v": "second", "w": 2})],
+    ]
+    for hour, rows in enumerate(steps if apart else [[row for step in steps for row in step]]):
+        lake.land(spec, hour, rows)
+        lake.run(spec)
+    assert {"id": 1, "v": "second", "w": 3} == lake.rows(spec)[0]
+    assert 0 == lake.snapshot(spec).unresolved
+    assert [] == lake.problems(spec)
+
+
+def test_a_late_delete_ends_older_values(lake: Lake) -> None:
+    """What was told before the delete does not belong to the row that came after it: the value is unknown, null, and counted."""
+    spec = debezium(lake, compaction="delta")
+    lake.land(spec, 1, [event("c", n, after={"id": n, "v": "x"}) for n in range(10, 20)] + [event("c", 1, after={"id": 1, "v": "old"})])
+    lake.run(spec)
+    lake.land(spec, 2, [event("u", 500, after={"id": 1, "v": GONE})])
+    lake.run(spec)
+    assert "old" == values(lake, spec)[1]
+    lake.land(spec, 3, [event("d", 400, before={"id": 1, "v": None})])
+    assert 1 == lake.run(spec).unresolved
+    assert values(lake, spec)[1] is None
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "a run each"])
+def test_a_value_follows_its_row_to_a_new_key(lake: Lake, apart: bool) -> None:
+    """The create of a key change carries placeholders: the value is under the old key. Swaps through a third key too."""
+    spec = debezium(lake, container="kafka", compaction="delta")
+
+    def record(offset: int, key: int, value: dict[str, Any], old: int | None = None) -> dict[str, Any]:
+        headers = [["__debezium.oldkey", json.dumps({"id": old})]] if old is not None else []
+        return {"topic": "t", "partition": 0, "offset": offset, "key": json.dumps({"id": key}), "value": json.dumps(value), "headers": headers}
+
+    def move(lsn: int, old: int, new: int) -> list[dict[str, Any]]:
+        return [
+            record(lsn, old, event("d", lsn, before={"id": old, "v": None, "w": None})),
+            record(lsn + 1, new, event("c", lsn, after={"id": new, "v": GONE, "w": 1}), old),
+        ]
+
+    start = [record(n, n, event("c", n, after={"id": n, "v": f"big {n}", "w": 0})) for n in range(1, 8)]
+    steps = [start, move(20, 1, -1), move(30, 2, 1), move(40, -1, 2)]
+    for hour, rows in enumerate(steps if apart else [[row for step in steps for row in step]]):
+        lake.land(spec, hour, rows)
+        lake.run(spec)
+    found = values(lake, spec)
+    assert ("big 2", "big 1", "big 3") == (found[1], found[2], found[3])
+    assert -1 not in found
+    assert [] == lake.problems(spec)
+
+
+def test_a_declared_schema_gives_columns_their_meaning(lake: Lake) -> None:
+    """JSON without schema says nothing of dates and decimals; an .avsc does."""
+    decimal = {"type": "bytes", "connect.name": "org.apache.kafka.connect.data.Decimal"}
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "born", "type": ["null", {"type": "int", "connect.name": "io.debezium.time.Date"}]},
+        {"name": "fee", "type": ["null", {**decimal, "scale": 2, "precision": 9, "logicalType": "decimal"}]},
+    ]  # fmt: skip
+    schema = json.dumps({"type": "record", "name": "Value", "fields": fields})
+    spec = debezium(lake, avro_schema=schema)
+    lake.land(spec, 1, [event("c", 1, after={"id": 1, "born": 19754, "fee": "BNI="})])
+    lake.run(spec)
+    assert "2024-02-01" == lake.rows(spec)[0]["born"]
+    assert "12.34" == str(lake.rows(spec)[0]["fee"])
+
+
+def test_keyless_updates_and_deletes_take_one_equal_row(lake: Lake) -> None:
+    """A before image names a row by its content; a removal that comes first waits."""
+    spec = debezium(lake, key=(), container="value")
+
+    def numbered(order: int, change: dict[str, Any]) -> dict[str, Any]:
+        return {**change, "transaction": {"id": "1", "total_order": order}}
+
+    same = {"v": "same"}
+    lake.land(spec, 1, [numbered(n, event("c", 10, after=same)) for n in range(3)] + [numbered(5, event("d", 30, before={"v": "early"}))])
+    lake.run(spec)
+    lake.land(spec, 2, [numbered(7, event("u", 20, before=same, after={"v": "new"})), numbered(8, event("c", 25, after={"v": "early"}))])
+    lake.run(spec)
+    lake.land(spec, 3, [numbered(7, event("u", 20, before=same, after={"v": "new"}))], "again.json")
+    lake.run(spec)
+    assert ["new", "same", "same"] == sorted(row["v"] for row in lake.rows(spec))

@@ -1,0 +1,171 @@
+"""The documents cannot drift: what the code has is in them, what they point at is there, what is generated is up to date."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor import cli, config
+from compactor.core import errors
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+WRITTEN = [page for page in PAGES if page.name != "cli.md"]
+"""Pages that people wrote."""
+
+COMMANDS = sorted(info.name or getattr(info.callback, "__name__", "") for info in cli.app.registered_commands)
+ERRORS = sorted(name for name, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__)
+MODULES = sorted(
+    str(path.relative_to(ROOT / "compactor"))
+    for part in ("core", "flows", "spark")
+    for path in (ROOT / "compactor" / part).rglob("*.py")
+    if path.name != "__init__.py"
+)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of compactor.yaml."""
+    return config.json_schema()
+
+
+def keys() -> list[str]:
+    """Every key of compactor.yaml; those of `fold` with the mapping's name, because that is how people speak of them."""
+    parts: dict[str, Any] = schema()["$defs"]
+    below = [f"fold.{key}" for key in parts["Fold"]["properties"]]
+    return sorted({*schema()["properties"], *parts["Catalog"]["properties"], *parts["Table"]["properties"], *below})
+
+
+def text(name: str) -> str:
+    """A page."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_schema_has_the_parts_that_are_looked_at() -> None:
+    """A new mapping in the configuration must be documented, and looked for here."""
+    assert sorted(schema()["$defs"]) == ["Catalog", "Fold", "Table"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_is_in_the_readme_and_in_the_reference(command: str) -> None:
+    """As something to be typed."""
+    assert f"`compactor {command}" in text("README.md")
+    assert f"## `compactor {command}`" in text("docs/cli.md")
+
+
+@pytest.mark.parametrize("key", keys())
+def test_every_key_has_a_row(key: str) -> None:
+    """In a table of docs/configuration.md, at the left."""
+    firsts = [line.split("|")[1] for line in text("docs/configuration.md").splitlines() if line.startswith("|")]
+    assert any(f"`{key}`" in first for first in firsts)
+
+
+def test_keys_that_are_refused_for_now_are_said_to_be() -> None:
+    """Those whose only value is their default stand in the last section, the others before it."""
+    used, _, refused = text("docs/configuration.md").partition("## Refused for now")
+    later = {name for name, field in schema()["$defs"]["Table"]["properties"].items() if "not supported yet" in field["description"].lower()}
+    assert later
+    assert [name for name in sorted(later) if f"| `{name}`" in used or f"`{name}`" not in refused] == []
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_every_error_says_what_to_do(name: str) -> None:
+    """In docs/operations.md, with the code the command line ends with."""
+    rows = [line for line in text("docs/operations.md").splitlines() if line.startswith(f"| `{name}` |")]
+    assert len(rows) == 1
+    code = rows[0].split("|")[2].strip()
+    assert code.startswith(("-", "0", str(getattr(errors, name).exit_code)))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_has_a_line(module: str) -> None:
+    """In docs/architecture.md."""
+    assert f"| `{module}` |" in text("docs/architecture.md")
+
+
+def test_no_module_is_named_that_is_not_there() -> None:
+    """In any page."""
+    named = {
+        found for page in WRITTEN for found in re.findall(r"`((?:core|flows|spark|storage|catalog)/[\w/]+\.py)`", page.read_text(encoding="utf-8"))
+    }
+    assert sorted(name for name in named if not (ROOT / "compactor" / name).exists()) == []
+
+
+def test_the_exported_schema_is_up_to_date() -> None:
+    """`make docs` writes it again."""
+    assert json.loads(text("docs/compactor.schema.json")) == schema()
+
+
+def test_the_command_reference_is_up_to_date() -> None:
+    """`make docs` writes it again."""
+    command = [sys.executable, "-m", "typer", "compactor.cli", "utils", "docs", "--name", "compactor"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert text("docs/cli.md").strip() == said.strip()
+
+
+def anchors(page: Path) -> set[str]:
+    """What a page's headings are called in links, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    """To a file of the repository, and to a heading in it when one is named."""
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    """Nobody finds a page that nothing leads to."""
+    assert [str(page.relative_to(ROOT)) for page in PAGES[1:] if f"({page.relative_to(ROOT)})" not in text("README.md")] == []
+
+
+def test_make_targets_that_pages_speak_of_exist() -> None:
+    """And the README opens with the two that matter."""
+    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    spoken = {found for page in WRITTEN for found in re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert spoken >= {"demo", "test"}
+    assert spoken - targets == set()
+    assert text("README.md").startswith("# compactor\n\n```\nmake demo\nmake test\n```\n")
+
+
+def test_tests_that_pages_name_exist() -> None:
+    """`tests/x.py::test_y` names a test, `tests/x/` a folder with some."""
+    missing = []
+    for page in WRITTEN:
+        for path, name in re.findall(r"`(tests/[\w/.]*)(?:::(\w+))?`", page.read_text(encoding="utf-8")):
+            found = ROOT / path
+            here = found.is_dir() or (found.is_file() and (not name or f"def {name}(" in found.read_text(encoding="utf-8")))
+            if not here:
+                missing.append(f"{page.name}: {path}::{name}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_of_the_configuration_are_accepted(page: Path, tmp_path: Path) -> None:
+    """Every YAML block with tables is a compactor.yaml that loads."""
+    for number, block in enumerate(re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(block, encoding="utf-8")
+        assert config.load(file, {}).names
+
+
+def test_pages_hold_nothing_of_the_machine_they_were_written_on() -> None:
+    """No home directories, no working copies."""
+    for page in PAGES:
+        assert re.findall(r"/(?:home|root|work|Users|tmp/w)/\S*", page.read_text(encoding="utf-8")) == []
