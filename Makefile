@@ -56,7 +56,7 @@ format: $(venv)/.installed-dev ## let ruff order imports and lay out the code
 
 docs: $(venv)/.installed-dev ## write the generated documents again
 	@$(python) -m typer compactor.cli utils docs --name compactor --output docs/cli.md
-	@$(python) -c 'import json; from compactor.config import Settings; print(json.dumps(Settings.model_json_schema(), indent=2))' \
+	@$(python) -c 'import json; from compactor.config import json_schema; print(json.dumps(json_schema(), indent=2))' \
 	    > docs/compactor.schema.json
 
 constraints: $(venv)/.installed-dev ## resolve constraints.txt again, from all extras

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from compactor.core import types
 from compactor.core.errors import SchemaRefused
-from compactor.core.position import at_or_below, latest
+from compactor.core.position import Position, at_or_below, latest
 from compactor.core.schema import RESERVED, Field, Schema
 from compactor.core.spec import ROW_ID
 from compactor.core.writer import WriterField, WriterSchema
@@ -45,19 +45,20 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     fields: list[Field] = list(schema.fields) if schema else [] if key else [Field(ROW_ID, ROW_ID, "string", visible=False)]
     retyped: list[str] = []
     columns: dict[str, dict[str, str]] = {}
-    previous: WriterSchema | None = None
     # within a run the newest writer decides what a name means; _first sorts unknown Positions first
     for writer in sorted(writers, key=lambda w: (w.first is not None, [(v is not None, v or 0) for v in w.first or ()])):
         columns[writer.id] = {}
+        written = [field.last for field in fields]
         for column in writer.fields:
-            at = _owner(fields, column, writer, previous)
+            at = _owner(fields, column, writer, previous, written)
             if at is None:
                 fields.append(_new(fields, column, writer, version))
                 at = len(fields) - 1
             else:
                 fields[at] = _followed(fields[at], column, writer, table, retyped)
             columns[writer.id][column.name] = fields[at].name
-        previous = writer
+        # a column of nulls only tells no type, but it is there
+        fields = [_seen(field, writer) if field.source in writer.undecided else field for field in fields]
     before = {field.name for field in schema.fields} if schema else set()
     changed = tuple(name for name in dict.fromkeys(retyped) if name in before)
     generation = (schema.generation if schema else 1) + (1 if changed else 0)
@@ -66,7 +67,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     return Evolved(Schema(tuple(_shown(fields)), stored_key, generation), columns, changed, added)
 
 
-def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, previous: WriterSchema | None) -> int | None:
+def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None]) -> int | None:
     named = [at for at, field in enumerate(fields) if field.source == column.name]
     for at in reversed(named):
         if _fits(column.type, types.parse(fields[at].type)):
@@ -75,9 +76,14 @@ def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, previ
         return None
     newest = max(named, key=lambda at: [(v is not None, v or 0) for v in fields[at].last or ()])
     came_later = writer.last is not None and at_or_below(writer.last, fields[newest].first) and writer.last != fields[newest].first
-    was_away = previous is not None and previous.field(column.name) is None and column.name not in previous.undecided
+    # some writer after its last one and before this one knew other columns and not this one, in this run or an earlier one
+    was_away = any(_between(fields[newest].last, last, writer.first) for last in written)
     joined = types.widest(types.parse(fields[newest].type), column.type)
     return None if joined is None and (came_later or was_away) else newest
+
+
+def _between(low: Position | None, position: Position | None, high: Position | None) -> bool:
+    return at_or_below(low, position) and not at_or_below(position, low) and at_or_below(position, high)
 
 
 def _fits(kind: types.Type, stored: types.Type) -> bool:

@@ -143,6 +143,6 @@ def tiling_problem(segments: Sequence[Segment]) -> str | None:
     if segments[0].low is not None or segments[-1].high is not None:
         return "the first range must begin at -∞ and the last end at +∞"
     for left, right in zip(segments, segments[1:]):
-        if left.high != right.low:
+        if left.high is None or left.high != right.low:
             return f"{left.id} ends at {left.high}, {right.id} begins at {right.low}"
     return None

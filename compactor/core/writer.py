@@ -7,10 +7,12 @@ and the semantic types of Debezium's data type mappings (`io.debezium.time.*`, `
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from compactor.core import types
@@ -156,8 +158,8 @@ def _connect_field(member: dict[str, Any]) -> WriterField:
     stored = (
         ("array", item.type) if item else _stored(raw, semantic, scale, int((member.get("parameters") or {}).get("connect.decimal.precision", 38)))
     )
-    default = member.get("default") if semantic not in _VOLATILE else None
-    return WriterField(name, raw, stored, semantic, scale, _constant(default), member.get("doc") or "", item)
+    default = _constant(member.get("default"), stored, semantic, scale, base64.b64decode)
+    return WriterField(name, raw, stored, semantic, scale, default, member.get("doc") or "", item)
 
 
 def _connect_type(member: dict[str, Any], path: str) -> types.Type:
@@ -182,8 +184,22 @@ def _stored(raw: types.Type, semantic: str, scale: int, precision: int) -> types
     return types.lower_names(raw)
 
 
-def _constant(default: Any) -> Any:
-    return default if isinstance(default, (str, int, float, bool)) and default != "" else None
+_PLAIN = {"string": str, "boolean": bool, "tinyint": int, "smallint": int, "int": int, "bigint": int, "float": (int, float), "double": (int, float)}
+
+
+def _constant(default: Any, stored: types.Type, semantic: str, scale: int, packed: Callable[[str], bytes]) -> Any:
+    """A column's default as its stored type spells it, or None: for what is encoded otherwise, and for the made-up ones.
+
+    `packed` takes bytes out of the schema's text: Connect writes base64, Avro a character per byte.
+    """
+    if semantic == DECIMAL and isinstance(default, str) and default:
+        number = int.from_bytes(packed(default), "big", signed=True)
+        return str(Decimal(number).scaleb(-scale))
+    if semantic in TARGETS or semantic in _VOLATILE or semantic == DECIMAL:
+        return None
+    wanted = _PLAIN.get(stored[0])
+    fits = wanted is not None and isinstance(default, wanted) and isinstance(default, bool) == (stored[0] == "boolean")  # type: ignore[arg-type]
+    return default if fits else None
 
 
 def from_avro(text: str) -> WriterSchema:
@@ -263,8 +279,9 @@ def _avro_field(member: dict[str, Any], named: dict[str, Any]) -> WriterField:
         if raw[0] not in ("date", "timestamp", "decimal")
         else raw
     )
-    default = member.get("default") if kind.get("type") not in ("bytes", "fixed") and semantic not in _VOLATILE else None
-    return WriterField(member["name"], raw, stored, semantic, scale, _constant(default), member.get("doc") or "", item)
+    meaning = DECIMAL if logical == "decimal" else semantic
+    default = _constant(member.get("default"), stored, meaning, scale, lambda text: text.encode("latin-1"))
+    return WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item)
 
 
 def _avro_type(kind: dict[str, Any], named: dict[str, Any], path: str, inside: tuple[str, ...] = ()) -> types.Type:

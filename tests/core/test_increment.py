@@ -98,7 +98,7 @@ def test_a_file_that_fits_no_folder_or_no_date_has_no_increment(pattern: str, pa
     assert landed(pattern, path) is None
 
 
-@given(moment=st.datetimes(min_value=datetime(1000, 1, 1)), pattern=st.sampled_from([HOURLY, HIVE, PLAIN]))  # noqa: DTZ001
+@given(moment=st.datetimes(min_value=datetime(1000, 1, 1)), pattern=st.sampled_from([HOURLY, HIVE, PLAIN]))
 def test_the_folder_of_any_hour_names_that_hour(moment: datetime, pattern: str) -> None:
     """`strftime` and its inverse."""
     found = landed(pattern, f"{moment.strftime(pattern)}/a.json")

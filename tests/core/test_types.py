@@ -15,9 +15,11 @@ SCALAR = st.sampled_from([(name,) for name in types.SCALARS]) | st.tuples(st.jus
 NAMES = st.lists(st.sampled_from(["a", "b", "c_1"]), min_size=1, max_size=3, unique=True)
 TYPES: st.SearchStrategy[types.Type] = st.recursive(
     SCALAR,
-    lambda inner: st.tuples(st.just("array"), inner)
-    | st.tuples(st.just("map"), SCALAR, inner)
-    | NAMES.flatmap(lambda names: st.tuples(*(inner for _ in names)).map(lambda kinds: ("struct", tuple(zip(names, kinds))))),
+    lambda inner: (
+        st.tuples(st.just("array"), inner)
+        | st.tuples(st.just("map"), SCALAR, inner)
+        | NAMES.flatmap(lambda names: st.tuples(*(inner for _ in names)).map(lambda kinds: ("struct", tuple(zip(names, kinds)))))
+    ),
     max_leaves=6,
 )
 

