@@ -50,7 +50,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
         columns[writer.id] = {}
         written = [field.last for field in fields]
         for column in writer.fields:
-            at = _owner(fields, column, writer, previous, written)
+            at = _owner(fields, column, writer, written)
             if at is None:
                 fields.append(_new(fields, column, writer, version))
                 at = len(fields) - 1
@@ -65,6 +65,10 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     stored_key = schema.key if schema else (ROW_ID,) if not key else tuple(_key_column(fields, name, table) for name in key)
     added = tuple(field.name for field in fields if field.name not in before)
     return Evolved(Schema(tuple(_shown(fields)), stored_key, generation), columns, changed, added)
+
+
+def _seen(field: Field, writer: WriterSchema) -> Field:
+    return dataclasses.replace(field, last=latest([field.last, writer.last]))
 
 
 def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None]) -> int | None:
