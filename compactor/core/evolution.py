@@ -57,8 +57,11 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
             else:
                 fields[at] = _followed(fields[at], column, writer, table, retyped)
             columns[writer.id][column.name] = fields[at].name
-        # a column of nulls only tells no type, but it is there
-        fields = [_seen(field, writer) if field.source in writer.undecided else field for field in fields]
+        for name in writer.undecided:
+            # a column of nulls only tells no type, but it is there
+            known = [at for at, field in enumerate(fields) if field.source == name]
+            if known:
+                fields[_newest(fields, known)] = _seen(fields[_newest(fields, known)], writer)
     before = {field.name for field in schema.fields} if schema else set()
     changed = tuple(name for name in dict.fromkeys(retyped) if name in before)
     generation = (schema.generation if schema else 1) + (1 if changed else 0)
@@ -78,12 +81,17 @@ def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, writt
             return at
     if not named:
         return None
-    newest = max(named, key=lambda at: [(v is not None, v or 0) for v in fields[at].last or ()])
+    newest = _newest(fields, named)
     came_later = writer.last is not None and at_or_below(writer.last, fields[newest].first) and writer.last != fields[newest].first
     # some writer after its last one and before this one knew other columns and not this one, in this run or an earlier one
     was_away = any(_between(fields[newest].last, last, writer.first) for last in written)
     joined = types.widest(types.parse(fields[newest].type), column.type)
     return None if joined is None and (came_later or was_away) else newest
+
+
+def _newest(fields: list[Field], named: list[int]) -> int:
+    """Of the columns that share a source name, the one written last."""
+    return max(named, key=lambda at: [(v is not None, v or 0) for v in fields[at].last or ()])
 
 
 def _between(low: Position | None, position: Position | None, high: Position | None) -> bool:

@@ -124,9 +124,15 @@ def declared(known: WriterSchema, schema: WriterSchema) -> WriterSchema:
 
 
 def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> list[WriterSchema]:
-    """The writers with columns that held nothing telling their type (nulls, empty arrays) typed as another writer, or the table, has them."""
-    known = {field.name: field for field in stored}
-    known.update({field.name: field for writer in writers for field in writer.fields})
+    """The writers with columns that held nothing telling their type (nulls, empty arrays) typed as other writers and the table have them.
+
+    Where those disagree the column stays undecided: its name may have been used again with another type.
+    """
+    candidates = [*stored, *(field for writer in writers for field in writer.fields)]
+    kinds: dict[str, set[types.Type]] = {}
+    for field in candidates:
+        kinds.setdefault(field.name, set()).add(field.type)
+    known = {field.name: field for field in candidates if len(kinds[field.name]) == 1}
     out = []
     for writer in writers:
         found = tuple(known[name] for name in writer.undecided if name in known)

@@ -64,6 +64,11 @@ def run_table(world: World, spec: TableSpec, progress: Progress = silent, label:
     if committed:
         current = committed.snapshot
         _finish(world, spec, current, progress)
+    else:
+        newest = snapshots.newest(world, layout)
+        if newest is not None and (current is None or newest.version > current.version):
+            # another run took what we found; should it have died since, its work is finished here
+            current, resumed = resume(world, spec, newest)
     if current is not None and due(world, spec, current):
         folded = fold(world, spec, current, label, progress)
         if folded:

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
+from compactor.core.errors import CheckFailed, Conflict, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.snapshot import COUNTS
+from compactor.flows import snapshots
+from compactor.flows.commit import ATTEMPTS
 from compactor.flows.plan import plan
 from compactor.flows.run import run_tables
 from compactor.flows.status import status
+from compactor.storage.memory import MemoryStorage
 from tests.oracle.lake import Lake, as_rows, table
 from tests.oracle.model import line, replayed
 from tests.oracle.reader import Shown
@@ -354,3 +357,44 @@ def test_archive_keep_leaves_the_files_and_absorbs_them_once() -> None:
     assert lake.run().outcome == "idle"
     assert len(lake.landing()) == 40
     assert lake.look().rows == as_rows(replayed(lake.events(lake.delivered)), lake.newest().schema)  # type: ignore[union-attr]
+
+
+def test_a_commit_whose_answer_was_lost_is_recognised_as_its_own() -> None:
+    """A store's client that tries again is told "exists": the Snapshot there holds this attempt's own id (H2)."""
+
+    class Forgetful(MemoryStorage):
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            super().put_if_absent(path, data)
+            return False
+
+    lake = Lake(table())
+    lake.storage = Forgetful(lambda: lake.now)
+    report = one(lake, "a", line("c", [1], [1], {"a": 1}))
+    assert (report.outcome, report.version) == ("committed", 1)
+    assert lake.landing() == set()
+
+
+def test_a_run_that_loses_every_race_gives_up_and_loses_nothing() -> None:
+    """Somebody else commits just before every put: after some attempts it is Conflict, try again later; the files wait in landing."""
+    lake = Lake(table())
+    one(lake, "a", line("c", [1], [1], {"a": 1}))
+    rival = lake.world()
+    lost = []
+
+    class Lost(MemoryStorage):
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            newest = lake.newest()
+            assert newest is not None
+            lost.append(path)
+            snapshots.put(rival, lake.layout, snapshots.child(rival, newest, f"rival{len(lost)}", "commit", ""))
+            return super().put_if_absent(path, data)
+
+    storage, lake.storage = lake.storage, Lost(lake._clock)
+    lake.storage._objects = storage._objects
+    ours = lake.deliver("increment_2026010101/ours.json", [line("u", [1], [50], {"a": 50})])
+    with pytest.raises(Conflict):
+        lake.run()
+    assert (len(lost), lake.landing()) == (ATTEMPTS, {ours})
+    lake.storage = storage
+    assert lake.run().outcome == "committed"
+    assert lake.look().rows == lake.expected() == ((1, 50),)  # type: ignore[union-attr]

@@ -13,19 +13,31 @@ from tests.oracle.lake import Lake
 
 
 class Intrusion(Faults):
-    """Faults that fail nothing: at call `at` somebody else acts, then the call goes on; no process knows of the other."""
+    """Faults that fail nothing: at call `at` somebody else acts, then the call goes on; no process knows of the other.
 
-    def __init__(self, at: int, act: Callable[[], object]) -> None:
+    `published` is called after every replacement of a view.
+    """
+
+    def __init__(self, at: int, act: Callable[[], object], published: Callable[[], object] | None = None) -> None:
         super().__init__()
-        self._at, self._act = at, act
+        self._at, self._act, self._published = at, act, published
+
+    @property
+    def happened(self) -> bool:
+        """Whether the call was reached."""
+        return len(self.calls) >= self._at
 
     def call(self, operation: str, path: str, effect: Callable[[], T], half: Callable[[], object] | None = None) -> T:
         """Count, let the other act when it is time, carry out."""
         if len(self.calls) + 1 == self._at:
             self.calls.append((operation, path))
             self._act()
-            return effect()
-        return super().call(operation, path, effect, half)
+            result = effect()
+        else:
+            result = super().call(operation, path, effect, half)
+        if operation == "replace_view" and self._published is not None:
+            self._published()
+        return result
 
 
 class Watch:
