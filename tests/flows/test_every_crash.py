@@ -254,6 +254,21 @@ def test_what_another_committed_and_did_not_show_is_shown_by_the_run_that_lost_t
     assert lake.landing() == set()
 
 
+def test_what_another_committed_and_did_not_archive_is_archived_by_whoever_commits_next() -> None:
+    """Inputs not yet seen archived are carried from Snapshot to Snapshot."""
+    lake = stages()[1].copy()
+    watch = watched(lake, 1)
+
+    def other() -> None:
+        with suppress(Crash):
+            lake.run(Faults(1, "from_then_on", only=["move", "replace_view"]))
+        lake.deliver("increment_2026010102/more.json", [line("u", [8], [500], {"a": 500})])
+
+    at = next(number for number, call in enumerate(recorded(1), 1) if call[0] == "put_if_absent")
+    assert lake.run(Intrusion(at, other)).operations[0] == "commit 3"
+    watch.settled()
+
+
 @pytest.mark.parametrize("run", range(len(DELIVERIES)))
 def test_a_truncate_that_overtakes_a_run_at_any_call_takes_its_rows(run: int) -> None:
     """A fold or commit made on what the truncate has ended is not used (H16)."""
