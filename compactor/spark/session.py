@@ -241,6 +241,7 @@ def _settle(spark: SparkSession, settings: SessionSettings) -> None:
 
 def _stop_jvm() -> None:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     gateway: Any = SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
@@ -250,6 +251,10 @@ def _stop_jvm() -> None:
         gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
+    # `stop` clears these only when the JVM answered it: one that died would keep this process from ever opening another.
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
     # The JVM watches its standard input and ends when that does.
     if process.stdin is not None:
         process.stdin.close()
