@@ -8,6 +8,7 @@ Columns of Changes, after the stored ones:
 | `_position` | struct | `spark/position.py` |
 | `_missing` | array<string> | stored names whose value the event does not tell (unavailable) |
 | `_from` | string | the key this row had before, as `key_text`; null when it did not move |
+| `_to` | string | of a delete: the key its row went to, when a stored row tells; filled by `Stored.relinked` |
 | `_link` | string | transaction and LSN, which the two halves of a key change share |
 | `_source` | int | `resolve.EVENT`, or MADE for the removal half of a keyless update |
 | `_file` | string | the input it came from |
@@ -99,6 +100,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         "_position",
         f"CASE WHEN _op IN ('c', 'u', 'r') THEN {absent_list} END AS _missing",
         f"{moved} AS _from",
+        "CAST(NULL AS STRING) AS _to",
         f"{_link(frame)} AS _link",
         f"{source} AS _source",
         "_file",

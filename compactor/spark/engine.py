@@ -10,16 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.errors import CheckFailed, InputRefused
 from compactor.core.layout import Layout, join, relative
-from compactor.core.position import Position, at_or_below, latest
+from compactor.core.position import Position, at_or_below, event_part, latest
 from compactor.core.schema import Schema
 from compactor.core.snapshot import COUNTS, Delta, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.ports import Check, Staged, Storage
 from compactor.spark import compare, keyless, position, store
 from compactor.spark.reading import Reader, SparkBatch
-from compactor.spark.resolve import BASE, EVENT, Resolver, union
-from compactor.spark.sql import quoted
-from compactor.spark.store import named
+from compactor.spark.resolve import BASE, EVENT, MOVED, Resolver, union
+from compactor.spark.sql import named, quoted
 from compactor.spark.stored import Stored
 
 _MAX_ROUNDS = 16
@@ -190,8 +189,11 @@ class _Resolution:
         resolver = Resolver(facts.evolved.schema, facts.order, batch.version, spec.keyless)
         layout = Layout(spec.root, spec.landing)
         stored = Stored(spark, layout, parent, resolver.schema) if parent else None
-        events = resolver.states(batch.changes.where("_op <> 't'"))
         partial = _partial(batch)
+        changes = batch.changes.where("_op <> 't'")
+        if stored and partial and _other_half_may_be_stored(batch):
+            changes = store.held(stored.relinked(changes))
+        events = resolver.states(changes)
         frames = [events]
         if stored:
             base = stored.base(facts.truncate) if whole else _compared(stored, batch, events, bool(partial))
@@ -217,7 +219,20 @@ def _compared(stored: Stored, batch: SparkBatch, events: DataFrame, partial: boo
 
 
 def _late(batch: SparkBatch) -> bool:
-    return batch.parent is not None and at_or_below(batch.facts.first, batch.parent.position_max)
+    """Whether a change may be no newer than what is stored; of one place at the source, whichever file told it first."""
+    first, stored = batch.facts.first, batch.parent.position_max if batch.parent else None
+    if first is None or stored is None:
+        return False
+    return at_or_below(event_part(first), event_part(stored)) if batch.facts.order else at_or_below(first, stored)
+
+
+def _other_half_may_be_stored(batch: SparkBatch) -> bool:
+    """Whether a create without its values, or a delete that a row without values waits for, is in the batch."""
+    if batch.spec.keyless:
+        return False
+    arrived = "_op = 'c' AND size(_missing) > 0 AND _from IS NULL"
+    left = "_op = 'd'" if batch.parent and batch.parent.partial and _late(batch) else "false"
+    return not batch.changes.where(f"_link IS NOT NULL AND (({arrived}) OR {left})").isEmpty()
 
 
 def _partial(batch: SparkBatch) -> tuple[str, ...]:
@@ -231,7 +246,7 @@ def _partial(batch: SparkBatch) -> tuple[str, ...]:
 
 def _moved(resolver: Resolver, states: DataFrame, stored: Stored | None, partial: Sequence[str]) -> DataFrame:
     """The states with what key changes carry along, one step of a chain a round, until a round tells nothing new (H10)."""
-    if states.where("_op = 'd' AND _moved_to IS NOT NULL").isEmpty():
+    if states.where(MOVED).isEmpty():
         return states
     found, told = states, None
     for _ in range(_MAX_ROUNDS):

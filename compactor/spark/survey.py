@@ -23,8 +23,7 @@ from compactor.spark import position
 from compactor.spark.conform import missing_columns
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.files import from_spark
-from compactor.spark.sql import literal
-from compactor.spark.store import named
+from compactor.spark.sql import literal, named
 
 
 def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: WriterSchema | None = None) -> list[WriterSchema]:
