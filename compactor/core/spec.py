@@ -58,6 +58,8 @@ class TableSpec:
     truncate: str = "apply"
     unresolved: str = "null"
     beyond_retention: str = "refuse"
+    quarantine_rows: int | None = None
+    quarantine_share: float = 0.5
     compaction: str = "auto"
     live_view: bool = False
     timestamps: str = "int96"

@@ -14,7 +14,7 @@ from compactor.core.position import Position, at_or_below, event_part, latest
 from compactor.core.schema import Schema
 from compactor.core.snapshot import COUNTS, Delta, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.ports import Check, Staged, Storage
+from compactor.ports import Check, Elsewhere, Staged, Storage
 from compactor.spark import compare, keyless, position, store
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.resolve import BASE, EVENT, MOVED, Resolver, union
@@ -38,9 +38,9 @@ class SparkEngine:
         self._spark = spark
         self._storage = storage
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> SparkBatch:
+    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> SparkBatch:
         """Open, decode and conform these inputs."""
-        return Reader(self._spark, self._storage).read(spec, parent, inputs, version)
+        return Reader(self._spark, self._storage).read(spec, parent, inputs, version, elsewhere)
 
     def write_delta(self, batch: SparkBatch, commit: str) -> Staged:
         """A new Delta: the batch, the parent's Delta, and the base rows that must be compared."""
@@ -102,13 +102,11 @@ class SparkEngine:
             heads.unpersist()
         return Staged(None, tuple(made), {}, purged_to=purged)
 
-    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[tuple[str, str]]) -> list[Check]:
+    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         """The view against its reference definition and against one resolve of all inputs."""
         checks = [compare.against_reference(self._spark, spec, snapshot)]
-        locations = [location for _, location in inputs]
-        root = spec.root if all(location.startswith(join(spec.root) + "/") for location in locations) else "/"
-        again = [Input(location[len(root.rstrip("/")) + 1 :], 0, "", "", None) for location in locations]
-        batch = self.read(dataclasses.replace(spec, landing=root), None, again, 1)
+        # what runs have left out is left out here too, however much it is
+        batch = self.read(dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0), None, inputs, 1, elsewhere)
         try:
             with _Resolution.of(self._spark, batch, whole=True) as work:
                 return [*checks, compare.against_history(self._spark, spec, snapshot, work.resolver, work.heads)]
@@ -286,6 +284,7 @@ def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str
     counts["superseded"] += 0 if gone == "false" else events.where(f"_source = {EVENT} AND ({gone})").count()
     counts["applied"] += batch.facts.truncates
     counts["ignored"] = batch.facts.ignored
+    counts["quarantined"] = batch.facts.quarantined
     if sum(counts.values()) != batch.facts.read:
         raise CheckFailed(
             f"table {batch.spec.name}: {batch.facts.read} events read, but {counts} add up to {sum(counts.values())}. Nothing was committed."
