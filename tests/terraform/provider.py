@@ -30,7 +30,7 @@ _ANSWERED = ("GetProviderSchema", "ValidateProviderConfig", "ValidateResourceCon
 @contextmanager
 def running(blocks: dict[tuple[str, str], Block], socket: Path) -> Iterator[dict[str, str]]:
     """The provider at a Unix socket, as the environment variables that make terraform use it."""
-    answers = {name: b"" for name in _ANSWERED}
+    answers = dict.fromkeys(_ANSWERED, b"")
     answers["GetProviderSchema"] = _provider(blocks)
     server = grpc.server(ThreadPoolExecutor(4), handlers=(_Answers(answers),))
     server.add_insecure_port(f"unix:{socket}")

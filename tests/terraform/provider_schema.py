@@ -2,7 +2,8 @@
 
 The provider's own binary comes only from its maker's registry. The Python wheel `cdktn-provider-aws` holds generated JavaScript for every
 resource, with each argument's name, type, and whether it is required, optional or computed. Those facts, for the types that our module uses,
-are kept in `aws.jsonl`, so that the fast tests need no download. `python -m tests.terraform.provider_schema WHEEL` writes it again.
+are kept in `aws.jsonl`, so that the fast tests need no download. After `make test-terraform` has fetched the wheel,
+`.venv/bin/python -m tests.terraform.provider_schema` writes it again.
 
 A line of `aws.jsonl` is one type:
     {"type": "aws_s3_bucket", "kind": "resource", "block": {"arguments": {name: [type, flags]}, "blocks": {name: {...}}}}
@@ -12,12 +13,9 @@ also has `nesting` (list, set, single), `min` and `max` (0: any number).
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import sys
 import tarfile
-import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -58,13 +56,18 @@ def kept_text(blocks: dict[tuple[str, str], Block]) -> str:
     return "".join(json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n" for line in lines)
 
 
-def read_wheel(wheel: Path, types: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Block]:
-    """These (kind, type) from the wheel. Raises KeyError naming a type that the provider does not have, ValueError for another version."""
+def packages(tools: Path) -> list[Path]:
+    """The JavaScript packages of the wheels that are installed in an environment; one, when all is well."""
+    return sorted(tools.glob("lib/python*/site-packages/cdktn_provider_aws/_jsii/*.tgz"))
+
+
+def read_package(package: Path, types: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Block]:
+    """These (kind, type) from a package. Raises KeyError naming a type that the provider does not have, ValueError for another version."""
     folders = {_folder(kind, name): (kind, name) for kind, name in types}
     found: dict[tuple[str, str], Block] = {}
-    for folder, script, typed in _sources(wheel, set(folders)):
+    for folder, script, typed in _sources(package, set(folders)):
         if f"providerVersion: '{PROVIDER}'" not in script:
-            raise ValueError(f"{wheel.name}: {folder} is not of provider {PROVIDER}")
+            raise ValueError(f"{package.name}: {folder} is not of provider {PROVIDER}")
         found[folders[folder]] = _block_of(script, typed)
     missing = sorted(set(folders.values()) - set(found))
     if missing:
@@ -73,23 +76,20 @@ def read_wheel(wheel: Path, types: Iterable[tuple[str, str]]) -> dict[tuple[str,
 
 
 def _folder(kind: str, name: str) -> str:
-    return ("data-" if kind == "data" else "") + name.replace("_", "-")
+    """aws_s3_bucket → s3-bucket; the data source aws_region → data-aws-region."""
+    return "data-" + name.replace("_", "-") if kind == "data" else name.removeprefix("aws_").replace("_", "-")
 
 
-def _sources(wheel: Path, folders: set[str]) -> Iterator[tuple[str, str, str]]:
-    """(folder, its JavaScript, its type declarations) from the package inside the wheel."""
+def _sources(package: Path, folders: set[str]) -> Iterator[tuple[str, str, str]]:
+    """(folder, its JavaScript, its type declarations)."""
     texts: dict[str, dict[str, str]] = {}
-    with zipfile.ZipFile(wheel) as archive:
-        inner = next(name for name in archive.namelist() if name.endswith(".jsii.tgz"))
-        with tarfile.open(fileobj=io.BytesIO(archive.read(inner)), mode="r:gz") as package:
-            for member in package:
-                parts = member.name.split("/")
-                # Folders have the provider's names without their first word: lib/s3-bucket/index.js.
-                if len(parts) == 4 and parts[1] == "lib" and parts[3] in ("index.js", "index.d.ts"):
-                    folder = "data-aws-" + parts[2][9:] if parts[2].startswith("data-aws-") else "aws-" + parts[2]
-                    file = package.extractfile(member) if folder in folders else None
-                    if file is not None:
-                        texts.setdefault(folder, {})[parts[3]] = file.read().decode()
+    with tarfile.open(package, mode="r:gz") as archive:
+        for member in archive:
+            _, _, path = member.name.partition("/lib/")
+            folder, _, name = path.partition("/")
+            file = archive.extractfile(member) if folder in folders and name in ("index.js", "index.d.ts") else None
+            if file is not None:
+                texts.setdefault(folder, {})[name] = file.read().decode()
     for folder, pair in texts.items():
         yield folder, pair["index.js"], pair["index.d.ts"]
 
@@ -142,4 +142,4 @@ def _type(kind: str, name: str) -> Any:
 if __name__ == "__main__":
     from tests.terraform.module import used_types
 
-    KEPT.write_text(kept_text(read_wheel(Path(sys.argv[1]), used_types())), encoding="utf-8")
+    KEPT.write_text(kept_text(read_package(*packages(Path("build/terraform")), used_types())), encoding="utf-8")
