@@ -272,8 +272,8 @@ class Table(_Keys):
     unresolved: Annotated[str, _choice("null", "fail")] = _key(
         "null", "A value that the source did not send and nothing earlier tells: null and counted, or an error."
     )
-    beyond_retention: Annotated[str, _choice("refuse", "apply", later=("quarantine",))] = _key(
-        "refuse", "A change older than purged tombstones, whose row is not stored: refuse the run, or insert it."
+    beyond_retention: Annotated[str, _choice("quarantine", "refuse", "apply")] = _key(
+        "quarantine", "A change older than purged tombstones, whose row is not stored: put it aside, refuse the run, or insert it."
     )
     compaction: Annotated[str, _choice("auto", "delta", "rewrite")] = _key(
         "auto", "What a commit writes: a Delta or a new base by size, always a Delta, always a base."

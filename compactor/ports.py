@@ -94,10 +94,10 @@ class Facts:
     """What reading a batch of inputs told, before anything is written.
 
     `read` events in all, `ignored` of them carry no row (tombstones, heartbeats, other tables), `quarantined` cannot be used; `changes` are the
-    rest. `inputs` are the files with rows, Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`.
-    `first`/`last` bound the Positions of the changes. `truncate` is the newest truncate. `partial` names the columns
-    that some change does not tell (unavailable values); `moves` counts key changes. `raw` are
-    the columns of the files as they lie there (empty for text).
+    rest, of which `beyond_retention` turn out, while they are resolved, to be older than purged tombstones. `inputs` are the files with rows,
+    Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
+    changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
+    changes. `raw` are the columns of the files as they lie there (empty for text).
     """
 
     evolved: Evolved
@@ -115,6 +115,7 @@ class Facts:
     source_time: str | None
     raw: tuple[tuple[str, str], ...] = ()
     quarantined: int = 0
+    beyond_retention: int = 0
     unusable: tuple[Unusable, ...] = ()
 
 

@@ -209,7 +209,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("container: json", "container", "expected value or kafka"),
     ("delete: soft", "delete", "'soft' is not supported yet; use hide"),
     ("delete: hard", "delete", "not supported yet"),
-    ("beyond_retention: quarantine", "beyond_retention", "not supported yet"),
+    ("beyond_retention: keep", "beyond_retention", "expected quarantine, refuse or apply"),
     ("truncate: yes", "truncate", "expected apply, ignore or fail"),
     ("unresolved: error", "unresolved", "expected null or fail"),
     ("tombstone_retention: 7", "tombstone_retention", "expected a duration such as 7d, 24h, 10min or 0s, found '7'"),

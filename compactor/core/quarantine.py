@@ -42,6 +42,12 @@ class Unusable:
         return {"record": self.record, **block, "reason": self.reason, "text": self.text}
 
 
+BEYOND_RETENTION = (
+    "is older than tombstones that were purged (tombstone_retention): whether its row was deleted since cannot be known; "
+    "replay it under `beyond_retention: apply` to insert it"
+)
+
+
 @dataclass(frozen=True)
 class Limits:
     """How much may be unusable in one run before the table stops: records (a file counts as one) in all, and the share of records or of files."""

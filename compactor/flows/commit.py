@@ -101,6 +101,7 @@ def _attempt(
         else:
             staged = world.engine().write_delta(batch, commit)
         progress(spec.name, "check", 0.8)
+        facts = batch.facts
         quarantine.describe(world, spec, commit, facts)
         snapshot = _snapshot(world, spec, parent, facts, staged, commit, whole, label, operation)
         snapshots.put(world, layout, snapshot)

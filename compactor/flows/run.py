@@ -117,8 +117,9 @@ def _report(spec: TableSpec, current: Snapshot | None, made: Sequence[Committed]
     first = made[0].snapshot if made else None
     counts = first.counts if first else {}
     unusable = sum(item.outcome == "quarantined" for item in first.inputs) if first else 0
-    if unusable or counts.get("quarantined"):
-        what = f"{unusable} files and {counts.get('quarantined', 0)} records cannot be used and wait in quarantine"
+    records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)
+    if unusable or records:
+        what = f"{unusable} files and {records} records cannot be used and wait in quarantine"
         notes = (*notes, f"{what}: compactor quarantine list {spec.name}")
     return TableReport(
         spec.name,

@@ -206,7 +206,11 @@ class _Resolution:
         heads = resolver.heads(outcomes)
         if spec.keyless:
             heads = keyless.matched(heads, resolver.schema, batch.version)
-        _within_retention(batch, heads)
+        beyond = _beyond_retention(batch, heads)
+        if beyond is not None:
+            outcomes.unpersist()
+            batch.set_aside(beyond)
+            return cls.of(spark, batch, whole)
         return cls(batch, layout, resolver, outcomes, heads, counts, ties)
 
 
@@ -260,18 +264,24 @@ def _moved(resolver: Resolver, states: DataFrame, stored: Stored | None, partial
     return found
 
 
-def _within_retention(batch: SparkBatch, heads: DataFrame) -> None:
-    """H12: a change older than purged tombstones, with no stored row, may be one that a purged delete had ended. Raises InputRefused."""
+def _beyond_retention(batch: SparkBatch, heads: DataFrame) -> DataFrame | None:
+    """H12: a change older than purged tombstones, with no stored row, may be one that a purged delete had ended. The keys of such changes.
+
+    Raises InputRefused under `beyond_retention: refuse`.
+    """
     purged = batch.parent.purged_to if batch.parent else None
     if purged is None or batch.spec.beyond_retention == "apply" or not at_or_below(batch.facts.first, purged):
-        return
-    found = heads.where(f"_source = {EVENT} AND _position <= {position.fixed(purged, batch.facts.order)}").count()
-    if found:
+        return None
+    found = heads.where(f"_source = {EVENT} AND _position <= {position.fixed(purged, batch.facts.order)}")
+    keys = store.held(found.select(*[quoted(name) for name in batch.facts.evolved.schema.key]))
+    if keys.isEmpty():
+        return None
+    if batch.spec.beyond_retention == "refuse":
         raise InputRefused(
-            f"table {batch.spec.name}: {found} changes are older than tombstones that were purged (tombstone_retention); whether "
-            "they were deleted since cannot be known. They stay in landing. Say `beyond_retention: apply` to insert them, or "
-            "remove the files."
+            f"table {batch.spec.name}: the changes of {keys.count()} keys are older than tombstones that were purged (tombstone_retention); whether "
+            "they were deleted since cannot be known. They stay in landing. Say `beyond_retention: apply` to insert them, or remove the files."
         )
+    return keys
 
 
 def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str) -> tuple[dict[str, int], int]:
@@ -284,7 +294,7 @@ def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str
     counts["superseded"] += 0 if gone == "false" else events.where(f"_source = {EVENT} AND ({gone})").count()
     counts["applied"] += batch.facts.truncates
     counts["ignored"] = batch.facts.ignored
-    counts["quarantined"] = batch.facts.quarantined
+    counts["quarantined"], counts["beyond_retention"] = batch.facts.quarantined, batch.facts.beyond_retention
     if sum(counts.values()) != batch.facts.read:
         raise CheckFailed(
             f"table {batch.spec.name}: {batch.facts.read} events read, but {counts} add up to {sum(counts.values())}. Nothing was committed."

@@ -14,7 +14,7 @@ from compactor.core.errors import CompactorError, InputRefused, NoRowsYet, Order
 from compactor.core.evolution import Evolved, evolve
 from compactor.core.layout import Layout, join
 from compactor.core.position import earliest, latest
-from compactor.core.quarantine import LISTED_MAX, Limits, Unusable
+from compactor.core.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits, Unusable
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
@@ -44,6 +44,19 @@ class SparkBatch:
     parent: Snapshot | None
     version: int
     changes: DataFrame
+
+    def set_aside(self, keys: DataFrame) -> None:
+        """Leave out the changes of these keys: they are older than purged tombstones (H12)."""
+        key = list(self.facts.evolved.schema.key)
+        rows = self.changes.where("_op <> 't'").join(keys, key, "left_semi")
+        rows = rows.selectExpr("*", "_position.block AS _block", "_position.row AS _row")
+        counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
+        told = survey.unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
+        facts = self.facts
+        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in facts.inputs)
+        unusable = (*facts.unusable, *told)[:LISTED_MAX]
+        self.facts = dataclasses.replace(facts, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
+        self.changes = store.held(self.changes.join(keys, key, "left_anti"))
 
     def close(self) -> None:
         """Let the cache go."""

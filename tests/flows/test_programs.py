@@ -223,12 +223,18 @@ def test_tombstones_older_than_their_retention_go_and_are_remembered(compaction:
     assert newest.purged_to == (0, 100, "increment_2026010100/b.json", 0, 0)
     assert sum(segment.tombstones for segment in newest.segments) == 0
     late = lake.deliver("increment_2026010100/late.json", [line("u", [3], [50], {"a": -1})])
+    lake.spec = dataclasses.replace(lake.spec, beyond_retention="refuse")
     with pytest.raises(InputRefused, match="purged"):
         lake.run()
     assert lake.landing() == {late}
     assert lake.look().version == newest.version  # type: ignore[union-attr]
+    lake.spec = dataclasses.replace(lake.spec, beyond_retention="quarantine")
+    assert lake.run().counts["beyond_retention"] == 1
+    (held,) = quarantine.waiting(lake.world(), lake.spec, lake.newest())
+    assert (held.path, held.records) == (late[0], 1)
+    assert 3 not in {row[0] for row in lake.look().rows}  # type: ignore[union-attr]
     lake.spec = dataclasses.replace(lake.spec, beyond_retention="apply")
-    lake.run()
+    lake.replay()
     assert (3, -1) in lake.look().rows  # type: ignore[union-attr]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRef
 from compactor.core.evolution import evolve
 from compactor.core.layout import Layout, relative
 from compactor.core.position import Position, at_or_below, earliest, event_part, latest, sort_key
-from compactor.core.quarantine import Limits, Unusable
+from compactor.core.quarantine import BEYOND_RETENTION, Limits, Unusable
 from compactor.core.schema import Schema
 from compactor.core.snapshot import COUNTS, DataFile, Delta, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
@@ -63,6 +64,15 @@ class ListBatch:
     version: int
     changes: list[Change]
     open: bool = True
+
+    def set_aside(self, keys: set[Key]) -> None:
+        """Leave out the changes of these keys."""
+        found = [change for change in self.changes if change.op != "t" and change.key in keys]
+        self.changes = [change for change in self.changes if change.op == "t" or change.key not in keys]
+        counts = Counter(change.position[-3] for change in found)
+        told = tuple(Unusable(change.position[-3], BEYOND_RETENTION, change.position[-1] + 1) for change in found)
+        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts[item.path]) for item in self.facts.inputs)
+        self.facts = dataclasses.replace(self.facts, inputs=inputs, beyond_retention=len(found), unusable=(*self.facts.unusable, *told))
 
     def close(self) -> None:
         """Nothing may be read from it any more."""
@@ -179,10 +189,13 @@ class ListEngine:
         counts["superseded"] += len(events) - len(live)
         counts["applied"] += facts.truncates
         counts["ignored"] = facts.ignored
-        counts["quarantined"] = facts.quarantined
+        counts["quarantined"], counts["beyond_retention"] = facts.quarantined, facts.beyond_retention
         if sum(counts.values()) != facts.read:
             raise CheckFailed(f"table {spec.name}: {facts.read} events read, {counts} add up to {sum(counts.values())}")
-        _refuse_beyond(spec, parent, live, states, stored)
+        beyond = _beyond(spec, parent, live, states, stored)
+        if beyond:
+            batch.set_aside(beyond)
+            return self._resolved(batch, stored)
         return states, counts, ties
 
     # folding ------------------------------------------------------------------------------------------------------
@@ -422,13 +435,14 @@ def _outcomes(events: Sequence[Change], stored: dict[Key, State]) -> tuple[list[
     return outcomes, ties
 
 
-def _refuse_beyond(spec: TableSpec, parent: Snapshot | None, events: Sequence[Change], states: dict[Key, State], stored: dict[Key, State]) -> None:
-    """H12: a change older than purged tombstones, for a key without a row, may be one that a purged delete had ended."""
+def _beyond(spec: TableSpec, parent: Snapshot | None, events: Sequence[Change], states: dict[Key, State], stored: dict[Key, State]) -> set[Key]:
+    """H12: the keys of changes older than purged tombstones, without a row: they may be ones that a purged delete had ended."""
     purged = parent.purged_to if parent else None
     fresh = {event.key for event in events} - set(stored)
-    old = [key for key in fresh if at_or_below(states[key].position, purged)]
-    if old and spec.beyond_retention != "apply":
-        raise InputRefused(f"table {spec.name}: {len(old)} changes are older than purged tombstones, such as {old[0]}")
+    old = {key for key in fresh if at_or_below(states[key].position, purged)}
+    if old and spec.beyond_retention == "refuse":
+        raise InputRefused(f"table {spec.name}: {len(old)} changes are older than purged tombstones, such as {min(old, key=repr)}")
+    return set() if spec.beyond_retention == "apply" else old
 
 
 def _purged(states: Iterable[State], through: int) -> tuple[list[State], Position | None]:
