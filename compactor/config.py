@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor import config_rules, config_text
-from compactor.config_keys import Catalog, Fold, Keys, Quarantine, Table, absolute, alike, shown
+from compactor.config_keys import Catalog, Checks, Fold, Keys, Quarantine, Table, absolute, alike, shown
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
 from compactor.core.errors import ConfigError
@@ -148,7 +148,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     if len(place) == 1:
         below = "; a table stands below `tables:`" if isinstance(values.get(name), dict) else ""
         return f"unknown key{alike(name, _known(Keys)) or below}"
-    models: dict[str, type[BaseModel]] = {"catalog": Catalog, "fold": Fold, "quarantine": Quarantine}
+    models: dict[str, type[BaseModel]] = {"catalog": Catalog, "fold": Fold, "quarantine": Quarantine, "checks": Checks}
     above = "; it stands at the top of the file" if name in _known(Keys) else ""
     return f"unknown key{above or alike(name, _known(models.get(str(place[-2]), Table)))}"
 
@@ -208,7 +208,9 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         key=table.key or (),
         avro_schema=_avro_schema(table.schema_, str(settings.file.parent)),
         op_map=tuple(table.op_map.items()),
+        tombstone_retention=0.0 if table.delete == "hard" else table.tombstone_retention,
         fold_every=table.fold.every,
+        max_gone=table.checks.max_gone,
         quarantine_rows=table.quarantine.max_rows,
         quarantine_share=table.quarantine.max_share,
         first_folder=table.from_,
@@ -219,7 +221,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 
 
 _SAME = (
-    *("envelope", "format", "container", "source_table", "order_by", "op", "metadata_columns", "delete", "tombstone_retention"),
+    *("envelope", "format", "container", "source_table", "order_by", "op", "metadata_columns", "delete", "partial"),
     *("truncate", "unresolved", "beyond_retention", "compaction", "live_view", "timestamps", "target_file_bytes", "settle"),
     *("hours_in", "epoch", "publish_window"),
 )

@@ -220,6 +220,14 @@ def _rows(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
+class Checks(_Keys):
+    """What stops a table before a commit."""
+
+    max_gone: Annotated[float, Read(_share, {"type": ["number", "string"], "examples": [0.5, "50%"]})] = _key(
+        1.0, "Share of the table's rows that may go in one run, by deletes or a TRUNCATE."
+    )
+
+
 class Quarantine(_Keys):
     """How much of what landed may be unusable."""
 
@@ -264,7 +272,11 @@ class Table(_Keys):
     op: Text | None = _key(None, "(flat) Column with the operation. Default op, else __op, else Op; none: every row is an upsert.")
     op_map: Annotated[dict[str, str], Read(_op_map, _OP_MAP)] = _key({}, "(flat) Own operation codes: each to c, u, d, r, t, ignore.")
     metadata_columns: Names = _key((), "(flat) Columns such as __op or __deleted that shall show in the view.")
-    delete: Annotated[str, _choice("hide", later=("soft", "hard"))] = _key("hide", "What the view does with deleted rows.")
+    delete: Annotated[str, _choice("hide", "soft", "hard")] = _key(
+        "hide",
+        "Deleted rows: hide them and remember the delete for tombstone_retention; soft: show them with _deleted = true; hard: forget "
+        "them as soon as their part of the base is rewritten.",
+    )
     tombstone_retention: Duration = _key(
         7 * 86400.0, "How long a delete is remembered, so that a late older event cannot bring its row back.", written="7d"
     )
@@ -305,7 +317,9 @@ class Table(_Keys):
     history: Off = _key(False, "SCD2 history. Not supported yet.")
     change_feed: Off = _key(False, "Change feed. Not supported yet.")
     track: NotYet = _key(None, "Columns whose changes make history. Not supported yet.")
-    partial: Off = _key(False, "Rows without some columns. Not supported yet.")
+    partial: Annotated[bool, Read(_flag, {"type": "boolean"})] = _key(
+        False, "(flat) A column that a row does not have keeps its value; without it, it becomes null."
+    )
     insert_only: Off = _key(False, "Refuse updates and deletes, look nothing up. Not supported yet.")
     ties: Annotated[Any, _later("last", written="last")] = _key("last", "Changes of equal Position: the last in file order wins.")
     keep: Annotated[Any, _later(7 * 86400.0, written="7d", parse=duration)] = _key(
@@ -319,7 +333,7 @@ class Table(_Keys):
     cluster_by: Annotated[Any, _later(None, written="key")] = _key(None, "Sort order of the base: the key's.")
     on_schema_change: Annotated[Any, _later("evolve", written="evolve")] = _key("evolve", "What a changed schema does.")
     quarantine: Quarantine = _key(Quarantine(), "How much unusable input a run puts aside; with more of it the table stops and all stays in landing.")
-    checks: NotYet = _key(None, "Checks before a publish. Not supported yet.")
+    checks: Checks = _key(Checks(), "Checks before a commit.")
     notify: NotYet = _key(None, "Who is told. Not supported yet.")
     runner: Annotated[Any, _later("local", written="local")] = _key("local", "Where Spark runs.")
 

@@ -69,6 +69,10 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         for key, set_ in (("op", table.op), ("op_map", table.op_map), ("metadata_columns", table.metadata_columns)):
             if set_:
                 yield (key,), f"only flat rows have it, and the envelope is {table.envelope}; leave it out"
+        if table.partial:
+            yield ("partial",), f"only flat rows have it, and the envelope is {table.envelope}; leave it out"
+    elif table.partial and table.key == ():
+        yield ("partial",), "a table without key has no row whose columns could be kept; leave it out"
     if table.live_view:
         yield from _live_problems(table)
     try:

@@ -58,6 +58,8 @@ class TableSpec:
     truncate: str = "apply"
     unresolved: str = "null"
     beyond_retention: str = "quarantine"
+    partial: bool = False
+    max_gone: float = 1.0
     quarantine_rows: int | None = None
     quarantine_share: float = 0.5
     compaction: str = "auto"
@@ -72,6 +74,11 @@ class TableSpec:
     archive: str = "move"
     publish_window: float = 600.0
     comment: str = ""
+
+    @property
+    def soft(self) -> bool:
+        """Whether deleted rows stay in the view, marked."""
+        return self.delete == "soft"
 
     @property
     def keyless(self) -> bool:

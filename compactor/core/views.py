@@ -14,6 +14,9 @@ from compactor.core.schema import Field, Schema
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 
+DELETED = "_deleted"
+"""The view's last column under `delete: soft`."""
+
 UUID, VERSION = "compactor.uuid", "compactor.version"
 
 
@@ -92,22 +95,28 @@ def _value(alias: str, field: Field) -> str:
     return f"CASE WHEN {alias}.`_version` < {field.since} THEN {default} ELSE {column} END"
 
 
-def _select(alias: str, schema: Schema) -> str:
-    return ", ".join(f"{_value(alias, field)} AS {quoted(schema.view_name(field))}" for field in schema.payload)
+def _select(alias: str, schema: Schema, spec: TableSpec) -> str:
+    deleted = [f"({alias}.`_op` = 'd') AS {quoted(DELETED)}"] if spec.soft else []
+    return ", ".join([*(f"{_value(alias, field)} AS {quoted(schema.view_name(field))}" for field in schema.payload), *deleted])
+
+
+def _shown(op: str, spec: TableSpec) -> str:
+    """The condition that hides tombstones, after another one."""
+    return "" if spec.soft else f" AND {op} <> 'd'"
 
 
 def view_text(spec: TableSpec, snapshot: Snapshot) -> str:
     """The view: base rows that no Delta row replaces, and the Delta's rows; tombstones hidden; pinned to the Snapshot."""
     schema, generation = snapshot.schema, snapshot.schema.generation
     base, delta = (f"{quoted(spec.tables_in)}.{quoted(table_name(spec, part, generation))}" for part in ("base", "delta"))
-    live = f"`__b`.`base_version` = '{snapshot.base_id}' AND `__b`.`_op` <> 'd'"
-    rows = f"SELECT {_select('`__b`', schema)} FROM {base} `__b` WHERE {live}"
+    live = f"`__b`.`base_version` = '{snapshot.base_id}'{_shown('`__b`.`_op`', spec)}"
+    rows = f"SELECT {_select('`__b`', schema, spec)} FROM {base} `__b` WHERE {live}"
     if snapshot.delta is None:
         return rows
     pinned = f"`__d`.`delta_version` = '{snapshot.delta.id}'"
     same = " AND ".join(f"`__d`.{quoted(name)} = `__b`.{quoted(name)}" for name in schema.key)
     replaced = f"SELECT 1 FROM {delta} `__d` WHERE {pinned} AND {same}"
-    changed = f"SELECT {_select('`__d`', schema)} FROM {delta} `__d` WHERE {pinned} AND `__d`.`_op` <> 'd'"
+    changed = f"SELECT {_select('`__d`', schema, spec)} FROM {delta} `__d` WHERE {pinned}{_shown('`__d`.`_op`', spec)}"
     return f"{rows} AND NOT EXISTS ({replaced}) UNION ALL {changed}"
 
 
@@ -115,16 +124,16 @@ def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
     """The same rows by the plain definition - union, newest row per key - which the view is proved against."""
     schema, generation = snapshot.schema, snapshot.schema.generation
     base, delta = (f"{quoted(spec.tables_in)}.{quoted(table_name(spec, part, generation))}" for part in ("base", "delta"))
-    chosen = f"{_select('`__b`', schema)}, {_rank('`__b`', schema, 0)}"
+    chosen = f"{_select('`__b`', schema, spec)}, {_rank('`__b`', schema, 0)}"
     parts = [f"SELECT {chosen} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"]
     if snapshot.delta is not None:
-        chosen = f"{_select('`__d`', schema)}, {_rank('`__d`', schema, 1)}"
+        chosen = f"{_select('`__d`', schema, spec)}, {_rank('`__d`', schema, 1)}"
         parts.append(f"SELECT {chosen} FROM {delta} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}'")
     keys = ", ".join(f"`_k{at}`" for at in range(len(schema.key)))
-    names = ", ".join(quoted(schema.view_name(field)) for field in schema.payload)
+    names = ", ".join([*(quoted(schema.view_name(field)) for field in schema.payload), *([quoted(DELETED)] if spec.soft else [])])
     newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank`"
     ranked = f"SELECT `__u`.*, {newest} FROM ({' UNION ALL '.join(parts)}) `__u`"
-    return f"SELECT {names} FROM ({ranked}) `__r` WHERE `_rank` = 1 AND `_op` <> 'd'"
+    return f"SELECT {names} FROM ({ranked}) `__r` WHERE `_rank` = 1{_shown('`_op`', spec)}"
 
 
 def _rank(alias: str, schema: Schema, from_delta: int) -> str:
@@ -137,5 +146,7 @@ def view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
     columns = tuple(
         Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), _comment(field)) for field in snapshot.schema.payload
     )
+    if spec.soft:
+        columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
     properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), "comment": spec.comment or f"current rows of {spec.name}, kept by compactor"}
     return ViewDef(spec.database, spec.view, view_text(spec, snapshot), columns, properties)

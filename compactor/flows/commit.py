@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.core import plan
-from compactor.core.errors import Conflict, TryLater
+from compactor.core.errors import CheckFailed, Conflict, TryLater
 from compactor.core.layout import commit_id
 from compactor.core.position import latest
 from compactor.core.snapshot import Input, Snapshot
@@ -102,6 +102,7 @@ def _attempt(
             staged = world.engine().write_delta(batch, commit)
         progress(spec.name, "check", 0.8)
         facts = batch.facts
+        _guard(spec, parent, staged, whole)
         quarantine.describe(world, spec, commit, facts)
         snapshot = _snapshot(world, spec, parent, facts, staged, commit, whole, label, operation)
         snapshots.put(world, layout, snapshot)
@@ -109,6 +110,23 @@ def _attempt(
         return Committed(snapshot, written)
     finally:
         batch.close()
+
+
+def _guard(spec: TableSpec, parent: Snapshot | None, staged: Staged, whole: bool) -> None:
+    """Raises CheckFailed when more of the table's rows would go than `checks: {max_gone: ..}` allows: a TRUNCATE or a DELETE nobody meant."""
+    if parent is None or spec.max_gone >= 1.0:
+        return
+    old, new = parent.delta, staged.delta
+    before = sum(segment.rows - segment.tombstones for segment in parent.segments) - (old.tombstones if old else 0)
+    if whole:
+        gone = before - sum(segment.rows - segment.tombstones for segment in staged.segments)
+    else:
+        gone = (new.tombstones if new else 0) - (old.tombstones if old else 0)
+    if gone > spec.max_gone * max(before, 1):
+        raise CheckFailed(
+            f"table {spec.name}: {gone:,} of {before:,} rows would go in one run, `checks: {{max_gone: {spec.max_gone:g}}}` allows fewer. Nothing "
+            "was committed, the increments stay in landing. If that is right, raise the limit for one run."
+        )
 
 
 def _unchanged(world: World, spec: TableSpec, item: Input) -> bool:
@@ -157,7 +175,7 @@ def purge_through(world: World, spec: TableSpec, parent: Snapshot | None) -> int
     """The newest version whose tombstones are older than their retention, 0 for none (H12: age counts from the commit that absorbed them)."""
     from datetime import datetime
 
-    if parent is None or not (any(segment.tombstones for segment in parent.segments) or (parent.delta and parent.delta.tombstones)):
+    if parent is None or spec.soft or not (any(segment.tombstones for segment in parent.segments) or (parent.delta and parent.delta.tombstones)):
         return 0
     limit = world.clock() - spec.tombstone_retention
     for snapshot in snapshots.history(world, snapshots.layout_of(spec)):

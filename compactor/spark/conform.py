@@ -93,6 +93,8 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
             shown.append(f"{keys[schema.key.index(field.name)]} AS {quoted(field.name)}")
             continue
         value, absent, strange = _column(frame, evolved, field, order)
+        if spec.partial:
+            absent = _without(frame, evolved, field, absent)
         if strange:
             told = f"NOT coalesce({absent}, false) AND ({strange})" if absent else strange
             unfit.append(f"WHEN {told} THEN {literal(field.name)}")
@@ -130,6 +132,13 @@ def _variants(frame: Frame, evolved: Evolved, field: Field) -> dict[WriterField,
             if evolved.columns.get(writer.id, {}).get(column.name) == field.name:
                 found.setdefault(column, []).append(writer.id)
     return found
+
+
+def _without(frame: Frame, evolved: Evolved, field: Field, absent: str | None) -> str | None:
+    """`absent`, or that the row's writer does not have the column (`partial: true`)."""
+    having = {writer for writers in _variants(frame, evolved, field).values() for writer in writers}
+    lacking = [literal(writer.id) for writer in frame.writers if writer.id not in having]
+    return " OR ".join([*([absent] if absent else []), *([f"_writer IN ({', '.join(lacking)})"] if lacking else [])]) or None
 
 
 def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order) -> tuple[str, str | None, str | None]:

@@ -106,7 +106,8 @@ class Reader:
             numbered = any(name == "offset" for name, _ in order)
             contents = {} if numbered else {item.path: self._digest(place) for item, place in opened.places.items()}
             placed = [keyless.identified(frame, order, spec.epoch, contents) for frame in placed]
-        changes = conform(placed, evolved, spec, order, bool(found.partial))
+        untold = _untold(placed, evolved) if spec.partial else set()
+        changes = conform(placed, evolved, spec, order, bool(found.partial or untold))
         if found.unlinked and not spec.keyless:
             changes = linked(changes, evolved.schema)
         changes = store.held(changes)
@@ -115,6 +116,7 @@ class Reader:
             found, unusable = found.without(unfit), (*unusable, *told)
             opened.within_limits(found.bad, found.read, unusable)
         facts = _facts(opened, found, evolved, order, landed, unusable)
+        facts = dataclasses.replace(facts, partial=tuple(sorted({*facts.partial, *untold})))
         return SparkBatch(facts, spec, parent, version, changes)
 
     def _frames(self, opened: _Opened, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
@@ -202,6 +204,13 @@ class _Opened:
         limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share)
         if problem := limits.problem([*broken, *records], bad, read, len(broken), len(self.inputs)):
             raise InputRefused(f"table {self.spec.name}: {join(self.spec.landing)}: {problem}")
+
+
+def _untold(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
+    """Stored columns that some writer of rows does not have (`partial: true`)."""
+    names = {field.name for field in evolved.schema.fields if field.name not in evolved.schema.key}
+    writers = {writer.id for frame in frames for writer in frame.writers if writer.id in evolved.columns}
+    return {name for writer in writers for name in names - set(evolved.columns[writer].values())}
 
 
 def _unusable(frame: Frame) -> list[Unusable]:

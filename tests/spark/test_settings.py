@@ -1,0 +1,81 @@
+"""Settings that change what a table means: each test is one of them, as docs/configuration.md promises it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compactor.core.errors import CheckFailed
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+
+def up(key: int, seq: int, **more: Any) -> dict[str, Any]:
+    return {"id": key, "seq": seq, "op": "u", **more}
+
+
+@pytest.mark.parametrize("compaction", ["delta", "rewrite"])
+def test_a_column_that_a_partial_row_does_not_have_keeps_its_value(lake: Lake, compaction: str) -> None:
+    """Absent is not null: per column the newest row that has it wins, late ones too; a null that is there is a null."""
+    spec = lake.spec(partial=True, compaction=compaction)
+    steps = [
+        [up(1, 10, a="a10", b="b10"), *[up(n, n, a="x", b="x") for n in range(50, 60)]],
+        [up(1, 30, a="a30")],
+        [up(1, 20, a="a20", b="b20")],
+        [up(2, 40, b="b40"), up(1, 40, b=None)],
+    ]
+    for hour, rows in enumerate(steps):
+        lake.land(spec, hour, rows)
+        report = lake.run(spec)
+        if hour == 2:
+            assert ("a30", "b20") == next((row["a"], row["b"]) for row in lake.rows(spec) if row["id"] == 1)
+    found = {row["id"]: (row["a"], row["b"]) for row in lake.rows(spec)}
+    assert {1: ("a30", None), 2: (None, "b40")} == {key: found[key] for key in (1, 2)}
+    assert 1 == report.unresolved
+    assert [] == lake.problems(spec)
+
+
+def test_without_it_an_absent_column_is_null(lake: Lake) -> None:
+    """The default: a row is the whole row."""
+    spec = lake.spec()
+    lake.land(spec, 1, [up(1, 1, a="a")])
+    lake.run(spec)
+    lake.land(spec, 2, [up(1, 2)])
+    lake.run(spec)
+    assert [None] == [row["a"] for row in lake.rows(spec)]
+
+
+@pytest.mark.parametrize("compaction", ["delta", "rewrite"])
+def test_soft_deletes_stay_in_the_view_and_are_marked(lake: Lake, compaction: str) -> None:
+    """With the values they had, whatever their retention; a row that comes back is not deleted any more."""
+    spec = lake.spec(delete="soft", tombstone_retention=1.0, compaction=compaction)
+    lake.land(spec, 1, [up(n, n, v=f"v{n}") for n in range(5)])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 1, "seq": 10, "op": "d"}, {"id": 2, "seq": 10, "op": "d"}])
+    lake.run(spec)
+    lake.now += 1000
+    lake.land(spec, 3, [up(2, 20, v="back")])
+    lake.run(spec)
+    assert [(1, "v1")] == [(row["id"], row["v"]) for row in lake.rows(spec) if row["_deleted"]]
+    assert [(0, "v0"), (2, "back"), (3, "v3"), (4, "v4")] == sorted((row["id"], row["v"]) for row in lake.rows(spec) if not row["_deleted"])
+    assert [] == lake.problems(spec)
+
+
+def test_more_rows_gone_than_allowed_stop_the_table_before_the_commit(lake: Lake) -> None:
+    """By deletes or by a truncate; nothing is lost, and the run goes on when the limit is raised."""
+    spec = lake.spec(max_gone=0.5, compaction="delta")
+    lake.land(spec, 1, [up(n, n) for n in range(10)])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": n, "seq": 20, "op": "d"} for n in range(6)])
+    with pytest.raises(CheckFailed, match="6 of 10 rows would go"):
+        lake.run(spec)
+    assert ["part-0.json"] == lake.landed(spec)
+    assert 10 == len(lake.rows(spec))
+    assert "committed" == lake.run(lake.with_settings(spec, max_gone=1.0)).outcome
+    lake.land(spec, 3, [{"op": "t", "seq": 30}])
+    with pytest.raises(CheckFailed, match="max_gone"):
+        lake.run(spec)
+    lake.run(lake.with_settings(spec, max_gone=1.0))
+    assert [] == lake.rows(spec)
