@@ -95,6 +95,8 @@ def _copy_parts(client: S3Client, size: int, origin: dict[str, Any], made: dict[
         for number, begin in enumerate(range(0, size, step), 1):
             span = f"bytes={begin}-{min(begin + step, size) - 1}"
             copied = client.ask("upload_part_copy", end, (ABSENT, TAKEN), **name, PartNumber=number, CopySourceRange=span, **origin)
+            if "ETag" not in copied["CopyPartResult"]:
+                raise Passing("the answer ended too early")
             parts.append({"ETag": copied["CopyPartResult"]["ETag"], "PartNumber": number})
         wanted = {"Parts": parts}
         client.ask_if_able("complete_multipart_upload", end, (ABSENT, TAKEN), {"IfNoneMatch": "*"}, **name, MultipartUpload=wanted)

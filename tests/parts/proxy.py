@@ -9,13 +9,12 @@ with Proxy(server) as proxy:
 from __future__ import annotations
 
 import http.client
-import itertools
 import re
 import socket
 import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate, parsedate_to_datetime
@@ -34,21 +33,27 @@ KINDS = {
     "429": "answered 429 TooManyRequests, not carried out",
     "reset_before": "the connection is reset, not carried out",
     "reset_after": "carried out, the connection is reset instead of an answer",
-    "cut": "carried out, the answer ends in the middle",
+    "cut": "carried out, the answer ends in the middle of its body, or of its headers when it has none",
+    "cut_head": "carried out, the answer ends among its headers",
     "slow": "carried out, the answer comes after the client's time-out",
     "late": "carried out after the client's time-out",
     "twice": "carried out twice, the second answer is given",
     "again": "carried out, and once more after the next three requests",
     "stale": "from here on, listings and HEADs show the state before this request for a while",
-    "skew": "the answer's Date is wrong by hours",
+    "skew": "the answer's Date is hours ahead",
+    "skew_back": "the answer's Date is hours behind",
 }
-CODES = {"500": (500, "InternalError"), "503": (503, "SlowDown"), "429": (429, "TooManyRequests"), "409": (409, "ConditionalRequestConflict")}
+CODES = {"500": "InternalError", "503": "SlowDown", "429": "TooManyRequests"}
+ALWAYS = 1_000_000_000
 Answer = tuple[int, str, list[tuple[str, str]], bytes]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to the request number `at` (1 is the next) of those whose method and path fit, and to the `times` - 1 after it."""
+    """What happens to the request number `at` (1 is the next) of those whose method and path fit, and to the `times` - 1 after it.
+
+    `kind` is one of KINDS, or status and code of an error to answer: `403 AccessDenied`.
+    """
 
     kind: str
     at: int = 1
@@ -63,7 +68,10 @@ class Fault:
 
 @dataclass
 class Proxy:
-    """Stands before `server`. `strip` names request headers that do not get through, `refuse` some that are answered 501."""
+    """Stands before `server`. `strip` names request headers that do not get through, `refuse` some that are answered 501.
+
+    `before(n)` is called before the n-th request of a plan is carried out: for what somebody else does in between.
+    """
 
     server: Server
     strip: set[str] = field(default_factory=set)
@@ -71,9 +79,11 @@ class Proxy:
 
     def __post_init__(self) -> None:
         self.requests: list[tuple[str, str]] = []
+        self.headers: list[dict[str, str]] = []
         self._faults: list[Fault] = []
         self._counts: list[int] = []
         self._again: list[tuple[int, Any]] = []
+        self.before: Callable[[int], object] | None = None
         self._stale_until = 0.0
         self._lock = threading.Lock()
         self._on_the_way = 0
@@ -104,6 +114,7 @@ class Proxy:
         """Forget what was, begin to count anew."""
         with self._lock:
             self.requests.clear()
+            self.headers.clear()
             self._faults, self._counts = [*faults], [0] * len(faults)
             self._again.clear()
             self._stale_until = 0.0
@@ -122,11 +133,12 @@ class Proxy:
         with self._idle:
             assert self._idle.wait_for(lambda: not self._on_the_way, timeout=30)
 
-    def arrived(self, method: str, path: str) -> str:
+    def arrived(self, method: str, path: str, headers: Mapping[str, str]) -> str:
         """Count a request; what is to happen to it."""
         with self._lock:
             self._on_the_way += 1
             self.requests.append((method, path))
+            self.headers.append({name.lower(): value for name, value in headers.items()})
             due = ""
             for number, fault in enumerate(self._faults):
                 if fault.fits(method, path):
@@ -138,6 +150,8 @@ class Proxy:
             self._again = [item for item in self._again if item[0] > now]
         for request in later:
             self.forward(*request)
+        if self.before is not None:
+            self.before(now)
         if due == "stale":
             self.server.save("stale")
             with self._lock:
@@ -190,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         request = (self.command, self.path, [*self.headers.items()], body)
-        due = self.owner.arrived(self.command, self.path)
+        due = self.owner.arrived(self.command, self.path, dict(self.headers))
         try:
             self._act(due, request)
         finally:
@@ -205,8 +219,9 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve
 
     def _act(self, due: str, request: tuple[str, str, list[tuple[str, str]], bytes]) -> None:
-        if due in CODES:
-            self._give(error_answer(*CODES[due]))
+        if due[:3].isdigit():
+            status, _, code = due.partition(" ")
+            self._give(error_answer(int(status), code or CODES[due]))
             return
         if due == "reset_before":
             self._reset()
@@ -218,18 +233,16 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self.owner.forward(*request)
         if due == "again":
             self.owner.once_more(request)
-        if due == "skew":
-            answer = _skewed(answer)
+        if due.startswith("skew"):
+            answer = _skewed(answer, SKEW_SECONDS if due == "skew" else -SKEW_SECONDS)
         if due == "slow":
             time.sleep(DELAY_SECONDS)
         if due in ("reset_after", "late", "slow"):
             self._reset()
-        elif due == "cut":
-            self._give(answer, cut=True)
         else:
-            self._give(answer)
+            self._give(answer, due if due.startswith("cut") else "")
 
-    def _give(self, answer: Answer, cut: bool = False) -> None:
+    def _give(self, answer: Answer, cut: str = "") -> None:
         status, reason, headers, body = answer
         lines = [f"HTTP/1.1 {status} {reason}"]
         lines += [f"{name}: {value}" for name, value in headers if name.lower() not in ("connection", "transfer-encoding")]
@@ -237,8 +250,8 @@ class _Handler(BaseHTTPRequestHandler):
             lines.append(f"Content-Length: {len(body)}")
         data = "\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if self.command == "HEAD" else body)
         if cut:
-            # In the middle of the body where there is one, else of the headers.
-            data = data[: len(data) - len(body) // 2] if body and self.command != "HEAD" else data[: len(data) // 2]
+            whole = cut == "cut" and body and self.command != "HEAD"
+            data = data[: len(data) - len(body) // 2] if whole else data[: data.index(b"\r\n") + 12]
             self.close_connection = True
         with suppress(ConnectionError, ValueError):
             self.wfile.write(data)
@@ -268,13 +281,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Thousands of lines that nobody reads."""
 
 
-def _skewed(answer: Answer) -> Answer:
+def _skewed(answer: Answer, seconds: float) -> Answer:
     status, reason, headers, body = answer
-    dates = {name: parsedate_to_datetime(value).timestamp() + SKEW_SECONDS for name, value in headers if name.lower() == "date"}
+    dates = {name: parsedate_to_datetime(value).timestamp() + seconds for name, value in headers if name.lower() == "date"}
     kept = [(name, value) for name, value in headers if name not in dates]
     return status, reason, [*kept, *((name, formatdate(when, usegmt=True)) for name, when in dates.items())], body
-
-
-def every(kind: str, **where: str) -> Any:
-    """Faults of a kind at request 1, 2, 3, ..., without end."""
-    return (Fault(kind, number, **where) for number in itertools.count(1))

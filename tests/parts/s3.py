@@ -9,8 +9,10 @@ expected owner of a bucket, another etag for the copy of an object of many parts
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timezone
 from pathlib import Path
 from typing import Any
 
@@ -52,25 +55,41 @@ class Server:
         """Make an empty bucket."""
         self._control("bucket", name)
 
-    def _control(self, verb: str, name: str) -> None:
+    def objects(self, bucket: str) -> dict[str, tuple[str, float, bytes]]:
+        """Everything in a bucket at one moment: key → etag, modified, content."""
+        found = json.loads(self._control("objects", bucket))
+        return {key: (etag, modified, base64.b64decode(data)) for key, (etag, modified, data) in found.items()}
+
+    def _control(self, verb: str, name: str) -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         with contextlib.closing(connection):
             connection.request("POST", f"{CONTROL}{verb}/{name}")
             answer = connection.getresponse()
-            assert answer.status == 200, answer.read()
+            body = answer.read()
+            assert answer.status == 200, body
+            return body
 
 
 @contextmanager
 def s3_server(log: Path) -> Iterator[Server]:
     """Start it; what it says goes to `log`."""
-    environment = {**{name: value for name, value in os.environ.items() if not name.startswith("AWS_")}, **CREDENTIALS}
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+        **CREDENTIALS,
+        "S3_UPLOAD_PART_MIN_SIZE": "1",
+    }
     with log.open("w") as said:
         process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, stderr=said, text=True, env=environment)
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
             assert line.startswith("port "), f"the S3 server did not start: {log.read_text()}"
-            yield Server(int(line.split()[1]))
+            server = Server(int(line.split()[1]))
+            # moto loads itself with the first request; nobody is to wait for that with a time-out of tests
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
+                connection.request("GET", "/")
+                connection.getresponse().read()
+            yield server
         finally:
             process.terminate()
             process.wait(30)
@@ -99,8 +118,7 @@ class Strict:
         with self._lock:
             if path.startswith(CONTROL):
                 verb, _, name = path[len(CONTROL) :].partition("/")
-                getattr(self, f"_{verb}")(name)
-                return self._answer(start_response, "200 OK", b"")
+                return self._answer(start_response, "200 OK", getattr(self, f"_{verb}")(name) or b"")
             code = self._objection(environ)
             if code is not None:
                 status = "412 Precondition Failed" if code == "PreconditionFailed" else "403 Forbidden"
@@ -162,6 +180,19 @@ class Strict:
         for bucket in self._buckets():
             bucket.keys = self._store(self._states[name].get(bucket.name, {}))
             bucket.multiparts.clear()
+
+    def _objects(self, name: str) -> bytes:
+        keys = self._backend.buckets[name].keys
+        found = {key: keys[key] for key in keys}
+        told = {
+            key: (
+                item.etag.strip('"'),
+                float(int(item.last_modified.replace(tzinfo=timezone.utc).timestamp())),
+                base64.b64encode(item.value).decode(),
+            )
+            for key, item in found.items()
+        }
+        return json.dumps(told).encode()
 
     def _bucket(self, name: str) -> None:
         self._backend.create_bucket(name, "us-east-1")
