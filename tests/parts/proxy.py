@@ -68,7 +68,8 @@ class Fault:
 
 @dataclass
 class Proxy:
-    """Stands before `server`. `strip` names request headers that do not get through, `refuse` some that are answered 501.
+    """Stands before `server`. `strip` names request headers that do not get through, `refuse` some that are answered 501 when
+    the request would change something.
 
     `before(n)` is called before the n-th request of a plan is carried out: for what somebody else does in between.
     """
@@ -171,7 +172,7 @@ class Proxy:
 
     def forward(self, method: str, path: str, headers: Sequence[tuple[str, str]], body: bytes) -> Answer:
         """Let the server carry it out."""
-        if any(name.lower() in self.refuse for name, _ in headers):
+        if method in ("PUT", "POST", "DELETE") and any(name.lower() in self.refuse for name, _ in headers):
             return error_answer(501, "NotImplemented")
         stale = time.monotonic() < self._stale_until and (method == "HEAD" or (method == "GET" and "list-type=2" in path))
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
