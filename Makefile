@@ -16,19 +16,20 @@ python  := $(bin)/python
 uv      := $(shell command -v uv)
 install := $(if $(uv),$(uv) pip install --quiet --python $(python),$(python) -m pip install --quiet --disable-pip-version-check --use-pep517) -c constraints.txt
 pytest  := $(python) -m pytest
+tools   := build/terraform
 
-.PHONY: help setup java demo test test-sample test-faults test-engines test-all bench lint format docs constraints clean
+.PHONY: help setup java demo test test-sample test-faults test-engines test-terraform test-all bench lint format docs constraints clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(venv)/.installed-dev java ## make .venv with everything that the project and its tests need
 
 demo: $(venv)/.installed java ## run the main job on the bundled capture, in a local directory
 	@$(bin)/compactor demo $(ARGS)
 
-test: setup ## the fast tests: everything but slow and engines
-	@$(pytest) -m 'not slow and not engines' $(ARGS)
+test: setup ## the fast tests: everything but slow, engines and terraform
+	@$(pytest) -m 'not slow and not engines and not terraform' $(ARGS)
 
 test-sample: setup ## a sample of the slow and engines tests (needs what test-engines needs)
 	@COMPACTOR_TESTS=sample $(pytest) -m 'slow or engines' $(ARGS)
@@ -39,7 +40,10 @@ test-faults: setup ## crashes, kill -9 and long random programs, at full size
 test-engines: setup ## real servers, at full size (needs PostgreSQL's server programs and a JDK)
 	@COMPACTOR_TESTS=full $(pytest) -m engines $(ARGS)
 
-test-all: setup ## every test at full size
+test-terraform: setup $(tools)/.installed ## the Terraform module by terraform and checkov (COMPACTOR_TERRAFORM=none: without terraform)
+	@$(pytest) tests/terraform $(ARGS)
+
+test-all: setup $(tools)/.installed ## every test at full size
 	@COMPACTOR_TESTS=full $(pytest) $(ARGS)
 
 bench: setup ## measure; the figures go to benchmarks/
@@ -97,6 +101,15 @@ $(venv)/.installed-dev: pyproject.toml constraints.txt | $(python)
 	@echo 'setup: installing compactor and its tools (PySpark is 300 MB: this takes a minute or two)'
 	@$(install) -e '.[dev]'
 	@touch $@ $(venv)/.installed
+
+# An environment of its own, because checkov holds boto3 and others back; --without-pip, because Debian's python3 has no ensurepip.
+$(tools)/.installed: tests/terraform/tools.txt | $(venv)/.installed-dev
+	@echo 'setup: fetching checkov and the schema of the AWS provider (140 MB: this takes a minute or two)'
+	@rm -rf $(tools)
+	@$(python) -m venv --without-pip $(tools)
+	@$(if $(uv),$(uv) pip install --quiet --python $(tools)/bin/python,$(python) -m pip --python $(tools)/bin/python install --quiet --disable-pip-version-check --no-compile) \
+	    -r $<
+	@touch $@
 
 # Looked at every time, because a Java can come and go.
 java: | $(python)

@@ -20,6 +20,7 @@ from compactor.config import Settings, load
 from compactor.core.errors import ConfigError, Refused
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
+from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.flows.world import World
 from compactor.ports import Catalog, Engine
@@ -128,6 +129,30 @@ class App:
             self._need(specs, archived=True)
         world = self.world(files_only=files_only)
         return [check for spec in specs for check in verify(world, spec)]
+
+    def quarantined(self, names: Sequence[str] = ()) -> list[Held]:
+        """What waits in quarantine. Starts no JVM."""
+        from compactor.flows import quarantine, snapshots
+
+        world = self.world(files_only=True)
+        found = [(spec, snapshots.newest(world, snapshots.layout_of(spec))) for spec in self.specs(names)]
+        return [held for spec, snapshot in found for held in quarantine.waiting(world, spec, snapshot)]
+
+    def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[Held, dict[str, Any]]]:
+        """What of these inputs (all that wait) cannot be used, and why: the content of their reason files. Starts no JVM."""
+        from compactor.flows import quarantine
+
+        (spec,) = self.specs([name])
+        found = [held for held in self.quarantined([name]) if not paths or held.path in paths]
+        return [(held, quarantine.reasons(self.world(files_only=True), spec, held)) for held in found]
+
+    def replay(self, name: str, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
+        """Take again what waits in quarantine, all or these paths."""
+        from compactor.flows.run import replay_table
+
+        (spec,) = self.specs([name])
+        self._need([spec], archived=True)
+        return replay_table(self.world(), spec, paths, progress=progress, label=label)
 
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""

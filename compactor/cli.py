@@ -6,13 +6,13 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from compactor import console
+from compactor import cli_options, cli_quarantine, console
+from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.errors import CompactorError, ConfigError
 
 app = typer.Typer(
@@ -33,38 +33,7 @@ Example:
 )
 
 
-class Output(str, Enum):
-    """For people or for programs."""
-
-    text = "text"
-    json = "json"
-
-
-class Format(str, Enum):
-    """How rows are printed."""
-
-    text = "text"
-    json = "json"
-    csv = "csv"
-
-
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", envvar="COMPACTOR_CONFIG", help="Configuration file.", show_default=True)]
-OutputForm = Annotated[Output, typer.Option("--output", "-o", help="For people, or JSON.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's logs, and tracebacks.")]
-Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for an embedded metastore in use.")]
-Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables; all without.", show_default=False)]
-OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", show_default=False)]
-DEFAULT = Path("compactor.yaml")
-WAIT_SECONDS = 60.0
 _T = TypeVar("_T")
-
-
-def opened(config: Path, verbose: bool = False, wait: float = 0.0) -> Any:
-    """The App of a command (tests put another here)."""
-    from compactor.app import App
-
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
-    return App.open(config, verbose=verbose, wait=wait)
 
 
 @app.command()
@@ -89,7 +58,7 @@ def run(
       compactor run --output json | jq '.[] | select(.outcome == "failed")'
     """
     more: dict[str, Any] = {} if parallel is None else {"parallel": parallel}
-    with opened(config, verbose, wait) as here:
+    with cli_options.opened(config, verbose, wait) as here:
         specs = here.specs(tables or ())
         with console.progress(len(specs), quiet=output is Output.json) as told:
             found = here.run([spec.name for spec in specs], progress=told, label=label, **more)
@@ -112,7 +81,7 @@ def status(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFo
       compactor status
       compactor status student --output json --config compactor.yaml
     """
-    with opened(config, verbose) as here:
+    with cli_options.opened(config, verbose) as here:
         found, code = _each(here, tables, here.status)
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
@@ -132,7 +101,7 @@ def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm
       compactor plan
       compactor plan student --config compactor.yaml
     """
-    with opened(config, verbose) as here:
+    with cli_options.opened(config, verbose) as here:
         found, code = _each(here, tables, here.plan)
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
@@ -157,7 +126,7 @@ def log(
       compactor log student
       compactor log student -n 3 --output json --config compactor.yaml
     """
-    with opened(config, verbose) as here:
+    with cli_options.opened(config, verbose) as here:
         found = here.log(table)
     found = found[:limit] if limit else found
     if output is Output.json:
@@ -189,7 +158,7 @@ def sql(
       compactor sql "select id, email from student" --output csv --config compactor.yaml > students.csv
       compactor sql "describe student" --output json
     """
-    with opened(config, verbose, wait) as here:
+    with cli_options.opened(config, verbose, wait) as here:
         rows = here.sql(statement)
         if output is Format.json:
             console.rows_as_json(rows)
@@ -219,7 +188,7 @@ def verify(
       compactor verify
       compactor verify student --files-only --config compactor.yaml
     """
-    with opened(config, verbose, wait) as here:
+    with cli_options.opened(config, verbose, wait) as here:
         found, code = _each(here, tables, lambda names: here.verify(names, files_only=files_only))
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
@@ -247,6 +216,9 @@ def demo(
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
     raise typer.Exit(show(directory, fresh=fresh, verbose=verbose))
+
+
+app.add_typer(cli_quarantine.commands, name="quarantine")
 
 
 def _each(here: Any, tables: Sequence[str] | None, call: Callable[[list[str]], list[_T]]) -> tuple[list[_T], int]:

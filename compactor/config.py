@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor import config_rules, config_text
-from compactor.config_keys import Catalog, Fold, Keys, Table, absolute, alike, shown
+from compactor.config_keys import Catalog, Fold, Keys, Quarantine, Table, absolute, alike, shown
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
 from compactor.core.errors import ConfigError
@@ -148,7 +148,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     if len(place) == 1:
         below = "; a table stands below `tables:`" if isinstance(values.get(name), dict) else ""
         return f"unknown key{alike(name, _known(Keys)) or below}"
-    models: dict[str, type[BaseModel]] = {"catalog": Catalog, "fold": Fold}
+    models: dict[str, type[BaseModel]] = {"catalog": Catalog, "fold": Fold, "quarantine": Quarantine}
     above = "; it stands at the top of the file" if name in _known(Keys) else ""
     return f"unknown key{above or alike(name, _known(models.get(str(place[-2]), Table)))}"
 
@@ -209,6 +209,8 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         avro_schema=_avro_schema(table.schema_, str(settings.file.parent)),
         op_map=tuple(table.op_map.items()),
         fold_every=table.fold.every,
+        quarantine_rows=table.quarantine.max_rows,
+        quarantine_share=table.quarantine.max_share,
         first_folder=table.from_,
         archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
         comment=table.comment or "",

@@ -204,6 +204,33 @@ class Fold(_Keys):
     window: Annotated[Any, _later(None, written="always")] = _key(None, "Hours in which folds may run. Not supported yet.")
 
 
+def _share(value: Any) -> float:
+    try:
+        share = float(str(value).rstrip("% ")) / (100 if str(value).strip().endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError(f"expected a share such as 0.1 or 10%, found {shown(value)}")
+    return share
+
+
+def _rows(value: Any) -> int | None:
+    if value is not None and (isinstance(value, bool) or not re.fullmatch(r"\d{1,12}", str(value))):
+        raise ValueError(f"expected a number of records, found {shown(value)}")
+    return None if value is None else int(value)
+
+
+class Quarantine(_Keys):
+    """How much of what landed may be unusable."""
+
+    max_rows: Annotated[int | None, Read(_rows, {"type": ["integer", "null"], "minimum": 0})] = _key(
+        None, "Records (a file that cannot be opened counts as one) that one run puts aside at most; 0: none; default no limit."
+    )
+    max_share: Annotated[float, Read(_share, {"type": ["number", "string"], "examples": [0.1, "10%"]})] = _key(
+        0.5, "Share of a run's records, or of its files, that is put aside at most. A run of nothing but unusable input is always refused."
+    )
+
+
 class Catalog(_Keys):
     """Where tables and views are registered."""
 
@@ -245,8 +272,8 @@ class Table(_Keys):
     unresolved: Annotated[str, _choice("null", "fail")] = _key(
         "null", "A value that the source did not send and nothing earlier tells: null and counted, or an error."
     )
-    beyond_retention: Annotated[str, _choice("refuse", "apply", later=("quarantine",))] = _key(
-        "refuse", "A change older than purged tombstones, whose row is not stored: refuse the run, or insert it."
+    beyond_retention: Annotated[str, _choice("quarantine", "refuse", "apply")] = _key(
+        "quarantine", "A change older than purged tombstones, whose row is not stored: put it aside, refuse the run, or insert it."
     )
     compaction: Annotated[str, _choice("auto", "delta", "rewrite")] = _key(
         "auto", "What a commit writes: a Delta or a new base by size, always a Delta, always a base."
@@ -291,7 +318,7 @@ class Table(_Keys):
     partition_by: Annotated[Any, _later(None, written="none")] = _key(None, "Partitions of the base. Not supported yet.")
     cluster_by: Annotated[Any, _later(None, written="key")] = _key(None, "Sort order of the base: the key's.")
     on_schema_change: Annotated[Any, _later("evolve", written="evolve")] = _key("evolve", "What a changed schema does.")
-    quarantine: NotYet = _key(None, "Where unusable input goes. Not supported yet: it is refused and stays in landing.")
+    quarantine: Quarantine = _key(Quarantine(), "How much unusable input a run puts aside; with more of it the table stops and all stays in landing.")
     checks: NotYet = _key(None, "Checks before a publish. Not supported yet.")
     notify: NotYet = _key(None, "Who is told. Not supported yet.")
     runner: Annotated[Any, _later("local", written="local")] = _key("local", "Where Spark runs.")

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from compactor.core.snapshot import Snapshot
+from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, TablePlan, TableReport, TableStatus
 from compactor.flows.reports import Progress as Told
 
@@ -88,17 +89,17 @@ def complain(errors: Sequence[tuple[str, str, str | None]]) -> None:
 
 def statuses(found: Sequence[TableStatus]) -> None:
     """Where tables stand."""
-    columns = ("table", "version", "hour", "committed", "rows", "segments", "bytes", "delta rows", "join", "waiting", "publish")
+    columns = ("table", "version", "hour", "committed", "rows", "segments", "bytes", "delta rows", "join", "waiting", "quarantine", "publish")
     rows = [
         (
             *(item.table, item.version, moment(item.hour)[:16], moment(item.committed)),
             # With a Delta the number of live rows is known only to a query.
             f"≤ {item.rows:,}" if item.delta_rows else item.rows,
-            *(item.segments, item.bytes, item.delta_rows, _join(item), _waiting(item), item.publish),
+            *(item.segments, item.bytes, item.delta_rows, _join(item), _waiting(item), item.quarantined, item.publish),
         )
         for item in found
     ]
-    table(columns, rows, right=("version", "rows", "segments", "bytes", "delta rows"))
+    table(columns, rows, right=("version", "rows", "segments", "bytes", "delta rows", "quarantine"))
 
 
 def _join(item: TableStatus) -> str:
@@ -151,6 +152,28 @@ def snapshot_json(item: Snapshot) -> dict[str, Any]:
     columns = [{"name": field.name, "type": field.type} for field in item.schema.fields]
     more = {"bytes": item.size, "segments": len(item.segments), "delta": delta, "inputs": inputs, "columns": columns}
     return {**found, **more}
+
+
+def held(found: Sequence[Held]) -> None:
+    """What waits in quarantine."""
+    rows = [(item.table, item.path, item.hour or "", "the file" if item.records is None else item.records, item.reason) for item in found]
+    table(("table", "path", "hour", "records", "reason"), rows, right=("records",))
+
+
+def reasons(found: Sequence[tuple[Held, dict[str, Any]]]) -> None:
+    """What cannot be used of each file, record by record."""
+    out = console()
+    for item, told in found:
+        out.print(f"{item.table}: {item.path}", style="bold")
+        for entry in told["unusable"]:
+            where = f"record {entry['record']}: " if "record" in entry else ""
+            out.print(f"  {where}{entry['reason']}", soft_wrap=True)
+            if entry.get("text"):
+                out.print(f"    {entry['text']}", soft_wrap=True)
+        more = told["records"] - len(told["unusable"])
+        if more > 0:
+            out.print(f"  and {more:,} more")
+        out.print(f"  a replay reads {item.location or 'nothing: the file is gone'}; a repaired copy belongs at {item.repaired}", soft_wrap=True)
 
 
 # ---- rows of a query -------------------------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.core.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.evolution import Evolved
 from compactor.core.position import Position
+from compactor.core.quarantine import Unusable
 from compactor.core.snapshot import Delta, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 
@@ -92,10 +93,11 @@ class Catalog(Protocol):
 class Facts:
     """What reading a batch of inputs told, before anything is written.
 
-    `read` events in all, `ignored` of them carry no row (tombstones, heartbeats, other tables); `changes` the rest. `inputs` are the files with
-    rows and Positions filled in. `first`/`last` bound the Positions of the changes. `truncate` is the newest truncate. `partial` names the columns
-    that some change does not tell (unavailable values); `moves` counts key changes. `raw` are
-    the columns of the files as they lie there (empty for text).
+    `read` events in all, `ignored` of them carry no row (tombstones, heartbeats, other tables), `quarantined` cannot be used; `changes` are the
+    rest, of which `beyond_retention` turn out, while they are resolved, to be older than purged tombstones. `inputs` are the files with rows,
+    Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
+    changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
+    changes. `raw` are the columns of the files as they lie there (empty for text).
     """
 
     evolved: Evolved
@@ -112,6 +114,13 @@ class Facts:
     truncate: Position | None
     source_time: str | None
     raw: tuple[tuple[str, str], ...] = ()
+    quarantined: int = 0
+    beyond_retention: int = 0
+    unusable: tuple[Unusable, ...] = ()
+
+
+Elsewhere = Mapping[tuple[str, str], str]
+"""(path, etag) of inputs → their location, when they lie no longer in landing."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +165,8 @@ class Engine(Protocol):
     SchemaRefused, OrderRefused, CheckFailed.
     """
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> Batch:
-        """Open, decode and conform these inputs."""
+    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> Batch:
+        """Open, decode and conform these inputs. What cannot be used is left out and told; more of it than `quarantine` allows is refused."""
 
     def write_delta(self, batch: Batch, commit: str) -> Staged:
         """Resolve the batch with the parent's Delta and what it must be compared with in the base, into a new Delta."""
@@ -171,5 +180,5 @@ class Engine(Protocol):
     def fold(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """New Segments in place of these: their rows and their share of the Delta, over the same ranges."""
 
-    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[tuple[str, str]]) -> list[Check]:
-        """Whether the view equals its reference definition, and one resolve of all inputs (path, location). Writes nothing."""
+    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
+        """Whether the view equals its reference definition, and one resolve of all inputs. Writes nothing."""

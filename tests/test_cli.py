@@ -15,16 +15,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from compactor import cli, console
+from compactor import cli, cli_options, console
 from compactor.app import Rows, local_jars
 from compactor.core.errors import Busy, ConfigError, InputRefused
 from compactor.core.plan import Landing
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
+from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, TablePlan, TableReport, TableStatus
 
-COMMANDS = ("demo", "run", "status", "plan", "log", "history", "sql", "verify")
+COMMANDS = ("demo", "run", "status", "plan", "log", "history", "sql", "verify", "quarantine list", "quarantine show", "quarantine replay")
 NO_JVM = (("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only"))
-STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, "yes")
+STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, 1, "yes")
+HELD = Held("student", "increment_2024030503/a.json", "e", "2024-03-05T03:00", 2, "", "/archive/a.json", "/quarantine/e~a.json")
 
 
 class FakeApp:
@@ -59,6 +61,16 @@ class FakeApp:
     def verify(self, names: Sequence[str], files_only: bool) -> list[Check]:
         return [Check(name, "files", self.ok, "1 files") for name in names if self._fine(name)]
 
+    def quarantined(self, names: Sequence[str]) -> list[Held]:
+        return [HELD]
+
+    def quarantine_reasons(self, name: str, paths: Sequence[str]) -> list[tuple[Held, dict[str, Any]]]:
+        return [(HELD, {"records": 2, "unusable": [{"record": 7, "reason": "is not a JSON object", "text": "{oops"}]})]
+
+    def replay(self, name: str, paths: Sequence[str], progress: Any, label: str) -> TableReport:
+        self.asked = {"name": name, "paths": list(paths), "label": label}
+        return self.reports[0]
+
     def sql(self, text: str) -> Rows:
         self.asked = {"sql": text}
         return self.rows
@@ -72,7 +84,7 @@ class FakeApp:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeApp:
     made = FakeApp()
-    monkeypatch.setattr(cli, "opened", lambda *_: made)
+    monkeypatch.setattr(cli_options, "opened", lambda *_: made)
     return made
 
 
@@ -92,13 +104,17 @@ def program(folder: Path, *arguments: str, code: str | None = None) -> subproces
 
 def test_the_commands() -> None:
     """None is forgotten here."""
-    assert {info.name or getattr(info.callback, "__name__", "") for info in cli.app.registered_commands} == set(COMMANDS)
+    found = [info.name or getattr(info.callback, "__name__", "") for info in cli.app.registered_commands]
+    for group in cli.app.registered_groups:
+        inside = group.typer_instance.registered_commands if group.typer_instance else []
+        found += [f"{group.name} {info.name or getattr(info.callback, '__name__', '')}" for info in inside]
+    assert set(found) == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command: str) -> None:
     """One that can be copied."""
-    code, said, _ = called(command, "--help")
+    code, said, _ = called(*command.split(), "--help")
     assert code == 0
     assert f"  compactor {command}" in said.partition("Example:")[2]
 
@@ -106,7 +122,7 @@ def test_help_has_an_example(command: str) -> None:
 def test_help_without_a_command() -> None:
     """Lists all of them, uncut."""
     said = called("--help")[1]
-    assert [name for name in COMMANDS if f"\n  {name} " not in said] == []
+    assert [name for name in COMMANDS if f"\n  {name.split()[0]} " not in said] == []
     assert "..." not in said.partition("Commands:")[2]
 
 
@@ -178,6 +194,21 @@ def test_sql_as_json_csv_and_text(fake: FakeApp) -> None:
     assert [line.split() for line in called("sql", "select 1")[1].splitlines()] == [["a", "b"], ["1.50", "null"], ["2", "x,", '"y"']]
 
 
+def test_quarantine_lists_shows_and_replays(fake: FakeApp) -> None:
+    """What waits, why, and what a replay did; for people and for programs."""
+    assert "increment_2024030503/a.json" in called("quarantine", "list")[1]
+    assert json.loads(called("quarantine", "list", "-o", "json")[1]) == [HELD.to_json()]
+    shown = called("quarantine", "show", "student")[1]
+    assert "record 7: is not a JSON object" in shown
+    assert "{oops" in shown
+    assert "and 1 more" in shown
+    assert HELD.repaired in shown
+    (told,) = json.loads(called("quarantine", "show", "student", HELD.path, "-o", "json")[1])
+    assert (told["path"], told["unusable"][0]["record"]) == (HELD.path, 7)
+    assert json.loads(called("quarantine", "replay", "student", HELD.path, "-o", "json")[1]) == json.loads(json.dumps(fake.reports[0].to_json()))
+    assert fake.asked == {"name": "student", "paths": [HELD.path], "label": ""}
+
+
 @pytest.mark.parametrize(("form", "shown"), [("json", "[]\n"), ("csv", ""), ("text", "")])
 def test_sql_without_a_result(fake: FakeApp, form: str, shown: str) -> None:
     """A statement such as DROP TABLE."""
@@ -240,7 +271,7 @@ def test_last_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     def raising(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "opened", raising)
+    monkeypatch.setattr(cli_options, "opened", raising)
     monkeypatch.setattr(sys, "argv", ["compactor", "status"])
     with pytest.raises(SystemExit) as ended:
         cli.main()

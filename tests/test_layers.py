@@ -43,7 +43,7 @@ OWNERS = {
     "pydantic_core": ("config_keys.py",),
     "pydantic": ("config.py", "config_keys.py", "config_rules.py", "config_text.py", "cli.py"),
     "yaml": ("config.py", "config_keys.py", "config_rules.py", "config_text.py", "cli.py"),
-    "typer": ("cli.py", "console.py", "demo"),
+    "typer": ("cli.py", "cli_options.py", "cli_quarantine.py", "console.py", "demo"),
     "rich": ("cli.py", "console.py", "demo"),
 }
 """Which modules may name a package from outside; whatever is not here nobody may name."""
@@ -61,10 +61,10 @@ def tree(path: Path) -> ast.Module:
 
 
 def layer(module: str) -> str:
-    """`compactor.core.plan` → core; `compactor.config_keys` → config; `compactor.console` and `__main__` belong to the command line."""
+    """`compactor.core.plan` → core; `compactor.config_keys` → config; `compactor.console`, `cli_*` and `__main__` belong to the command line."""
     parts = module.split(".")
     name = parts[1] if len(parts) > 1 else ""
-    return "cli" if name in ("console", "__main__") else "config" if name.startswith("config") else name
+    return "cli" if name in ("console", "__main__") or name.startswith("cli_") else "config" if name.startswith("config") else name
 
 
 def name_of(path: Path) -> str:

@@ -3,7 +3,7 @@
 base/<commit id>/segment=<n>/*.parquet      a Segment: one directory, one key range
 delta/<commit id>/*.parquet                 a Delta
 archive/<folder>/<file>                     absorbed raw files
-quarantine/<folder>/<file>                  unusable ones
+quarantine/<folder>/<file>                  unusable ones, and <file>.reason.json for every file with something unusable
 _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
 _compactor/snapshots/latest                 a hint, never trusted
 _compactor/ledger/<commit id>.jsonl.gz      absorbed inputs of older Snapshots
@@ -44,6 +44,12 @@ def relative(location: str, root: str) -> str:
 def commit_id(version: int, nonce: str) -> str:
     """The id of an attempt at a version: starts with a letter (Athena prunes only strings), unique by `nonce` (8 hex digits)."""
     return f"v{version:08d}-{nonce}"
+
+
+def _other_name(path: str, etag: str) -> str:
+    head, _, name = path.rpartition("/")
+    safe = re.sub(r"[^0-9A-Za-z]", "", etag)[:24]
+    return join(head, f"{safe}~{name}") if head else f"{safe}~{name}"
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,15 @@ class Layout:
 
     def archived(self, path: str, etag: str = "") -> str:
         """Where an input goes; `etag` goes into the name when the plain one is taken by other content (H1)."""
-        if etag:
-            head, _, name = path.rpartition("/")
-            safe = re.sub(r"[^0-9A-Za-z]", "", etag)[:24]
-            path = join(head, f"{safe}~{name}") if head else f"{safe}~{name}"
-        return join(self.root, "archive", path)
+        return join(self.root, "archive", _other_name(path, etag) if etag else path)
+
+    def quarantined(self, path: str, etag: str = "") -> str:
+        """Where an input goes that cannot be opened; `etag` as in `archived`."""
+        return join(self.root, "quarantine", _other_name(path, etag) if etag else path)
+
+    def reason(self, path: str, etag: str) -> str:
+        """What could not be used of an input, and why."""
+        return join(self.root, "quarantine", f"{_other_name(path, etag)}.reason.json")
 
     def version_of(self, location: str) -> int | None:
         """The version of a Snapshot's location, or None."""

@@ -72,7 +72,11 @@ class Delta:
 
 @dataclass(frozen=True)
 class Input:
-    """One absorbed file, named by (path, etag): `path` below the landing root, `rows` read from it."""
+    """One file that was taken, named by (path, etag): `path` below the landing root, `rows` read from it.
+
+    `outcome` is `absorbed`, or `quarantined` for a file that could not be opened, for the `reason` told. Later attempts are entries of their own:
+    `replayed` for a file that was in quarantine whole, `reread` for one of which some records were. `quarantined` counts unusable records.
+    """
 
     path: str
     size: int
@@ -83,6 +87,26 @@ class Input:
     position_min: Position | None = None
     position_max: Position | None = None
     outcome: str = "absorbed"
+    quarantined: int = 0
+    reason: str = ""
+
+    def unopened(self, reason: str) -> Input:
+        """What it is when this attempt could not open it."""
+        return dataclasses.replace(self, outcome=self.outcome if self.outcome in AGAIN else "quarantined", reason=reason)
+
+    @property
+    def unabsorbed(self) -> bool:
+        """Whether no attempt up to this one got a row out of it."""
+        return bool(self.reason) and self.outcome in ("quarantined", "replayed")
+
+    @property
+    def waits(self) -> bool:
+        """Whether something of it is in quarantine."""
+        return bool(self.reason or self.quarantined)
+
+
+AGAIN = ("replayed", "reread")
+"""Outcomes of later attempts at an input whose first attempt is in the ledger too."""
 
 
 @dataclass(frozen=True)

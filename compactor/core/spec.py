@@ -57,7 +57,9 @@ class TableSpec:
     tombstone_retention: float = 7 * 86400.0
     truncate: str = "apply"
     unresolved: str = "null"
-    beyond_retention: str = "refuse"
+    beyond_retention: str = "quarantine"
+    quarantine_rows: int | None = None
+    quarantine_share: float = 0.5
     compaction: str = "auto"
     live_view: bool = False
     timestamps: str = "int96"

@@ -1,13 +1,16 @@
-"""Archive: take absorbed files out of landing. Works from the stored Snapshot; every step may be interrupted and repeated.
+"""Archive: take absorbed files out of landing, and those that cannot be opened into quarantine.
+
+Works from the stored Snapshot; every step may be interrupted and repeated.
 
 What a crash leaves: a file in landing, or in both places (the next run finishes), never in none.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
-from compactor.core.snapshot import Input, Snapshot
+from compactor.core.snapshot import AGAIN, Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import snapshots
 from compactor.flows.world import World
@@ -15,7 +18,7 @@ from compactor.ports import FileInfo
 
 
 def archive(world: World, spec: TableSpec, snapshot: Snapshot) -> int:
-    """Move the Snapshot's pending inputs into the archive; gives back how many were still in landing."""
+    """Move the Snapshot's pending inputs to where they belong; gives back how many had not been moved yet."""
     moved = 0
     for item in snapshot.pending:
         moved += _archived(world, spec, item)
@@ -23,22 +26,58 @@ def archive(world: World, spec: TableSpec, snapshot: Snapshot) -> int:
 
 
 def unfinished(world: World, spec: TableSpec, pending: Sequence[Input]) -> tuple[Input, ...]:
-    """Those of `pending` that still lie in landing: what the next Snapshot has to carry on."""
-    layout = snapshots.layout_of(spec)
-    return tuple(item for item in pending if _same(world.storage.stat(layout.landed(item.path)), item))
+    """Those of `pending` that are not where they belong yet: what the next Snapshot has to carry on."""
+    return tuple(item for item in pending if _to_move(world, spec, item))
+
+
+def still_landed(world: World, spec: TableSpec, item: Input) -> bool:
+    """Whether landing still holds this input, and not what the sink has written over it since."""
+    return _same(world.storage.stat(snapshots.layout_of(spec).landed(item.path)), item)
+
+
+def _to_move(world: World, spec: TableSpec, item: Input) -> bool:
+    if item.outcome in AGAIN:
+        return not item.reason and _taken_again(world, spec, item) is not None
+    return still_landed(world, spec, item)
 
 
 def _archived(world: World, spec: TableSpec, item: Input) -> bool:
     layout = snapshots.layout_of(spec)
+    if item.outcome in AGAIN:
+        return _left_quarantine(world, spec, item)
+    goes_to = layout.quarantined if item.outcome == "quarantined" else layout.archived
     source = world.storage.stat(layout.landed(item.path))
     if source is None or not _same(source, item):
         # archived by an earlier attempt; or the sink wrote the name again: that is a new input, and this one's content is in the Snapshot's rows only
         return False
     try:
-        return world.storage.move(source, layout.archived(item.path))
+        return world.storage.move(source, goes_to(item.path))
     except FileExistsError:
         # another input of this name was archived before (H1)
-        return world.storage.move(source, layout.archived(item.path, item.etag))
+        return world.storage.move(source, goes_to(item.path, item.etag))
+
+
+def _left_quarantine(world: World, spec: TableSpec, item: Input) -> bool:
+    """Move a file that was taken again out of quarantine into the archive, and its reasons away when nothing of it is left there."""
+    layout = snapshots.layout_of(spec)
+    if item.reason:
+        return False
+    if not item.quarantined:
+        world.storage.delete([layout.reason(item.path, item.etag)])
+    source = _taken_again(world, spec, item)
+    if source is None:
+        return False
+    for target in (layout.archived(item.path), layout.archived(item.path, item.etag)):
+        with contextlib.suppress(FileExistsError):
+            return world.storage.move(source, target)
+    return world.storage.move(source, layout.archived(item.path, source.etag))
+
+
+def _taken_again(world: World, spec: TableSpec, item: Input) -> FileInfo | None:
+    """The file in quarantine that a replay has read, while it is there."""
+    layout = snapshots.layout_of(spec)
+    found = world.storage.stat(layout.quarantined(item.path, item.etag))
+    return found or (world.storage.stat(layout.quarantined(item.path)) if item.outcome == "replayed" else None)
 
 
 def _same(info: FileInfo | None, item: Input) -> bool:

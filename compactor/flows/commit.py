@@ -1,7 +1,8 @@
-"""Commit: absorb new increments into a new Delta (or base) and write the next Snapshot.
+"""Commit: absorb new increments, or what waited in quarantine, into a new Delta (or base) and write the next Snapshot.
 
-What a crash leaves, step by step: reading - nothing; writing data - a directory that nothing names (garbage for vacuum); writing the ledger
-file - the same; the put of the Snapshot - either nothing or the commit. Publish and archive work from the stored Snapshot alone (H2).
+What a crash leaves, step by step: reading - nothing; writing data - a directory that nothing names (garbage for vacuum); writing reason
+files and the ledger file - the same; the put of the Snapshot - either nothing or the commit. Publish and archive work from the stored
+Snapshot alone (H2).
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from compactor.core.layout import commit_id
 from compactor.core.position import latest
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, discover, ledger, snapshots
+from compactor.flows import archive, discover, ledger, quarantine, snapshots
 from compactor.flows.reports import Progress
 from compactor.flows.world import World
-from compactor.ports import Facts, Staged
+from compactor.ports import Elsewhere, Facts, Staged
 
 ATTEMPTS = 5
 """How often a commit that lost the race plans again within one run."""
+
+_LANDING: Elsewhere = {}
 
 
 @dataclass(frozen=True)
@@ -53,22 +56,44 @@ def commit(world: World, spec: TableSpec, parent: Snapshot | None, label: str, p
     return None
 
 
-def _attempt(world: World, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], label: str, progress: Progress) -> Committed | None:
+def replay(world: World, spec: TableSpec, paths: Sequence[str], label: str, progress: Progress) -> Committed | None:
+    """Absorb again what waits in quarantine, all or these paths; None when nothing does. Raises Conflict as `commit` does."""
+    for attempt in range(ATTEMPTS):
+        parent = snapshots.newest(world, snapshots.layout_of(spec))
+        held = quarantine.chosen(spec, quarantine.waiting(world, spec, parent), paths)
+        if parent is None or not held:
+            return None
+        inputs, places = quarantine.again(world, spec, held, parent)
+        try:
+            return _attempt(world, spec, parent, inputs, label, progress, places, "replay")
+        except Conflict:
+            if attempt == ATTEMPTS - 1:
+                raise
+    return None
+
+
+def _attempt(
+    world: World,
+    spec: TableSpec,
+    parent: Snapshot | None,
+    inputs: Sequence[Input],
+    label: str,
+    progress: Progress,
+    elsewhere: Elsewhere = _LANDING,
+    operation: str = "commit",
+) -> Committed | None:
     layout = snapshots.layout_of(spec)
     version = parent.version + 1 if parent else 1
     commit = commit_id(version, world.nonce())
     progress(spec.name, "read", 0.1)
-    batch = world.engine().read(spec, parent, inputs, version)
+    batch = world.engine().read(spec, parent, inputs, version, elsewhere)
     try:
         facts = batch.facts
-        steady = tuple(item for item in facts.inputs if _unchanged(world, spec, item))
+        steady = {(item.path, item.etag) for item in facts.inputs if (item.path, item.etag) in elsewhere or _unchanged(world, spec, item)}
         if len(steady) < len(facts.inputs):
             # a file was written while we read it (H1): what we read of it is worth nothing, it waits for the next run
-            return (
-                _attempt(world, spec, parent, [item for item in inputs if any(item.path == kept.path for kept in steady)], label, progress)
-                if steady
-                else None
-            )
+            kept = [item for item in inputs if (item.path, item.etag) in steady]
+            return _attempt(world, spec, parent, kept, label, progress, elsewhere, operation) if kept else None
         whole = plan.whole_base(spec, parent, facts.changes, bool(facts.evolved.retyped), facts.truncate is not None)
         progress(spec.name, "resolve", 0.4)
         if whole:
@@ -76,7 +101,9 @@ def _attempt(world: World, spec: TableSpec, parent: Snapshot | None, inputs: Seq
         else:
             staged = world.engine().write_delta(batch, commit)
         progress(spec.name, "check", 0.8)
-        snapshot = _snapshot(world, spec, parent, facts, staged, commit, whole, label)
+        facts = batch.facts
+        quarantine.describe(world, spec, commit, facts)
+        snapshot = _snapshot(world, spec, parent, facts, staged, commit, whole, label, operation)
         snapshots.put(world, layout, snapshot)
         written = sum(segment.size for segment in staged.segments) + (staged.delta.size if staged.delta else 0)
         return Committed(snapshot, written)
@@ -89,7 +116,9 @@ def _unchanged(world: World, spec: TableSpec, item: Input) -> bool:
     return info is not None and info.etag == item.etag
 
 
-def _snapshot(world: World, spec: TableSpec, parent: Snapshot | None, facts: Facts, staged: Staged, commit: str, whole: bool, label: str) -> Snapshot:
+def _snapshot(
+    world: World, spec: TableSpec, parent: Snapshot | None, facts: Facts, staged: Staged, commit: str, whole: bool, label: str, operation: str
+) -> Snapshot:
     layout = snapshots.layout_of(spec)
     hours = [item.hour for item in facts.inputs if item.hour] + ([parent.hour] if parent and parent.hour else [])
     times = [time for time in (facts.source_time, parent.source_time if parent else None) if time]
@@ -101,7 +130,7 @@ def _snapshot(world: World, spec: TableSpec, parent: Snapshot | None, facts: Fac
         writer=commit,
         run=label,
         time=world.now(),
-        operation="commit",
+        operation=operation,
         schema=facts.evolved.schema,
         order=facts.order,
         base_id=commit if whole or parent is None else parent.base_id,

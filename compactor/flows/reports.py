@@ -54,7 +54,8 @@ class TableReport:
 class TableStatus:
     """Where a table stands. `regime` says how readers join the Delta: `none`, `broadcast` or `sort-merge` (design.md section 8, E2).
 
-    `delta_estimate` is what Spark's planner will take the Delta's size for, in bytes, against `delta_limit`.
+    `quarantined` counts files of which something waits in quarantine. `delta_estimate` is what Spark's planner will take the Delta's size for, in
+    bytes, against `delta_limit`.
     """
 
     table: str
@@ -74,6 +75,7 @@ class TableStatus:
     waiting_bytes: int
     oldest_waiting: str | None
     pending_archive: int
+    quarantined: int
     publish: str
 
     def to_json(self) -> dict[str, Any]:

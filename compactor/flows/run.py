@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from compactor.core.errors import CompactorError, NoRowsYet, Refused, TryLater
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, snapshots
-from compactor.flows.commit import Committed, commit
+from compactor.flows import archive, commit, snapshots
+from compactor.flows.commit import Committed
 from compactor.flows.fold import due, fold
 from compactor.flows.publish import publish
 from compactor.flows.reports import Progress, TableReport, silent
@@ -59,7 +59,7 @@ def run_table(world: World, spec: TableSpec, progress: Progress = silent, label:
     resumed = False
     if current is not None:
         current, resumed = resume(world, spec, current)
-    committed = commit(world, spec, current, label, progress)
+    committed = commit.commit(world, spec, current, label, progress)
     made = [committed] if committed else []
     if committed:
         current = committed.snapshot
@@ -77,6 +77,19 @@ def run_table(world: World, spec: TableSpec, progress: Progress = silent, label:
             _finish(world, spec, current, progress)
     notes = _shown_landing(world, spec, current) if current is not None and (made or resumed or spec.live_view) else ()
     return _report(spec, current, made, resumed, notes)
+
+
+def replay_table(world: World, spec: TableSpec, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
+    """Take again what waits in quarantine, all or these paths. Raises InputRefused when it still cannot be used."""
+    layout = snapshots.layout_of(spec)
+    current = snapshots.newest(world, layout)
+    if current is not None:
+        resume(world, spec, current)
+    committed = commit.replay(world, spec, paths, label, progress)
+    if committed:
+        _finish(world, spec, committed.snapshot, progress)
+    progress(spec.name, "done", 1.0)
+    return _report(spec, committed.snapshot if committed else current, [committed] if committed else [], False, ())
 
 
 def _shown_landing(world: World, spec: TableSpec, current: Snapshot) -> tuple[str, ...]:
@@ -103,6 +116,11 @@ def _report(spec: TableSpec, current: Snapshot | None, made: Sequence[Committed]
         return TableReport(spec.name, outcome, notes=(f"nothing has landed below {spec.landing}",))
     first = made[0].snapshot if made else None
     counts = first.counts if first else {}
+    unusable = sum(item.outcome == "quarantined" for item in first.inputs) if first else 0
+    records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)
+    if unusable or records:
+        what = f"{unusable} files and {records} records cannot be used and wait in quarantine"
+        notes = (*notes, f"{what}: compactor quarantine list {spec.name}")
     return TableReport(
         spec.name,
         "held" if current.publish != "yes" else outcome,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.core import plan
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, discover, snapshots
+from compactor.flows import archive, discover, quarantine, snapshots
 from compactor.flows.reports import TableStatus
 from compactor.flows.world import World
 
@@ -34,5 +34,6 @@ def status(world: World, spec: TableSpec) -> TableStatus:
         waiting_bytes=found.size,
         oldest_waiting=min(hours) if hours else None,
         pending_archive=len(archive.unfinished(world, spec, snapshot.pending)) if snapshot else 0,
+        quarantined=len(quarantine.waiting(world, spec, snapshot)),
         publish=snapshot.publish if snapshot else "nothing",
     )

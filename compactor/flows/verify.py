@@ -7,10 +7,12 @@ both absorbed and new, every absorbed input is in the archive or in landing. Wit
 
 from __future__ import annotations
 
+import dataclasses
+
 from compactor.core import plan
-from compactor.core.snapshot import COUNTS, DataFile, Snapshot
+from compactor.core.snapshot import AGAIN, COUNTS, DataFile, Input, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import discover, ledger, snapshots
+from compactor.flows import archive, discover, ledger, snapshots
 from compactor.flows.reports import Check
 from compactor.flows.world import World
 
@@ -22,7 +24,7 @@ def verify(world: World, spec: TableSpec) -> list[Check]:
         return [Check(spec.name, "snapshot", True, "nothing committed yet")]
     checks = [_files(world, spec, snapshot), _tiling(spec, snapshot), _counts(world, spec), _inputs(world, spec, snapshot)]
     if not world.files_only:
-        checks += world.engine().compare(spec, snapshot, _archived(world, spec, snapshot))
+        checks += world.engine().compare(spec, snapshot, *_absorbed(world, spec, snapshot))
     return checks
 
 
@@ -57,22 +59,36 @@ def _inputs(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
     layout = snapshots.layout_of(spec)
     known = ledger.everything(world, layout, snapshot)
     landing = discover.landing(world, spec, snapshot)
-    twice = len(known) - len({(item.path, item.etag) for item in known})
-    lost = [item.path for item in known if _archive_place(world, spec, item.path, item.etag) is None]
+    first = [item for item in known if item.outcome not in AGAIN]
+    twice = len(first) - len({(item.path, item.etag) for item in first})
+    lost = [item.path for item in first if _place(world, spec, item) is None]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
-    problems += [f"{len(lost)} absorbed files are neither in landing nor in the archive, such as {lost[0]}"] if lost else []
+    problems += [f"{len(lost)} absorbed files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
     return Check(spec.name, "inputs", not problems, "; ".join(problems) or f"{len(known)} absorbed, {len(landing.new)} waiting")
 
 
-def _archive_place(world: World, spec: TableSpec, path: str, etag: str) -> str | None:
+def _place(world: World, spec: TableSpec, item: Input) -> str | None:
+    """Where an input that was taken lies now."""
     layout = snapshots.layout_of(spec)
-    for place in (layout.archived(path, etag), layout.archived(path), layout.landed(path)):
-        if world.storage.stat(place) is not None:
-            return place
-    return None
+    places = [layout.archived(item.path, item.etag), layout.archived(item.path)]
+    if item.outcome == "quarantined":
+        places = [layout.quarantined(item.path, item.etag), layout.quarantined(item.path), *places]
+    found = next((place for place in places if world.storage.stat(place) is not None), None)
+    return found or (layout.landed(item.path) if archive.still_landed(world, spec, item) else None)
 
 
-def _archived(world: World, spec: TableSpec, snapshot: Snapshot) -> list[tuple[str, str]]:
-    """(path below the landing root, location) of every absorbed input."""
-    known = ledger.everything(world, snapshots.layout_of(spec), snapshot)
-    return [(item.path, place) for item in known for place in [_archive_place(world, spec, item.path, item.etag)] if place]
+def _absorbed(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
+    """The inputs whose rows are in the table, each once, and where they lie."""
+    known = {(item.path, item.etag): item for item in ledger.everything(world, snapshots.layout_of(spec), snapshot)}
+    inputs = [item for item in known.values() if not item.unabsorbed]
+    places = {(item.path, item.etag): _place(world, spec, item) for item in inputs}
+    found = {key: place for key, place in places.items() if place}
+    inputs = [item for item in inputs if (item.path, item.etag) in found]
+    for item in [item for item in inputs if item.outcome == "reread"]:
+        # a repaired copy may hold the repaired records only: what was absorbed before it is in the original
+        layout = snapshots.layout_of(spec)
+        original, repaired = layout.archived(item.path), layout.archived(item.path, item.etag)
+        if found[item.path, item.etag] == repaired and world.storage.stat(original) is not None:
+            inputs.append(dataclasses.replace(item, etag=f"{item.etag}~original"))
+            found[item.path, f"{item.etag}~original"] = original
+    return inputs, found

@@ -8,7 +8,9 @@ Columns of Changes, after the stored ones:
 | `_position` | struct | `spark/position.py` |
 | `_missing` | array<string> | stored names whose value the event does not tell (unavailable) |
 | `_from` | string | the key this row had before, as `key_text`; null when it did not move |
+| `_to` | string | of a delete: the key its row went to, when a stored row tells; filled by `Stored.relinked` |
 | `_link` | string | transaction and LSN, which the two halves of a key change share |
+| `_unfit` | string | the first stored column whose value is not of its type, else null |
 | `_source` | int | `resolve.EVENT`, or MADE for the removal half of a keyless update |
 | `_file` | string | the input it came from |
 
@@ -48,14 +50,18 @@ def key_columns(text: str, kinds: Sequence[str]) -> list[str]:
 
 
 def with_position(frame: Frame, spec: TableSpec, order: position.Order) -> Frame:
-    """The frame with `_position`, and `_unordered`: whether an order column that must be there is null."""
+    """The frame with `_position`, and in `_bad` also what cannot be ordered: an order column that must be there is null. Such rows lose `_op`."""
     assert frame.images is not None
     parts = [expression(name, frame.images, spec.name)[0] for name, _ in order]
     typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
     must = [part for part, (name, _) in zip(parts, order) if name not in NULLABLE]
     unordered = " OR ".join(f"({part}) IS NULL" for part in must) or "false"
-    rows = frame.rows.selectExpr("*", f"{position.built(spec.epoch, typed)} AS _position", f"(_op IS NOT NULL AND ({unordered})) AS _unordered")
-    return Frame(rows, frame.images, frame.writers)
+    names = ", ".join(name for name, _ in order)
+    told = literal(f"a column of the order ({names}) is null or no number; say `order_by:` with columns that every change has")
+    why = f"CASE WHEN _bad IS NOT NULL THEN _bad WHEN _op IS NOT NULL AND ({unordered}) THEN {told} END"
+    keep = [name for name in frame.rows.columns if name not in ("_bad", "_op")]
+    rows = frame.rows.selectExpr(*keep, f"{position.built(spec.epoch, typed)} AS _position", f"{why} AS _bad", "_op")
+    return Frame(rows.withColumn("_op", F.expr("CASE WHEN _bad IS NULL THEN _op END")), frame.images, frame.writers)
 
 
 def missing_columns(frame: Frame) -> list[tuple[str, str]]:
@@ -80,12 +86,16 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
     keys = [_key(frame, evolved, name) for name in schema.key]
     shown = []
     missing = []
+    unfit = []
     source = "_source_kind" if spec.keyless else "0"
     for field in schema.fields:
         if field.name in schema.key:
             shown.append(f"{keys[schema.key.index(field.name)]} AS {quoted(field.name)}")
             continue
-        value, absent = _column(frame, evolved, field, order)
+        value, absent, strange = _column(frame, evolved, field, order)
+        if strange:
+            told = f"NOT coalesce({absent}, false) AND ({strange})" if absent else strange
+            unfit.append(f"WHEN {told} THEN {literal(field.name)}")
         if partial and absent:
             missing.append(f"CASE WHEN {absent} THEN {literal(field.name)} END")
             value = f"CASE WHEN {absent} THEN NULL ELSE {value} END"
@@ -99,7 +109,9 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         "_position",
         f"CASE WHEN _op IN ('c', 'u', 'r') THEN {absent_list} END AS _missing",
         f"{moved} AS _from",
+        "CAST(NULL AS STRING) AS _to",
         f"{_link(frame)} AS _link",
+        f"CASE WHEN _op NOT IN ('c', 'u', 'r') THEN NULL {' '.join(unfit)} END AS _unfit" if unfit else "CAST(NULL AS STRING) AS _unfit",
         f"{source} AS _source",
         "_file",
     )
@@ -120,27 +132,32 @@ def _variants(frame: Frame, evolved: Evolved, field: Field) -> dict[WriterField,
     return found
 
 
-def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order) -> tuple[str, str | None]:
-    """SQL for a stored column's value, and for whether it is unavailable (None when it never can be)."""
+def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order) -> tuple[str, str | None, str | None]:
+    """SQL for a stored column's value, for whether it is unavailable, and for whether it is not of its type (None when it never can be)."""
     images = dict((frame.images or ("struct", ()))[1])
     wanted = types.parse(field.type)
     variants = _variants(frame, evolved, field)
     branches = []
     absent = []
+    unfit = []
     for column, writers in variants.items():
         raw = f"_after.{quoted(column.name)}"
         value = values.plain(values.stored(raw, images[column.name], column), column.type, wanted)
         test = values.is_placeholder(raw, images[column.name])
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         branches.append((only, value))
+        strange = values.unfit(raw, images[column.name], value, column.type)
+        if strange:
+            unfit.append(f"({only} AND {strange})" if only else strange)
         if test:
             absent.append(f"({only} AND {test})" if only else f"({test})")
     written = sum(len(writers) for writers in variants.values())
     default = _default(field, wanted, order) if written < len(frame.writers) else None
     if len(branches) == 1 and not branches[0][0]:
-        return branches[0][1], " OR ".join(absent) or None
+        return branches[0][1], " OR ".join(absent) or None, " OR ".join(unfit) or None
     cases = "".join(f" WHEN {only} THEN {value}" for only, value in branches)
-    return (f"CASE{cases} ELSE {default or null(wanted)} END" if cases else default or null(wanted)), " OR ".join(absent) or None
+    value = f"CASE{cases} ELSE {default or null(wanted)} END" if cases else default or null(wanted)
+    return value, " OR ".join(absent) or None, " OR ".join(unfit) or None
 
 
 def _default(field: Field, wanted: types.Type, order: position.Order) -> str | None:

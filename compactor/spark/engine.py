@@ -10,16 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.errors import CheckFailed, InputRefused
 from compactor.core.layout import Layout, join, relative
-from compactor.core.position import Position, at_or_below, latest
+from compactor.core.position import Position, at_or_below, event_part, latest
 from compactor.core.schema import Schema
 from compactor.core.snapshot import COUNTS, Delta, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.ports import Check, Staged, Storage
+from compactor.ports import Check, Elsewhere, Staged, Storage
 from compactor.spark import compare, keyless, position, store
 from compactor.spark.reading import Reader, SparkBatch
-from compactor.spark.resolve import BASE, EVENT, Resolver, union
-from compactor.spark.sql import quoted
-from compactor.spark.store import named
+from compactor.spark.resolve import BASE, EVENT, MOVED, Resolver, union
+from compactor.spark.sql import named, quoted
 from compactor.spark.stored import Stored
 
 _MAX_ROUNDS = 16
@@ -39,9 +38,9 @@ class SparkEngine:
         self._spark = spark
         self._storage = storage
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> SparkBatch:
+    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> SparkBatch:
         """Open, decode and conform these inputs."""
-        return Reader(self._spark, self._storage).read(spec, parent, inputs, version)
+        return Reader(self._spark, self._storage).read(spec, parent, inputs, version, elsewhere)
 
     def write_delta(self, batch: SparkBatch, commit: str) -> Staged:
         """A new Delta: the batch, the parent's Delta, and the base rows that must be compared."""
@@ -103,13 +102,11 @@ class SparkEngine:
             heads.unpersist()
         return Staged(None, tuple(made), {}, purged_to=purged)
 
-    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[tuple[str, str]]) -> list[Check]:
+    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         """The view against its reference definition and against one resolve of all inputs."""
         checks = [compare.against_reference(self._spark, spec, snapshot)]
-        locations = [location for _, location in inputs]
-        root = spec.root if all(location.startswith(join(spec.root) + "/") for location in locations) else "/"
-        again = [Input(location[len(root.rstrip("/")) + 1 :], 0, "", "", None) for location in locations]
-        batch = self.read(dataclasses.replace(spec, landing=root), None, again, 1)
+        # what runs have left out is left out here too, however much it is
+        batch = self.read(dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0), None, inputs, 1, elsewhere)
         try:
             with _Resolution.of(self._spark, batch, whole=True) as work:
                 return [*checks, compare.against_history(self._spark, spec, snapshot, work.resolver, work.heads)]
@@ -190,8 +187,11 @@ class _Resolution:
         resolver = Resolver(facts.evolved.schema, facts.order, batch.version, spec.keyless)
         layout = Layout(spec.root, spec.landing)
         stored = Stored(spark, layout, parent, resolver.schema) if parent else None
-        events = resolver.states(batch.changes.where("_op <> 't'"))
         partial = _partial(batch)
+        changes = batch.changes.where("_op <> 't'")
+        if stored and partial and _other_half_may_be_stored(batch):
+            changes = store.held(stored.relinked(changes))
+        events = resolver.states(changes)
         frames = [events]
         if stored:
             base = stored.base(facts.truncate) if whole else _compared(stored, batch, events, bool(partial))
@@ -206,7 +206,11 @@ class _Resolution:
         heads = resolver.heads(outcomes)
         if spec.keyless:
             heads = keyless.matched(heads, resolver.schema, batch.version)
-        _within_retention(batch, heads)
+        beyond = _beyond_retention(batch, heads)
+        if beyond is not None:
+            outcomes.unpersist()
+            batch.set_aside(beyond)
+            return cls.of(spark, batch, whole)
         return cls(batch, layout, resolver, outcomes, heads, counts, ties)
 
 
@@ -217,7 +221,20 @@ def _compared(stored: Stored, batch: SparkBatch, events: DataFrame, partial: boo
 
 
 def _late(batch: SparkBatch) -> bool:
-    return batch.parent is not None and at_or_below(batch.facts.first, batch.parent.position_max)
+    """Whether a change may be no newer than what is stored; of one place at the source, whichever file told it first."""
+    first, stored = batch.facts.first, batch.parent.position_max if batch.parent else None
+    if first is None or stored is None:
+        return False
+    return at_or_below(event_part(first), event_part(stored)) if batch.facts.order else at_or_below(first, stored)
+
+
+def _other_half_may_be_stored(batch: SparkBatch) -> bool:
+    """Whether a create without its values, or a delete that a row without values waits for, is in the batch."""
+    if batch.spec.keyless:
+        return False
+    arrived = "_op = 'c' AND size(_missing) > 0 AND _from IS NULL"
+    left = "_op = 'd'" if batch.parent and batch.parent.partial and _late(batch) else "false"
+    return not batch.changes.where(f"_link IS NOT NULL AND (({arrived}) OR {left})").isEmpty()
 
 
 def _partial(batch: SparkBatch) -> tuple[str, ...]:
@@ -231,7 +248,7 @@ def _partial(batch: SparkBatch) -> tuple[str, ...]:
 
 def _moved(resolver: Resolver, states: DataFrame, stored: Stored | None, partial: Sequence[str]) -> DataFrame:
     """The states with what key changes carry along, one step of a chain a round, until a round tells nothing new (H10)."""
-    if states.where("_op = 'd' AND _moved_to IS NOT NULL").isEmpty():
+    if states.where(MOVED).isEmpty():
         return states
     found, told = states, None
     for _ in range(_MAX_ROUNDS):
@@ -247,18 +264,24 @@ def _moved(resolver: Resolver, states: DataFrame, stored: Stored | None, partial
     return found
 
 
-def _within_retention(batch: SparkBatch, heads: DataFrame) -> None:
-    """H12: a change older than purged tombstones, with no stored row, may be one that a purged delete had ended. Raises InputRefused."""
+def _beyond_retention(batch: SparkBatch, heads: DataFrame) -> DataFrame | None:
+    """H12: a change older than purged tombstones, with no stored row, may be one that a purged delete had ended. The keys of such changes.
+
+    Raises InputRefused under `beyond_retention: refuse`.
+    """
     purged = batch.parent.purged_to if batch.parent else None
     if purged is None or batch.spec.beyond_retention == "apply" or not at_or_below(batch.facts.first, purged):
-        return
-    found = heads.where(f"_source = {EVENT} AND _position <= {position.fixed(purged, batch.facts.order)}").count()
-    if found:
+        return None
+    found = heads.where(f"_source = {EVENT} AND _position <= {position.fixed(purged, batch.facts.order)}")
+    keys = store.held(found.select(*[quoted(name) for name in batch.facts.evolved.schema.key]))
+    if keys.isEmpty():
+        return None
+    if batch.spec.beyond_retention == "refuse":
         raise InputRefused(
-            f"table {batch.spec.name}: {found} changes are older than tombstones that were purged (tombstone_retention); whether "
-            "they were deleted since cannot be known. They stay in landing. Say `beyond_retention: apply` to insert them, or "
-            "remove the files."
+            f"table {batch.spec.name}: the changes of {keys.count()} keys are older than tombstones that were purged (tombstone_retention); whether "
+            "they were deleted since cannot be known. They stay in landing. Say `beyond_retention: apply` to insert them, or remove the files."
         )
+    return keys
 
 
 def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str) -> tuple[dict[str, int], int]:
@@ -271,6 +294,7 @@ def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str
     counts["superseded"] += 0 if gone == "false" else events.where(f"_source = {EVENT} AND ({gone})").count()
     counts["applied"] += batch.facts.truncates
     counts["ignored"] = batch.facts.ignored
+    counts["quarantined"], counts["beyond_retention"] = batch.facts.quarantined, batch.facts.beyond_retention
     if sum(counts.values()) != batch.facts.read:
         raise CheckFailed(
             f"table {batch.spec.name}: {batch.facts.read} events read, but {counts} add up to {sum(counts.values())}. Nothing was committed."

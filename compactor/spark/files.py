@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from compactor.core import types, writer
-from compactor.core.errors import InputRefused, Refused
+from compactor.core.errors import Refused
+from compactor.core.layout import join, relative
 from compactor.spark.sql import literal
 
 _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
@@ -24,19 +25,38 @@ _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 
 @dataclass(frozen=True)
 class RawFrame:
-    """Rows of files that share a schema. `schema` is None for text; `avro` holds the writer's schema text of Avro files."""
+    """Rows of files that share a schema. `schema` is None for text; `avro` holds the writer's schema text of Avro files; `paths` are locations."""
 
     rows: DataFrame
     schema: types.Type | None = None
     avro: str | None = None
+    paths: tuple[str, ...] = ()
 
 
-def relative_path(root: str) -> str:
-    """SQL: the path of the file below `root`, decoded from the URI that Spark reports."""
-    bare = root.split("://", 1)[-1].rstrip("/") + "/"
-    # url_decode would turn a plus sign into a blank, and sinks put plus signs into names
-    decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))"
-    return f"substr({decoded}, instr({decoded}, {literal(bare)}) + {len(bare)})"
+@dataclass(frozen=True)
+class Origins:
+    """Where files lie, and how they are called: by their path below the first of `roots` that holds them, or by a name of their own."""
+
+    roots: tuple[str, ...]
+    named: tuple[tuple[str, str], ...] = ()
+
+    def path(self, location: str) -> str:
+        """What the file at a location is called."""
+        root = next(root for root in self.roots if location.startswith(join(root) + "/"))
+        return dict(self.named).get(location, relative(location, root))
+
+    def sql(self) -> str:
+        """SQL: the same, for the file a row is read from, whose URI Spark reports encoded."""
+        # url_decode would turn a plus sign into a blank, and sinks put plus signs into names
+        decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))"
+        cases = [f"WHEN endswith({decoded}, {literal(_bare(location))}) THEN {literal(name)}" for location, name in self.named]
+        below = [(f"instr({decoded}, {literal(_bare(root) + '/')})", len(_bare(root)) + 1) for root in self.roots]
+        cases += [f"WHEN {at} > 0 THEN substr({decoded}, {at} + {length})" for at, length in below]
+        return f"CASE {' '.join(cases)} END"
+
+
+def _bare(location: str) -> str:
+    return location.split("://", 1)[-1].rstrip("/")
 
 
 def from_spark(kind: T.DataType) -> types.Type:
@@ -53,23 +73,28 @@ def from_spark(kind: T.DataType) -> types.Type:
     return types.parse("timestamp" if name == "timestamp_ntz" else "string" if name.startswith(("varchar", "char", "void")) else name)
 
 
-def read(spark: SparkSession, kind: str, root: str, paths: Sequence[str]) -> list[RawFrame]:
-    """Raw frames of files of one format. Raises InputRefused naming a file that cannot be opened."""
+Broken = dict[str, str]
+"""Location of a file that cannot be opened → why."""
+
+
+def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str]) -> tuple[list[RawFrame], Broken]:
+    """Raw frames of files of one format, and which of the files cannot be opened."""
+    broken: Broken = {}
     if kind == "json":
         rows = spark.read.text(list(paths))
-        return [RawFrame(rows.selectExpr(*_origin(root), "value AS _text"))]
+        return [RawFrame(rows.selectExpr(*_origin(origins), "value AS _text"), paths=tuple(paths))], broken
     if kind == "parquet":
-        return [_parquet(spark, root, schema, group) for schema, group in _by_footer(spark, paths).items()]
+        return [_parquet(spark, origins, schema, group) for schema, group in _by_footer(spark, paths, broken).items()], broken
     if kind == "avro":
-        return [_avro(spark, root, text, group) for text, group in _by_header(spark, paths).items()]
+        return [_avro(spark, origins, text, group) for text, group in _by_header(spark, paths, broken).items()], broken
     raise Refused(f"format {kind!r} is not supported yet: use parquet, avro or json")
 
 
-def _origin(root: str) -> tuple[str, ...]:
-    return (f"{relative_path(root)} AS _file", "_metadata.file_block_start AS _block", f"{_IN_PARTITION} AS _row")
+def _origin(origins: Origins) -> tuple[str, ...]:
+    return (f"{origins.sql()} AS _file", "_metadata.file_block_start AS _block", f"{_IN_PARTITION} AS _row")
 
 
-def _by_footer(spark: SparkSession, paths: Sequence[str]) -> dict[str, list[str]]:
+def _by_footer(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dict[str, list[str]]:
     """Parquet files by the schema in their footer, read by the JVM's own reader: 20 times faster than `read.parquet(...).schema`."""
     jvm: Any = spark._jvm
     conf = spark._jsparkSession.sessionState().newHadoopConf()
@@ -86,28 +111,27 @@ def _by_footer(spark: SparkSession, paths: Sequence[str]) -> dict[str, list[str]
             finally:
                 reader.close()
         except Exception as error:
-            raise InputRefused(
-                f"{path}: not a readable Parquet file ({reason(error)}). It stays in landing: have the sink write it again, or remove it."
-            ) from None
+            broken[path] = f"not a readable Parquet file ({reason(error)})"
+            continue
         groups.setdefault(schema, []).append(path)
     return groups
 
 
-def _parquet(spark: SparkSession, root: str, schema: str, paths: list[str]) -> RawFrame:
+def _parquet(spark: SparkSession, origins: Origins, schema: str, paths: list[str]) -> RawFrame:
     struct = T.StructType.fromJson(json.loads(schema))
     rows = spark.read.schema(struct).parquet(*paths)
-    origin = (f"{relative_path(root)} AS _file", "0L AS _block", "_metadata.row_index AS _row")
-    return RawFrame(rows.selectExpr(*origin, "struct(*) AS _value"), from_spark(struct))
+    origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
+    return RawFrame(rows.selectExpr(*origin, "struct(*) AS _value"), from_spark(struct), paths=tuple(paths))
 
 
-def _by_header(spark: SparkSession, paths: Sequence[str]) -> dict[str, list[str]]:
+def _by_header(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dict[str, list[str]]:
     """Avro container files by the writer's schema in their header; the header is parsed here because fastavro is not on the cluster (H30)."""
     groups: dict[str, list[str]] = {}
     for path in paths:
         try:
             groups.setdefault(writer.container_schema(_head(spark, path)), []).append(path)
         except ValueError as error:
-            raise InputRefused(f"{path}: {error}. It stays in landing: have the sink write it again, or remove it.") from None
+            broken[path] = str(error)
     return groups
 
 
@@ -121,9 +145,9 @@ def _head(spark: SparkSession, path: str, size: int = 4 << 20) -> bytes:
         stream.close()
 
 
-def _avro(spark: SparkSession, root: str, text: str, paths: list[str]) -> RawFrame:
+def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str]) -> RawFrame:
     rows = spark.read.format("avro").option("avroSchema", writer.readable_by_spark(text)).load(paths)
-    return RawFrame(rows.selectExpr(*_origin(root), "struct(*) AS _value"), from_spark(rows.schema), text)
+    return RawFrame(rows.selectExpr(*_origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, tuple(paths))
 
 
 def reason(error: BaseException) -> str:

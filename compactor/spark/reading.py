@@ -12,20 +12,25 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core import increment, types
 from compactor.core.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
 from compactor.core.evolution import Evolved, evolve
-from compactor.core.layout import join
+from compactor.core.layout import Layout, join
 from compactor.core.position import earliest, latest
+from compactor.core.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits, Unusable
+from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
-from compactor.ports import Facts, Storage
+from compactor.ports import Elsewhere, Facts, Storage
 from compactor.spark import files, keyless, position, store, survey
 from compactor.spark.conform import conform, linked, with_position, writer_positions
 from compactor.spark.decode import debezium, flat, kafka
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import default_order, expression, flat_connector, flat_source
+from compactor.spark.sql import literal, quoted
 
 ENVELOPES = {"debezium": debezium.decode, "flat": flat.decode}
 """Where another envelope joins: one module under `decode/`, one entry here."""
+
+FORMATS = ("parquet", "avro", "json")
 
 Columns = tuple[tuple[str, str], ...]
 
@@ -40,6 +45,19 @@ class SparkBatch:
     version: int
     changes: DataFrame
 
+    def set_aside(self, keys: DataFrame) -> None:
+        """Leave out the changes of these keys: they are older than purged tombstones (H12)."""
+        key = list(self.facts.evolved.schema.key)
+        rows = self.changes.where("_op <> 't'").join(keys, key, "left_semi")
+        rows = rows.selectExpr("*", "_position.block AS _block", "_position.row AS _row")
+        counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
+        told = survey.unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
+        facts = self.facts
+        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in facts.inputs)
+        unusable = (*facts.unusable, *told)[:LISTED_MAX]
+        self.facts = dataclasses.replace(facts, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
+        self.changes = store.held(self.changes.join(keys, key, "left_anti"))
+
     def close(self) -> None:
         """Let the cache go."""
         self.changes.unpersist()
@@ -52,20 +70,32 @@ class Reader:
     spark: SparkSession
     storage: Storage
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> SparkBatch:
-        """Open, decode, survey, evolve, conform. A failure of Spark's is reported with the file that caused it."""
+    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> SparkBatch:
+        """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
+        opened = _Opened(spec, inputs, elsewhere)
         try:
-            return self._read(spec, parent, inputs, version)
+            return self._read(opened, parent, version)
         except CompactorError:
             raise
         except Exception as error:
-            raise self._blamed(spec, inputs, error) from error
+            if not self._broken(opened):
+                raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
+            return self._read(opened, parent, version)
 
-    def _read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> SparkBatch:
-        frames, landed = self._frames(spec, parent, inputs)
+    def _read(self, opened: _Opened, parent: Snapshot | None, version: int) -> SparkBatch:
+        spec = opened.spec
+        frames, landed = self._frames(opened, parent)
+        if not frames:
+            opened.within_limits(0, 0)
+        if not any(frame.writers for frame in frames):
+            # no record tells a column: either nothing has happened yet, or nothing here is what the table expects
+            rubbish = [item for frame in frames for item in _unusable(frame)]
+            opened.within_limits(len(rubbish), len(rubbish), rubbish)
         order = _order(spec, parent, frames)
         placed = [with_position(frame, spec, order) for frame in frames]
-        found = survey.counted(placed, spec, order)
+        found = survey.counted(placed, spec)
+        unusable = tuple(item for frame in placed if found.bad for item in _unusable(frame))
+        opened.within_limits(found.bad, found.read, unusable)
         if found.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set. Its increment stays in landing.")
         writers = writer_positions(found.writers, _payload_writers(spec, placed))
@@ -74,27 +104,39 @@ class Reader:
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name)
         if spec.keyless:
             numbered = any(name == "offset" for name, _ in order)
-            contents = {} if numbered else {item.path: self._digest(spec, item) for item in inputs}
+            contents = {} if numbered else {item.path: self._digest(place) for item, place in opened.places.items()}
             placed = [keyless.identified(frame, order, spec.epoch, contents) for frame in placed]
         changes = conform(placed, evolved, spec, order, bool(found.partial))
         if found.unlinked and not spec.keyless:
             changes = linked(changes, evolved.schema)
-        facts = _facts(spec, inputs, found, evolved, order, landed)
-        return SparkBatch(facts, spec, parent, version, store.held(changes))
+        changes = store.held(changes)
+        changes, unfit, told = _fitting(changes, evolved.schema)
+        if unfit:
+            found, unusable = found.without(unfit), (*unusable, *told)
+            opened.within_limits(found.bad, found.read, unusable)
+        facts = _facts(opened, found, evolved, order, landed, unusable)
+        return SparkBatch(facts, spec, parent, version, changes)
 
-    def _frames(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input]) -> tuple[list[Frame], Columns]:
+    def _frames(self, opened: _Opened, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
         """The decoded frames, and the columns of the files as they lie there."""
+        spec = opened.spec
         decode = ENVELOPES.get(spec.envelope)
         if decode is None:
             raise Refused(f"table {spec.name}: envelope {spec.envelope!r} is not supported yet; known are {', '.join(ENVELOPES)}")
         frames = []
         schema = from_avro(spec.avro_schema) if spec.avro_schema else None
         landed: dict[str, types.Type] = {}
-        for kind, paths in _by_format(spec, inputs).items():
-            for raw in files.read(self.spark, kind, spec.landing, paths):
+        for kind, paths in opened.by_format().items():
+            raws, broken = files.read(self.spark, kind, opened.origins, paths)
+            opened.broken.update(broken)
+            for raw in raws:
+                try:
+                    frame = decode(kafka.unpacked(raw, spec.container), spec)
+                except InputRefused as error:
+                    opened.broken.update(dict.fromkeys(raw.paths, str(error)))
+                    continue
                 for name, found in raw.schema[1] if raw.schema else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), found), found) or ("string",)
-                frame = decode(kafka.unpacked(raw, spec.container), spec)
                 if frame.images is None:
                     writers = survey.writers_of(self.spark, frame, spec.key, schema)
                     frame = frame.parsed(decided(writers, _stored_fields(parent)))
@@ -103,46 +145,89 @@ class Reader:
                 frames.append(flat.settled(frame, spec) if spec.envelope == "flat" else frame)
         return frames, tuple((name, types.text(types.lower_names(found))) for name, found in landed.items())
 
-    def _digest(self, spec: TableSpec, item: Input) -> str:
-        return hashlib.sha256(self.storage.read(join(spec.landing, item.path))).hexdigest()[:32]
+    def _digest(self, location: str) -> str:
+        return hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
 
-    def _blamed(self, spec: TableSpec, inputs: Sequence[Input], error: Exception) -> CompactorError:
-        """Which file made Spark fail: read each half alone until one file is left (H29)."""
-        culprit = self._culprit(spec, [join(spec.landing, item.path) for item in inputs])
-        if culprit is None:
-            return Refused(f"table {spec.name}: Spark failed: {files.reason(error)}")
-        path, why = culprit
-        return InputRefused(f"table {spec.name}: {path}: cannot be read ({why}). Nothing of this increment was absorbed. Repair or remove the file.")
+    def _broken(self, opened: _Opened) -> bool:
+        """Find the files that make Spark fail: read each half alone until single files are left (H29). Whether there are any."""
+        before = len(opened.broken)
+        for kind, paths in opened.by_format().items():
+            self._read_halves(opened, kind, paths)
+        return len(opened.broken) > before
 
-    def _culprit(self, spec: TableSpec, paths: list[str]) -> tuple[str, str] | None:
+    def _read_halves(self, opened: _Opened, kind: str, paths: list[str]) -> None:
         try:
-            kind = spec.format if spec.format != "auto" else increment.file_format(paths[0]) or "json"
-            for raw in files.read(self.spark, kind, spec.landing, paths):
+            raws, _ = files.read(self.spark, kind, opened.origins, paths)
+            for raw in raws:
                 raw.rows.write.format("noop").mode("overwrite").save()
         except Exception as error:
             if len(paths) == 1:
-                return paths[0], files.reason(error)
+                opened.broken[paths[0]] = f"cannot be read ({files.reason(error)})"
+                return
             half = len(paths) // 2
-            return self._culprit(spec, paths[:half]) or self._culprit(spec, paths[half:])
-        return None
+            self._read_halves(opened, kind, paths[:half])
+            self._read_halves(opened, kind, paths[half:])
+
+
+class _Opened:
+    """Inputs while they are read: where each lies, and which turned out to be `broken` (location → why)."""
+
+    def __init__(self, spec: TableSpec, inputs: Sequence[Input], elsewhere: Elsewhere) -> None:
+        layout = Layout(spec.root, spec.landing)
+        self.spec, self.inputs = spec, inputs
+        self.places = {item: elsewhere.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
+        roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
+        odd = tuple((place, item.path) for item, place in self.places.items() if place in elsewhere.values() and roots.path(place) != item.path)
+        self.origins = dataclasses.replace(roots, named=odd)
+        self.broken: files.Broken = {}
+
+    def by_format(self) -> dict[str, list[str]]:
+        """Locations by file format, told by the configuration or by the file's name, without the broken ones."""
+        found: dict[str, list[str]] = {}
+        for item, place in self.places.items():
+            kind = self.spec.format if self.spec.format != "auto" else increment.file_format(item.path)
+            if kind is None:
+                self.broken[place] = f"the name tells no format; say `format: {'|'.join(FORMATS)}`"
+            if place not in self.broken:
+                found.setdefault(str(kind), []).append(place)
+        return found
+
+    def unusable(self) -> list[Unusable]:
+        """The broken files."""
+        return [Unusable(item.path, self.broken[place]) for item, place in self.places.items() if place in self.broken]
+
+    def within_limits(self, bad: int, read: int, records: Sequence[Unusable] = ()) -> None:
+        """Raises InputRefused when more of the inputs cannot be used than the table allows."""
+        broken = self.unusable()
+        limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share)
+        if problem := limits.problem([*broken, *records], bad, read, len(broken), len(self.inputs)):
+            raise InputRefused(f"table {self.spec.name}: {join(self.spec.landing)}: {problem}")
+
+
+def _unusable(frame: Frame) -> list[Unusable]:
+    """What is wrong with the records of a frame, with their text as it is quoted to people."""
+    text = "_text" if "_text" in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
+    return survey.unusable(frame.rows.where("_bad IS NOT NULL"), "_bad", text)
+
+
+def _fitting(changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
+    """The changes whose key is known (H27) and whose values are of their types, and of the others their number in each file and what is wrong."""
+    nameless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
+    unfit = f"(_unfit IS NOT NULL OR {nameless})"
+    rows = changes.where(unfit).selectExpr("*", "_position.block AS _block", "_position.row AS _row")
+    counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
+    if not counts:
+        return changes, {}, ()
+    kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
+    nameless_told = literal(f"a column of the key ({', '.join(schema.key)}) is null or cannot be read as its type")
+    told = f"CASE WHEN {nameless} THEN {nameless_told} ELSE concat('the value of ', _unfit, ' is no ', try_element_at(map({kinds}), _unfit)) END"
+    return changes.where(f"NOT {unfit}"), counts, tuple(survey.unusable(rows, told, "to_json(struct(*))"))
 
 
 def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
     """The table's visible columns, as a writer of plain values would describe them."""
     fields = parent.schema.payload if parent else ()
     return [WriterField(field.source, types.parse(field.type), types.parse(field.type)) for field in fields]
-
-
-def _by_format(spec: TableSpec, inputs: Sequence[Input]) -> dict[str, list[str]]:
-    """Locations by file format, told by the configuration or by the file's name. Raises InputRefused."""
-    found: dict[str, list[str]] = {}
-    for item in inputs:
-        kind = spec.format if spec.format != "auto" else increment.file_format(item.path)
-        location = join(spec.landing, item.path)
-        if kind is None:
-            raise InputRefused(f"table {spec.name}: {location}: the name tells no format; say `format: parquet|avro|json`.")
-        found.setdefault(kind, []).append(location)
-    return found
 
 
 def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) -> Columns:
@@ -180,22 +265,25 @@ def _payload_writers(spec: TableSpec, frames: Sequence[Frame]) -> list[WriterSch
     return list(writers.values())
 
 
-def _facts(spec: TableSpec, inputs: Sequence[Input], found: survey.Found, evolved: Evolved, order: position.Order, landed: Columns) -> Facts:
-    held = found.files
-    counted = tuple(
-        dataclasses.replace(item, rows=held[item.path].rows, position_min=held[item.path].first, position_max=held[item.path].last)
-        if item.path in held
-        else item
-        for item in inputs
-    )
+def _facts(opened: _Opened, found: survey.Found, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]) -> Facts:
+    spec, held = opened.spec, found.files
+    broken = {item.path: item.reason for item in opened.unusable()}
+    counted = []
+    for item in opened.inputs:
+        if item.path in broken:
+            item = item.unopened(broken[item.path])
+        elif item.path in held:
+            file = held[item.path]
+            item = dataclasses.replace(item, rows=file.rows, position_min=file.first, position_max=file.last, quarantined=file.bad)
+        counted.append(item)
     partial = {evolved.columns[writer][name] for writer, name in found.partial if name in evolved.columns.get(writer, {})}
     return Facts(
         evolved=evolved,
         order=tuple(order),
-        inputs=counted,
+        inputs=tuple(counted),
         read=found.read,
         ignored=found.ignored,
-        changes=found.read - found.ignored,
+        changes=found.read - found.ignored - found.bad,
         partial=tuple(sorted(partial)),
         moves=found.moves + found.unlinked,
         truncates=found.truncates,
@@ -204,4 +292,6 @@ def _facts(spec: TableSpec, inputs: Sequence[Input], found: survey.Found, evolve
         truncate=found.truncate if spec.truncate == "apply" else None,
         source_time=found.source_time,
         raw=landed,
+        quarantined=found.bad,
+        unusable=(*opened.unusable(), *records)[:LISTED_MAX],
     )

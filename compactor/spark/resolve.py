@@ -27,7 +27,12 @@ from compactor.spark.sql import literal, null, quoted
 EVENT, MADE, DELTA, BASE = 0, 1, 2, 3
 STATE = ("_op", "_version", "_position", "_older", "_from", "_moved_to")
 ALL = "*"
+LINK = "#"
+"""Begins a `_from` or `_moved_to` that names no key yet, only the transaction and LSN that the other half of a key change shares (H10)."""
 _MARKS = ("_source", "_file", "_head", "_outcome", "_tie")
+
+MOVED = f"(_op = 'd' AND NOT startswith(_moved_to, '{LINK}'))"
+"""SQL: whether a state is a tombstone whose row is known to live on under another key."""
 
 _NEWEST_STATE = f"CASE _source WHEN {DELTA} THEN 0 WHEN {BASE} THEN 1 ELSE 2 END"
 """The Delta knows more than the base, and both more than an event delivered again."""
@@ -76,8 +81,8 @@ class Resolver:
             f"CAST({self.version} AS BIGINT) AS _version",
             "_position",
             f"{older} AS _older",
-            "CASE WHEN _op = 'x' THEN 'x' ELSE _from END AS _from",
-            "CAST(NULL AS STRING) AS _moved_to",
+            f"CASE WHEN _op = 'x' THEN 'x' WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, '{LINK}' || _link) ELSE _from END AS _from",
+            f"CASE WHEN _op = 'd' THEN coalesce(_to, '{LINK}' || _link) END AS _moved_to",
             "_source",
             "_file",
         )
@@ -240,7 +245,7 @@ class Resolver:
         rest = [f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}" for name in self.values if name not in partial]
         entries = ", ".join(f"named_struct('key', {literal(name)}, 'value', {self._passed(name)})" for name in partial)
         unknown = f"named_struct('key', '{ALL}', 'value', {self._nothing})"
-        return rows.where("_op = 'd' AND _moved_to IS NOT NULL AND _touched").selectExpr(
+        return rows.where(f"{MOVED} AND _touched").selectExpr(
             *[f"{new_keys[name]} AS {quoted(name)}" for name in self.schema.key],
             *values,
             *rest,

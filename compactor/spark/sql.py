@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyspark.sql import functions as F
+
 from compactor.core import types
 from compactor.core.ddl import quoted
 
-__all__ = ["cast", "coalesce", "literal", "member", "null", "quoted", "struct"]
+__all__ = ["cast", "coalesce", "literal", "member", "named", "null", "quoted", "struct"]
 
 
 def literal(value: Any) -> str:
@@ -54,3 +56,8 @@ def struct(members: Sequence[tuple[str, str]]) -> str:
     """A struct of (name, expression) pairs."""
     inside = ", ".join(f"{literal(name)}, {value}" for name, value in members)
     return f"named_struct({inside})"
+
+
+def named(sql: str, name: str) -> Any:
+    """An expression with a name, for `agg`."""
+    return F.expr(sql).alias(name)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from compactor.core import types
 from compactor.core.errors import CheckFailed, Refused
@@ -21,7 +20,7 @@ from compactor.spark import position
 from compactor.spark.conform import key_columns, key_text
 from compactor.spark.files import reason
 from compactor.spark.resolve import ALL, STATE
-from compactor.spark.sql import cast, literal, quoted, struct
+from compactor.spark.sql import cast, literal, named, quoted, struct
 
 
 def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]:
@@ -180,8 +179,3 @@ def held(rows: DataFrame) -> DataFrame:
     """
     local = str(rows.sparkSession.sparkContext.master).startswith("local")
     return rows.localCheckpoint() if local else rows.persist()
-
-
-def named(sql: str, name: str) -> Any:
-    """An expression with a name, for `agg`."""
-    return F.expr(sql).alias(name)

@@ -12,8 +12,9 @@ from compactor.core.position import Position, at_or_below, latest
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Segment, Snapshot
 from compactor.spark import keyless, position, store
-from compactor.spark.resolve import BASE, DELTA, union
-from compactor.spark.sql import quoted
+from compactor.spark.conform import key_text
+from compactor.spark.resolve import BASE, DELTA, LINK, union
+from compactor.spark.sql import named, quoted
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,24 @@ class Stored:
             segments = tuple(segment for at, segment in enumerate(segments) if at in owners)
         return self.rows(segments).join(keys, list(self.schema.key), "left_semi") if segments else None
 
+    def relinked(self, changes: DataFrame) -> DataFrame:
+        """Changes with `_from` and `_to` of key changes whose other half was absorbed by an earlier run (H10).
+
+        The halves know each other by transaction and LSN only, so this looks at the marks of all stored rows: it is asked for when a create
+        lacks values, or a late delete meets a table that does.
+        """
+        kinds = [self.schema.field(name).type for name in self.schema.key]
+        key = key_text([quoted(name) for name in self.schema.key], kinds)
+        delta, base = self.delta(), self.base(None) if self.snapshot.segments else None
+        rows = union([frame for frame in (base, delta) if frame is not None])
+        left = _halves(rows.where(f"_op = 'd' AND startswith(_moved_to, '{LINK}')"), "_moved_to", key, "_left")
+        arrived = _halves(rows.where(f"_op = 'u' AND startswith(_from, '{LINK}')"), "_from", key, "_arrived")
+        joined = changes.join(left, ["_link"], "left").join(arrived, ["_link"], "left")
+        came = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
+        went = f"CASE WHEN _op = 'd' AND _arrived <> {key} THEN _arrived END"
+        keep = [quoted(name) for name in changes.columns if name not in ("_from", "_to")]
+        return joined.selectExpr(*keep, f"coalesce(_from, {came}) AS _from", f"{went} AS _to")
+
     def of_content(self, events: DataFrame) -> DataFrame | None:
         """For keyless tables: base rows that a removal may take away or an identity may be, and removals that wait in the base."""
         segments = self.snapshot.segments
@@ -83,3 +102,9 @@ class Stored:
         if any(segment.tombstones for segment in segments):
             wanted.append(rows.where(keyless.waiting()))
         return union(wanted).dropDuplicates(key)
+
+
+def _halves(rows: DataFrame, mark: str, key: str, name: str) -> DataFrame:
+    """(link, key) of the rows that wait for the other half of their key change, where just one key does."""
+    found = rows.selectExpr(f"substring({mark}, {len(LINK) + 1}) AS _link", f"{key} AS _key").groupBy("_link")
+    return found.agg(named("min(_key)", name), named("count(DISTINCT _key)", "_n")).where("_n = 1").drop("_n")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
@@ -15,16 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from compactor.core import types, writer
-from compactor.core.errors import InputRefused, OrderRefused
+from compactor.core.errors import InputRefused
 from compactor.core.position import Position, earliest, latest
+from compactor.core.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterSchema
 from compactor.spark import position
 from compactor.spark.conform import missing_columns
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.files import from_spark
-from compactor.spark.sql import literal
-from compactor.spark.store import named
+from compactor.spark.sql import literal, named
 
 
 def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: WriterSchema | None = None) -> list[WriterSchema]:
@@ -92,10 +92,10 @@ def _number(kind: types.Type) -> types.Type:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What one input holds."""
+    """What one input holds; `bad` records cannot be used."""
 
     rows: int
-    ignored: int
+    bad: int
     first: Position | None
     last: Position | None
 
@@ -108,12 +108,18 @@ class Found:
     writers: list[tuple[str, Position | None, Position | None]]
     read: int
     ignored: int
+    bad: int
     partial: tuple[tuple[str, str], ...]
     unlinked: int
     moves: int
     truncates: int
     truncate: Position | None
     source_time: str | None
+
+    def without(self, more: Mapping[str, int]) -> Found:
+        """With so many more records of each file that cannot be used."""
+        files = {name: dataclasses.replace(facts, bad=facts.bad + more.get(name, 0)) for name, facts in self.files.items()}
+        return dataclasses.replace(self, files=files, bad=self.bad + sum(more.values()))
 
 
 def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
@@ -127,20 +133,14 @@ def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
     return name, offsets
 
 
-def counted(frames: Sequence[Frame], spec: TableSpec, order: position.Order) -> Found:
-    """Everything about rows with Positions. Raises InputRefused or OrderRefused naming file and row."""
+def counted(frames: Sequence[Frame], spec: TableSpec) -> Found:
+    """Everything about rows with Positions. Raises InputRefused, naming file and row, for a change that a table without key cannot take."""
     rows = [row for frame in frames for row in _grouped(frame, spec).collect()]
     for row in rows:
-        if row.bad is not None:
+        if row.lost is not None:
             raise InputRefused(
-                f"table {spec.name}: {spec.landing}/{row.bad.f}, record {row.bad.r + 1}: {row.bad.why}. "
-                "Nothing of this increment was absorbed. Remove or repair the file, or correct envelope, container and op of this table."
-            )
-        if row.unordered is not None:
-            names = ", ".join(name for name, _ in order)
-            raise OrderRefused(
-                f"table {spec.name}: {spec.landing}/{row.unordered.f}, record {row.unordered.r + 1}: a column of the order ({names}) "
-                "is null or no number. Say `order_by:` with columns that every change has."
+                f"table {spec.name}: {spec.landing}/{row.lost.f}, record {row.lost.r + 1}: changes or deletes a row of a table without a key "
+                f"(op {row.lost.op}) and has no before image. Nothing was absorbed. Say `key:`, or have the source send before images."
             )
     by_file: dict[str, list[object]] = {}
     for row in rows:
@@ -160,6 +160,7 @@ def counted(frames: Sequence[Frame], spec: TableSpec, order: position.Order) -> 
         [(name, *ends) for name, ends in bounds.items()],
         sum(row.n for row in rows),
         sum(row.ignored for row in rows),
+        sum(row.bad for row in rows),
         tuple({(row["_writer"], name) for row in rows for name in row.partial or ()}),
         sum(row.unlinked for row in rows),
         sum(row.moves for row in rows),
@@ -173,13 +174,11 @@ def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
     missing = missing_columns(frame) if spec.key else []
     partial = " OR ".join(test for _, test in missing) or "false"
     names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
-    stands = "CASE WHEN {0} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'why', {1}) END"
     lost = "_op IN ('u', 'd') AND _before IS NULL" if not spec.key else "false"
-    told = "concat('changes or deletes a row of a table without a key (op ', _op, ') and has no before image')"
-    why = f"coalesce(_bad, CASE WHEN {lost} THEN {told} END)"
     return frame.rows.groupBy("_file", "_writer").agg(
         named("count(1)", "n"),
-        named("count_if(_op IS NULL)", "ignored"),
+        named("count_if(_op IS NULL AND _bad IS NULL)", "ignored"),
+        named("count_if(_bad IS NOT NULL)", "bad"),
         named("min(CASE WHEN _op <> 't' THEN _position END)", "first"),
         named("max(CASE WHEN _op <> 't' THEN _position END)", "last"),
         named("max(_op IN ('c', 'u', 'r', 'd'))", "images"),
@@ -188,8 +187,7 @@ def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
         named("count_if(_oldkey IS NOT NULL AND _op IN ('c', 'u'))", "moves"),
         named("count_if(_op = 't')", "truncates"),
         named("max(CASE WHEN _op = 't' THEN _position END)", "truncate"),
-        named(f"min({stands.format(f'({why}) IS NOT NULL', why)})", "bad"),
-        named(f"min({stands.format('_unordered', 'CAST(NULL AS STRING)')})", "unordered"),
+        named(f"min(CASE WHEN {lost} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END)", "lost"),
         named("max(_time)", "time"),
     )
 
@@ -199,7 +197,18 @@ def _file_facts(group: list) -> FileFacts:  # type: ignore[type-arg]
         earliest([position.from_row(row.first) for row in group]),
         latest([position.from_row(row.last) for row in group]),
     )
-    return FileFacts(sum(row.n for row in group), sum(row.ignored for row in group), first, last)
+    return FileFacts(sum(row.n for row in group), sum(row.bad for row in group), first, last)
+
+
+def unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
+    """The first of these rows as what is wrong with them: `why` and `text` are SQL."""
+    found = (
+        rows.selectExpr("_file", "_block", "_row", f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
+        .orderBy("_file", "_block", "_row")
+        .limit(LISTED_MAX)
+        .collect()
+    )
+    return [Unusable(row["_file"], row.why, row["_row"] + 1, row["_block"], row.text or "") for row in found]
 
 
 def _iso(micros: int) -> str:

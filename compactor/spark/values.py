@@ -157,6 +157,13 @@ def _point(digits: str, scale: str) -> str:
     return _let(digits, "_t", f"CASE WHEN {scale} > 0 THEN {fraction} WHEN _t = '0' THEN '0' ELSE concat(_t, repeat('0', -({scale}))) END")
 
 
+def unfit(raw: str, found: types.Type, value: str, wanted: types.Type) -> str | None:
+    """Whether text is no value of its column's type; None when that cannot be. Infinities have no place in most types: null, by policy."""
+    if found[0] != "string" or wanted[0] in ("string", "binary") or not types.is_scalar(wanted):
+        return None
+    return f"({raw} IS NOT NULL AND ({value}) IS NULL AND NOT {raw} RLIKE '(?i)^\\\\s*([+-]?(inf(inity)?|nan))?\\\\s*$')"
+
+
 def is_placeholder(value: str, found: types.Type) -> str | None:
     """Whether a raw value stands for "unchanged, not sent" (Debezium's unavailable-value placeholder); None when its type cannot carry it."""
     codes = ", ".join(f"{code}L" for code in PLACEHOLDER.encode())

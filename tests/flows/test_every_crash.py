@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from compactor.core.errors import TryLater
+from compactor.flows import quarantine
 from tests.faults import ERRORS, MODES, Crash, Faults, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -43,10 +44,12 @@ def second(lake: Lake) -> None:
 
 
 def third(lake: Lake) -> None:
-    """A late delivery for rows that changed, were deleted, moved and folded; a file that comes twice; the first file's name again."""
+    """A late delivery for rows that changed, were deleted, moved and folded; a file that comes twice, now with a record that cannot be used; the
+    first file's name again; a file that cannot be opened."""
     late = [line("u", [key], [90 + key], {"a": -key, "b": f"late{key}"}) for key in (1, 2, 3, 4)]
     lake.deliver("increment_2026010100/late.json", late)
-    lake.deliver("increment_2026010102/late-again.json", [*late, line("u", [60], [120], {"a": 1})])
+    lake.deliver("increment_2026010102/late-again.json", [*late, "{oops", line("u", [60], [120], {"a": 1})])
+    lake.deliver("increment_2026010102/damaged.json", late, damaged=True)
     lake.deliver("increment_2026010100/a.json", [line("u", [5], [130], {"a": 130, "b": "z"})])
 
 
@@ -75,6 +78,7 @@ def ending(lake: Lake) -> dict[str, Any]:
         "columns": seen.columns,
         "ledger": sorted(path for path, _ in lake.ledger(newest)),
         "archive": sorted(info.path.rpartition("~")[2] for info in lake.storage.list("/lake/t/archive")),
+        "quarantine": sorted(info.path.rpartition("~")[2] for info in lake.storage.list("/lake/t/quarantine")),
         "landing": lake.landing(),
         "landed folders": lake.catalog.partitions("school", "t_incremental"),
     }
@@ -114,7 +118,8 @@ def test_the_program_folds_and_takes_late_events() -> None:
     assert len(snapshots[0].segments) >= 3
     assert any(snapshot.delta for snapshot in snapshots)
     assert sum(snapshot.counts.get("late", 0) for snapshot in snapshots) >= 3
-    assert len(lake.archive()) == len(lake.delivered) == 6
+    assert len(lake.archive()) == len(lake.delivered) - 1 == 6
+    assert [held.records for held in quarantine.waiting(lake.world(), lake.spec, lake.newest())] == [None, 1]
     assert lake.failed_checks() == []
 
 
@@ -129,6 +134,27 @@ def test_a_run_cut_at_any_call_and_run_again_ends_as_an_undisturbed_one(run: int
             lake.run(faults)
         watch.look()
         finished(lake, watch, run)
+    assert len(faults.calls) > 30
+
+
+@pytest.mark.parametrize(("mode", "error"), WAYS, ids=_WAY_IDS)
+def test_a_replay_cut_at_any_call_and_made_again_ends_as_an_undisturbed_one(mode: str, error: str) -> None:
+    """A run after the cut finishes what it left; a second replay finds nothing to do or does it all."""
+    for faults in every_fault(mode, error=error):
+        lake = stages()[-1].copy()
+        watch = watched(lake, len(DELIVERIES))
+        for held in quarantine.waiting(lake.world(), lake.spec, lake.newest()):
+            repaired = [line("u", [61], [121 + len(held.path)], {"a": 1})]
+            lake.storage.write((held.location if held.records is None else held.repaired) or "", "\n".join(repaired).encode())
+        with suppress(Crash, TryLater):
+            lake.replay(faults)
+        lake.run()
+        lake.replay()
+        assert quarantine.waiting(lake.world(), lake.spec, lake.newest()) == []
+        assert list(lake.storage.list("/lake/t/quarantine")) == []
+        assert lake.failed_checks() == []
+        assert 61 in {row[0] for row in lake.look().rows}  # type: ignore[union-attr]
+        assert watch.shown <= lake.look().version  # type: ignore[union-attr]
     assert len(faults.calls) > 30
 
 
@@ -300,7 +326,7 @@ def test_a_file_that_changes_at_any_call_is_absorbed_as_it_was_or_as_it_is(run: 
         def rewrite(lake: Lake = lake, watch: Watch = watch, more: str = more) -> None:
             name = min(lake.landing(), default=("increment_2026010103/new.json", ""))
             watch.overwritten.add(name)
-            lake.deliver(name[0], [*lake.delivered.get(name, b"").decode().splitlines(), more])
+            lake.deliver(name[0], [*lake.delivered.get(name, b"").decode(errors="ignore").splitlines(), more])
 
         intrusion = Intrusion(at, rewrite)
         raced(lake, watch, intrusion)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.errors import CheckFailed, Conflict, InputRefused, NoRowsYet, OrderRefused
+from compactor.core.errors import CheckFailed, Conflict, InputRefused, NoRowsYet
 from compactor.core.snapshot import COUNTS
-from compactor.flows import snapshots
+from compactor.flows import quarantine, snapshots
 from compactor.flows.commit import ATTEMPTS
 from compactor.flows.plan import plan
 from compactor.flows.run import run_tables
@@ -223,12 +223,18 @@ def test_tombstones_older_than_their_retention_go_and_are_remembered(compaction:
     assert newest.purged_to == (0, 100, "increment_2026010100/b.json", 0, 0)
     assert sum(segment.tombstones for segment in newest.segments) == 0
     late = lake.deliver("increment_2026010100/late.json", [line("u", [3], [50], {"a": -1})])
+    lake.spec = dataclasses.replace(lake.spec, beyond_retention="refuse")
     with pytest.raises(InputRefused, match="purged"):
         lake.run()
     assert lake.landing() == {late}
     assert lake.look().version == newest.version  # type: ignore[union-attr]
+    lake.spec = dataclasses.replace(lake.spec, beyond_retention="quarantine")
+    assert lake.run().counts["beyond_retention"] == 1
+    (held,) = quarantine.waiting(lake.world(), lake.spec, lake.newest())
+    assert (held.path, held.records) == (late[0], 1)
+    assert 3 not in {row[0] for row in lake.look().rows}  # type: ignore[union-attr]
     lake.spec = dataclasses.replace(lake.spec, beyond_retention="apply")
-    lake.run()
+    lake.replay()
     assert (3, -1) in lake.look().rows  # type: ignore[union-attr]
 
 
@@ -277,31 +283,79 @@ def test_unavailable_values_are_counted_and_may_be_an_error() -> None:
 
 
 BAD = {
-    "no JSON": (InputRefused, "nonsense"),
-    "cut short": (InputRefused, '{"op": "c", "key": [1], "posi'),
-    "unknown operation": (InputRefused, line("q", [1], [1])),
-    "null key": (InputRefused, line("c", [None], [1], {"a": 1})),
-    "no key": (InputRefused, line("c", [], [1], {"a": 1})),
-    "null order value": (OrderRefused, line("c", [1], [None], {"a": 1})),
+    "no JSON": "nonsense",
+    "cut short": '{"op": "c", "key": [1], "posi',
+    "unknown operation": line("q", [1], [1]),
+    "null key": line("c", [None], [1], {"a": 1}),
+    "no key": line("c", [], [1], {"a": 1}),
+    "null order value": line("c", [1], [None], {"a": 1}),
 }
+LIMITS = {"no record may be unusable": {"quarantine_rows": 0}, "less than half may be": {"quarantine_share": 0.4}, "nothing but unusable ones": {}}
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_refused_and_nothing_is_lost(case: str) -> None:
+@pytest.mark.parametrize("limit", LIMITS)
+def test_more_bad_input_than_allowed_is_refused_and_nothing_is_lost(case: str, limit: str) -> None:
     """The error names the file; table and landing are as they were; the run succeeds once the file is repaired."""
-    error, text = BAD[case]
-    lake = Lake(table())
+    lake = Lake(table(**LIMITS[limit]))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     before = {info.path: info.etag for info in lake.storage.list("/")}
-    good = lake.deliver("increment_2026010101/good.json", [line("u", [1], [2], {"a": 2})])
-    bad = lake.deliver("increment_2026010101/bad.json", [text])
-    with pytest.raises(error, match=r"bad\.json"):
+    landed = {lake.deliver("increment_2026010101/bad.json", [BAD[case]])}
+    if LIMITS[limit]:
+        landed.add(lake.deliver("increment_2026010101/good.json", [line("u", [1], [2], {"a": 2})]))
+    with pytest.raises(InputRefused, match=r"bad\.json, record 1"):
         lake.run()
-    assert lake.landing() == {good, bad}
+    assert lake.landing() == landed
     assert dict(before.items()) == {info.path: info.etag for info in lake.storage.list("/") if "010101" not in info.path}
     lake.deliver("increment_2026010101/bad.json", [line("c", [2], [3], {"a": 3})])
     lake.run()
-    assert lake.look().rows == ((1, 2), (2, 3))  # type: ignore[union-attr]
+    assert (2, 3) in lake.look().rows  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("case", [*BAD, "a file that cannot be opened"])
+def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: str) -> None:
+    """Counted, described, and taken again once it is repaired: then the table is what a run that never broke would have made."""
+    lake = Lake(table())
+    whole = case not in BAD
+    good, repaired = line("c", [1], [1], {"a": 1}), line("u", [1], [3], {"a": 3})
+    one(lake, "a", good)
+    name = lake.deliver("increment_2026010101/bad.json", [line("c", [2], [2], {"a": 2}), BAD.get(case, repaired)], damaged=whole)
+    lake.deliver("increment_2026010101/good.json", [line("u", [1], [4], {"b": 4}, ["a"])])
+    report = lake.run()
+    assert report.counts["quarantined"] == (0 if whole else 1)
+    assert "compactor quarantine list t" in report.notes[-1]
+    (held,) = quarantine.waiting(lake.world(), lake.spec, lake.newest())
+    assert (held.path, held.etag, held.records) == (*name, None if whole else 1)
+    told = quarantine.reasons(lake.world(), lake.spec, held)
+    assert [entry.get("record") for entry in told["unusable"]] == [None if whole else 2]
+    assert lake.look().rows == (((1, 1, 4),) if whole else ((1, 1, 4), (2, 2, None)))  # type: ignore[union-attr]
+
+    lake.storage.write(held.location if whole else held.repaired, "\n".join([line("c", [2], [2], {"a": 2}), repaired]).encode())  # type: ignore[arg-type]
+    assert lake.replay().operations[0].startswith("replay")
+    # the late event fills what the newer one does not tell
+    assert lake.look().rows == ((1, 3, 4), (2, 2, None))  # type: ignore[union-attr]
+    assert quarantine.waiting(lake.world(), lake.spec, lake.newest()) == []
+    assert [info.path for info in lake.storage.list(f"{lake.spec.root}/quarantine")] == []
+    assert not lake.failed_checks()
+    assert lake.replay().outcome == "idle"
+
+
+def test_a_replay_takes_the_named_paths_and_refuses_unknown_ones() -> None:
+    """By their paths in the ledger; what still cannot be opened stays where it is."""
+    lake = Lake(table())
+    one(lake, "a", line("c", [1], [1], {"a": 1}))
+    for name in ("x", "y"):
+        lake.deliver(f"increment_2026010101/{name}.json", [line("c", [2], [2], {"a": 2})], damaged=True)
+        one(lake, f"good-{name}", line("u", [1], [5], {"a": 1}))
+    with pytest.raises(InputRefused, match=r"z\.json is not in quarantine"):
+        lake.replay(None, "increment_2026010101/z.json")
+    with pytest.raises(InputRefused, match=r"x\.json: cannot be read"):
+        lake.replay(None, "increment_2026010101/x.json")
+    held = quarantine.waiting(lake.world(), lake.spec, lake.newest())
+    assert [item.path[-6:] for item in held] == ["x.json", "y.json"]
+    lake.storage.write(held[1].location, line("c", [2], [2], {"a": 2}).encode())  # type: ignore[arg-type]
+    lake.replay(None, held[1].path)
+    assert [item.path[-6:] for item in quarantine.waiting(lake.world(), lake.spec, lake.newest())] == ["x.json"]
 
 
 def test_one_table_that_fails_does_not_stop_the_others() -> None:

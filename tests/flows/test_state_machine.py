@@ -8,7 +8,7 @@ from contextlib import suppress
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from compactor.core.errors import TryLater
+from compactor.core.errors import InputRefused, TryLater
 from compactor.flows.plan import plan
 from compactor.flows.status import status
 from tests.faults import ERRORS, MODES, Crash, Faults
@@ -32,7 +32,7 @@ class Use(RuleBasedStateMachine):
     )
     def begin(self, compaction: str, segment: int, fold_every: float, rows: int) -> None:
         """A table with some rows that have landed."""
-        self.lake = Lake(table(compaction=compaction, target_file_bytes=segment, fold_every=fold_every))
+        self.lake = Lake(table(compaction=compaction, target_file_bytes=segment, fold_every=fold_every, quarantine_share=1.0))
         self.watch = Watch(self.lake)
         self.source = Source(keys=16)
         self.held: list[str] = []
@@ -75,17 +75,32 @@ class Use(RuleBasedStateMachine):
     def deliver_again(self, pick: int, hour: int) -> None:
         """A file lands once more under another name."""
         again = list(self.lake.delivered.values())[pick % len(self.lake.delivered)]
-        self._land(again.decode().splitlines(), hour)
+        self._land(again.decode(errors="ignore").splitlines(), hour)
 
     @rule(pick=st.integers(0, 99), step=st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30)))
     def rewrite(self, pick: int, step: tuple[str, int, int]) -> None:
         """The sink writes a name again, with what it held and one event more; the file may lie in landing or be archived long ago."""
-        latest = {path: data for (path, _), data in self.lake.delivered.items()}
+        latest = {path: data for (path, _), data in self.lake.delivered.items() if b"\xff" not in data}
         path, data = list(latest.items())[pick % len(latest)]
         self.source.step(*step)
         self._land([*data.decode().splitlines(), self.source.lines[-1]], 0, path)
         # a statement of two events: the first is late
         self.held += self.source.lines[-2:-1]
+
+    @rule(pick=st.integers(0, 99), hour=st.integers(0, 3), whole=st.booleans())
+    def deliver_damaged(self, pick: int, hour: int, whole: bool) -> None:
+        """Events that landed already land again, beside a record that cannot be used or in a file that cannot be opened."""
+        again = list(self.lake.delivered.values())[pick % len(self.lake.delivered)]
+        lines = [one for one in again.decode(errors="ignore").splitlines() if one != "{oops"]
+        # a run of nothing but damaged files is refused: a good one lands beside it
+        self._land(lines, hour)
+        self.lake.deliver(f"increment_20260101{hour:02d}/{self.numbers:04d}-damaged.json", [*lines, "{oops", *lines], damaged=whole)
+
+    @rule()
+    def replay(self) -> None:
+        """What waits in quarantine is taken again; nobody has repaired it, so it goes on waiting."""
+        with suppress(InputRefused):
+            self.lake.replay()
 
     @rule()
     def run(self) -> None:
@@ -98,6 +113,12 @@ class Use(RuleBasedStateMachine):
         """A run that dies, or whose store does not answer, at some call."""
         with suppress(Crash, TryLater):
             self.lake.run(Faults(at, mode, error=error))
+
+    @rule(at=CALLS, mode=st.sampled_from(MODES))
+    def replay_with_a_fault(self, at: int, mode: str) -> None:
+        """A replay that dies at some call."""
+        with suppress(Crash, TryLater, InputRefused):
+            self.lake.replay(Faults(at, mode))
 
     @rule(at=CALLS, steps=STEPS, fault=st.integers(0, 200))
     def run_beside_another(self, at: int, steps: list[tuple[str, int, int]], fault: int) -> None:
@@ -118,7 +139,7 @@ class Use(RuleBasedStateMachine):
         def other() -> None:
             for path, etag in sorted(self.lake.landing())[:1]:
                 self.source.step("update", 0, self.numbers)
-                self._land([*self.lake.delivered[path, etag].decode().splitlines(), self.source.lines[-1]], 0, path)
+                self._land([*self.lake.delivered[path, etag].decode(errors="ignore").splitlines(), self.source.lines[-1]], 0, path)
 
         with suppress(TryLater):
             self.lake.run(Intrusion(at, other))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,13 @@ from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRef
 from compactor.core.evolution import evolve
 from compactor.core.layout import Layout, relative
 from compactor.core.position import Position, at_or_below, earliest, event_part, latest, sort_key
+from compactor.core.quarantine import BEYOND_RETENTION, Limits, Unusable
 from compactor.core.schema import Schema
 from compactor.core.snapshot import COUNTS, DataFile, Delta, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema
-from compactor.ports import Check, Facts, Staged, Storage
-from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, parsed, replayed, shown
+from compactor.ports import Check, Elsewhere, Facts, Staged, Storage
+from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, replayed, shown, sorted_out
 
 _ROWS_PER_FILE = 8
 
@@ -63,6 +65,15 @@ class ListBatch:
     changes: list[Change]
     open: bool = True
 
+    def set_aside(self, keys: set[Key]) -> None:
+        """Leave out the changes of these keys."""
+        found = [change for change in self.changes if change.op != "t" and change.key in keys]
+        self.changes = [change for change in self.changes if change.op == "t" or change.key not in keys]
+        counts = Counter(change.position[-3] for change in found)
+        told = tuple(Unusable(change.position[-3], BEYOND_RETENTION, change.position[-1] + 1) for change in found)
+        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts[item.path]) for item in self.facts.inputs)
+        self.facts = dataclasses.replace(self.facts, inputs=inputs, beyond_retention=len(found), unusable=(*self.facts.unusable, *told))
+
     def close(self) -> None:
         """Nothing may be read from it any more."""
         self.open = False
@@ -76,13 +87,19 @@ class ListEngine:
 
     # reading ------------------------------------------------------------------------------------------------------
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> ListBatch:
+    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> ListBatch:
         """Parse the files, follow their columns."""
         order = tuple((name, "bigint") for name in spec.order_by or ("seq",))
         if parent is not None and parent.order != order:
             raise OrderRefused(f"table {spec.name}: expected order {parent.order}, found {order}")
-        files = {item.path: self._events(spec, item, len(order)) for item in inputs}
-        changes = {path: events for path, (events, _) in files.items()}
+        files = {item.path: self._events(spec, item, elsewhere) for item in inputs}
+        changes = {path: events for path, (events, _, _) in files.items()}
+        bad = [one for _, _, unusable in files.values() for one in unusable]
+        broken = {one.path: one.reason for one in bad if one.record is None}
+        read, records = sum(rows for _, rows, _ in files.values()), len(bad) - len(broken)
+        problem = Limits(spec.quarantine_rows, spec.quarantine_share).problem(bad, records, read, len(broken), len(inputs))
+        if problem:
+            raise InputRefused(f"table {spec.name}: {problem}")
         writers = [_writer(spec, path, events) for path, events in changes.items() if any(event.op != "t" for event in events)]
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: nothing with a row has landed")
@@ -91,14 +108,18 @@ class ListEngine:
         truncates = [change.position for change in conformed if change.op == "t"]
         if truncates and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set")
-        counted = tuple(dataclasses.replace(item, rows=files[item.path][1], **_bounds(changes[item.path])) for item in inputs)
-        read = sum(rows for _, rows in files.values())
+        counted = tuple(
+            item.unopened(broken[item.path])
+            if item.path in broken
+            else dataclasses.replace(item, rows=files[item.path][1], quarantined=len(files[item.path][2]), **_bounds(changes[item.path]))
+            for item in inputs
+        )
         facts = Facts(
             evolved,
             order,
             counted,
             read,
-            read - len(conformed),
+            read - len(conformed) - records,
             len(conformed),
             tuple(sorted({name for change in conformed for name in change.missing})),
             sum(change.left is not None for change in conformed),
@@ -107,25 +128,20 @@ class ListEngine:
             latest([change.position for change in conformed]),
             latest(truncates) if spec.truncate == "apply" else None,
             None,
+            quarantined=records,
+            unusable=tuple(bad),
         )
         return ListBatch(facts, spec, parent, version, conformed)
 
-    def _events(self, spec: TableSpec, item: Input, width: int) -> tuple[list[Change], int]:
-        """The events of a file, and how many records it has."""
-        place = Layout(spec.root, spec.landing).landed(item.path)
+    def _events(self, spec: TableSpec, item: Input, elsewhere: Elsewhere) -> tuple[list[Change], int, list[Unusable]]:
+        """The events of a file, how many records it has, and what of it cannot be used."""
+        place = elsewhere.get((item.path, item.etag)) or Layout(spec.root, spec.landing).landed(item.path)
         try:
             data = self._storage.read(place)
-            events = parsed(data, item.path, spec.epoch)
-        except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
-            raise InputRefused(f"table {spec.name}: {place}: cannot be read ({error!r})") from error
-        for event in events:
-            if event.op not in ("c", "u", "r", "d", "t"):
-                raise InputRefused(f"table {spec.name}: {place}: unknown operation {event.op!r}")
-            if event.op != "t" and (len(event.key) != len(spec.key) or None in event.key):
-                raise InputRefused(f"table {spec.name}: {place}: expected a key of {len(spec.key)} values, found {event.key}")
-            if len(event.position) != width + 4 or None in event.position:
-                raise OrderRefused(f"table {spec.name}: {place}: expected {width} order values, found {event.position}")
-        return events, len(data.decode().splitlines())
+            events, unusable = sorted_out(data, item.path, spec.epoch)
+        except (UnicodeDecodeError, FileNotFoundError) as error:
+            return [], 0, [Unusable(item.path, f"cannot be read ({error!r})")]
+        return events, len(data.decode().splitlines()), unusable
 
     # writing ------------------------------------------------------------------------------------------------------
 
@@ -173,9 +189,13 @@ class ListEngine:
         counts["superseded"] += len(events) - len(live)
         counts["applied"] += facts.truncates
         counts["ignored"] = facts.ignored
+        counts["quarantined"], counts["beyond_retention"] = facts.quarantined, facts.beyond_retention
         if sum(counts.values()) != facts.read:
             raise CheckFailed(f"table {spec.name}: {facts.read} events read, {counts} add up to {sum(counts.values())}")
-        _refuse_beyond(spec, parent, live, states, stored)
+        beyond = _beyond(spec, parent, live, states, stored)
+        if beyond:
+            batch.set_aside(beyond)
+            return self._resolved(batch, stored)
         return states, counts, ties
 
     # folding ------------------------------------------------------------------------------------------------------
@@ -212,14 +232,14 @@ class ListEngine:
             purges.append(purged)
         return Staged(None, self._segments(spec, schema, commit, ranges, snapshot.version), {}, purged_to=latest(purges))
 
-    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[tuple[str, str]]) -> list[Check]:
+    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         """What the Snapshot holds against one replay of all inputs."""
         stored = {
             **self._base(spec, snapshot.segments, snapshot, snapshot.schema),
             **_by_key(self._files(spec, snapshot.delta, snapshot.schema) if snapshot.delta else ()),
         }
         rows = {key: shown(state.values) for key, state in stored.items() if state.op != "d"}
-        changes = [event for path, location in inputs for event in parsed(self._storage.read(location), path, spec.epoch)]
+        changes = [event for item in inputs for event in self._events(spec, item, elsewhere)[0]]
         again = replayed(_named(changes, snapshot.schema))
         different = sorted({*rows, *again}, key=repr) if rows != again else []
         wrong = [key for key in different if rows.get(key) != again.get(key)]
@@ -415,13 +435,14 @@ def _outcomes(events: Sequence[Change], stored: dict[Key, State]) -> tuple[list[
     return outcomes, ties
 
 
-def _refuse_beyond(spec: TableSpec, parent: Snapshot | None, events: Sequence[Change], states: dict[Key, State], stored: dict[Key, State]) -> None:
-    """H12: a change older than purged tombstones, for a key without a row, may be one that a purged delete had ended."""
+def _beyond(spec: TableSpec, parent: Snapshot | None, events: Sequence[Change], states: dict[Key, State], stored: dict[Key, State]) -> set[Key]:
+    """H12: the keys of changes older than purged tombstones, without a row: they may be ones that a purged delete had ended."""
     purged = parent.purged_to if parent else None
     fresh = {event.key for event in events} - set(stored)
-    old = [key for key in fresh if at_or_below(states[key].position, purged)]
-    if old and spec.beyond_retention != "apply":
-        raise InputRefused(f"table {spec.name}: {len(old)} changes are older than purged tombstones, such as {old[0]}")
+    old = {key for key in fresh if at_or_below(states[key].position, purged)}
+    if old and spec.beyond_retention == "refuse":
+        raise InputRefused(f"table {spec.name}: {len(old)} changes are older than purged tombstones, such as {min(old, key=repr)}")
+    return set() if spec.beyond_retention == "apply" else old
 
 
 def _purged(states: Iterable[State], through: int) -> tuple[list[State], Position | None]:

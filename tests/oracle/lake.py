@@ -17,18 +17,18 @@ from typing import Any
 from compactor.catalog.memory import MemoryCatalog
 from compactor.core.layout import Layout
 from compactor.core.schema import Schema
-from compactor.core.snapshot import Snapshot
+from compactor.core.snapshot import AGAIN, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import ledger
 from compactor.flows.reports import TableReport
-from compactor.flows.run import run_table
+from compactor.flows.run import replay_table, run_table
 from compactor.flows.verify import verify
 from compactor.flows.world import World
 from compactor.ports import Storage
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Faults, FaultyCatalog, FaultyStorage
 from tests.oracle.engine import ListEngine, cast
-from tests.oracle.model import Change, Key, Row, parsed, replayed
+from tests.oracle.model import Change, Key, Row, parsed, replayed, sorted_out
 from tests.oracle.reader import Shown, look
 
 HOUR = 3600.0
@@ -80,9 +80,9 @@ class Lake:
         catalog = self.catalog if faults is None else FaultyCatalog(self.catalog, faults)
         return World(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}")
 
-    def deliver(self, path: str, lines: Iterable[str]) -> tuple[str, str]:
-        """The sink writes a file, over what may be there; gives back what names the input."""
-        data = "\n".join(lines).encode()
+    def deliver(self, path: str, lines: Iterable[str], damaged: bool = False) -> tuple[str, str]:
+        """The sink writes a file, over what may be there, one that is `damaged` unreadable; gives back what names the input."""
+        data = "\n".join(lines).encode() + (b"\xff" if damaged else b"")
         place = self.layout.landed(path)
         self.storage.write(place, data)
         info = self.storage.stat(place)
@@ -94,6 +94,11 @@ class Lake:
         """One run of the table by a process of its own."""
         self.now += 1.0
         return run_table(self.world(faults), self.spec)
+
+    def replay(self, faults: Faults | None = None, *paths: str) -> TableReport:
+        """Take again what waits in quarantine."""
+        self.now += 1.0
+        return replay_table(self.world(faults), self.spec, paths)
 
     def look(self) -> Shown | None:
         """What a reader sees now."""
@@ -112,7 +117,19 @@ class Lake:
 
     def ledger(self, snapshot: Snapshot) -> list[tuple[str, str]]:
         """(path, etag) of every input absorbed up to a Snapshot."""
-        return [(item.path, item.etag) for item in ledger.everything(self.world(), self.layout, snapshot)]
+        found = ledger.everything(self.world(), self.layout, snapshot)
+        return [(item.path, item.etag) for item in found if item.outcome not in AGAIN]
+
+    def outcomes(self, snapshot: Snapshot) -> dict[tuple[str, str], str]:
+        """What became of every input up to a Snapshot, by its last attempt."""
+        return {(item.path, item.etag): item.outcome for item in ledger.everything(self.world(), self.layout, snapshot)}
+
+    def has_unusable(self, name: tuple[str, str]) -> bool:
+        """Whether something of a delivery cannot be used."""
+        try:
+            return bool(sorted_out(self.delivered[name], name[0])[1])
+        except UnicodeDecodeError:
+            return True
 
     def events(self, inputs: Iterable[tuple[str, str]]) -> list[Change]:
         """The events of these files, as they were delivered."""

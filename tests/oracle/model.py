@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compactor.core.position import Position, event_part, sort_key
+from compactor.core.quarantine import Unusable
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]
@@ -107,19 +108,37 @@ def replayed(changes: Iterable[Change]) -> dict[Key, Row]:
 
 
 def parsed(lines: bytes, path: str, epoch: int = 0) -> list[Change]:
-    """The events of a landed file of JSON lines: `{"op", "key": [..], "values": {..}, "position": [..], "missing": [..], "from": [..]}`.
+    """The events of a landed file, without what cannot be used."""
+    try:
+        return sorted_out(lines, path, epoch)[0]
+    except UnicodeDecodeError:
+        return []
 
-    Records with op `-` carry no row. Raises ValueError, KeyError or TypeError for what is no event.
+
+def sorted_out(lines: bytes, path: str, epoch: int = 0) -> tuple[list[Change], list[Unusable]]:
+    """A landed file of JSON lines, `{"op", "key": [..], "values": {..}, "position": [..], "missing": [..], "from": [..]}`: events, and the rest.
+
+    Records with op `-` carry no row. A file that is no UTF-8 cannot be opened: raises UnicodeDecodeError.
     """
-    changes = []
+    changes, unusable = [], []
     for row, line in enumerate(lines.decode().splitlines()):
-        raw = json.loads(line)
-        if raw["op"] == "-":
+        try:
+            raw = json.loads(line)
+            if raw["op"] == "-":
+                continue
+            key, position = tuple(raw.get("key") or ()), (epoch, *raw["position"], path, 0, row)
+            if raw["op"] not in ("c", "u", "r", "d", "t"):
+                raise ValueError(f"unknown operation {raw['op']!r}")
+            if raw["op"] != "t" and (not key or None in key):
+                raise ValueError(f"expected a key, found {key}")
+            if None in position:
+                raise ValueError(f"expected order values, found {raw['position']}")
+        except (ValueError, KeyError, TypeError) as error:
+            unusable.append(Unusable(path, repr(error), row + 1, text=line))
             continue
         left = tuple(raw["from"]) if raw.get("from") else None
-        position = (epoch, *raw["position"], path, 0, row)
-        changes.append(Change(raw["op"], tuple(raw.get("key") or ()), raw.get("values", {}), position, frozenset(raw.get("missing", ())), left))
-    return changes
+        changes.append(Change(raw["op"], key, raw.get("values", {}), position, frozenset(raw.get("missing", ())), left))
+    return changes, unusable
 
 
 def line(

@@ -8,6 +8,7 @@ from typing import Any
 from compactor.core import views
 from compactor.core.plan import tiling_problem
 from compactor.core.snapshot import COUNTS, Snapshot
+from compactor.flows import quarantine
 from tests.faults import Faults, T
 from tests.oracle.lake import Lake
 
@@ -107,23 +108,28 @@ class Watch:
         assert seen.rows == self._rows[seen.version], f"the view is not version {seen.version}"
 
     def _nothing_is_lost_or_doubled(self) -> None:
-        """Every delivery is either new in landing, or in the ledger once and still in landing or archive."""
+        """Every delivery is either new in landing, or in the ledger once and still in landing, or in the archive or quarantine it belongs to."""
         newest, landing = self.lake.newest(), self.lake.landing()
         absorbed = self.lake.ledger(newest) if newest else []
+        outcomes = self.lake.outcomes(newest) if newest else {}
         assert len(absorbed) == len(set(absorbed)), "an input is in the ledger twice"
         for name, data in self.lake.delivered.items():
             if name in self.overwritten:
                 continue
-            archived = self._is_archived(name, data)
+            archived, quarantined = self._is_in("archive", name, data), self._is_in("quarantine", name, data)
             if name in absorbed:
-                assert archived or name in landing, f"{name} was absorbed and is in neither landing nor archive"
+                assert archived or quarantined or name in landing, f"{name} was taken and is nowhere"
+                assert outcomes[name] != "quarantined" or not archived, f"{name} was never absorbed and is in the archive"
+                assert outcomes[name] != "absorbed" or not quarantined, f"{name} was absorbed and is in quarantine"
             else:
                 assert name in landing, f"{name} was not absorbed and is not in landing"
                 assert not archived, f"{name} was archived and not absorbed"
+                assert not quarantined, f"{name} was quarantined and is not in the ledger"
 
-    def _is_archived(self, name: tuple[str, str], data: bytes) -> bool:
+    def _is_in(self, place: str, name: tuple[str, str], data: bytes) -> bool:
         layout, storage = self.lake.layout, self.lake.storage
-        places = (layout.archived(name[0]), layout.archived(*name))
+        within = layout.archived if place == "archive" else layout.quarantined
+        places = (within(name[0]), within(*name))
         return any(storage.stat(place) is not None and storage.read(place) == data for place in places)
 
     def settled(self) -> None:
@@ -132,6 +138,8 @@ class Watch:
         newest = self.lake.newest()
         assert newest is not None
         assert self.lake.landing() == set()
+        waiting = {(held.path, held.etag) for held in quarantine.waiting(self.lake.world(), self.lake.spec, newest)}
+        assert waiting == {name for name in self.lake.ledger(newest) if self.lake.has_unusable(name)}
         assert set(self.lake.ledger(newest)) >= set(self.lake.delivered) - self.overwritten
         assert self.shown == newest.version
         wrong = self.lake.failed_checks()

@@ -18,7 +18,7 @@ from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import snapshots
 from compactor.flows.reports import TableReport
-from compactor.flows.run import run_table
+from compactor.flows.run import replay_table, run_table
 from compactor.flows.verify import verify
 from compactor.flows.world import World
 from compactor.spark.engine import SparkEngine
@@ -64,6 +64,11 @@ class Lake:
         """One run; errors are raised. Every run comes a second after the last."""
         self.now += 1
         return run_table(self.world, spec)
+
+    def replay(self, spec: TableSpec, *paths: str) -> TableReport:
+        """Take again what waits in quarantine."""
+        self.now += 1
+        return replay_table(self.world, spec, paths)
 
     def rows(self, spec: TableSpec, view: str = "") -> list[dict[str, Any]]:
         """What the view shows, ordered by its columns."""

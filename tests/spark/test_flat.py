@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from compactor.core.errors import InputRefused, OrderRefused, SchemaRefused
+from compactor.core.errors import InputRefused, SchemaRefused
+from compactor.flows import quarantine
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -134,9 +137,8 @@ def test_an_empty_array_is_not_lost_where_no_value_tells_its_type(lake: Lake) ->
 
 
 BAD = {
-    "not JSON": ([up(1, 1), "{oops"], InputRefused, "record 2"),
+    "nothing but rubbish": (["{oops"], InputRefused, "record 1: is not a JSON object"),
     "unknown operation": ([{"id": 1, "seq": 1, "op": "zap"}], InputRefused, "unknown operation zap"),
-    "null order": ([{"id": 1, "seq": None}, up(2, 1)], OrderRefused, "seq"),
     "no key column": ([{"x": 1, "seq": 1}], SchemaRefused, "'id'"),
     "a float key": ([{"id": 1.5, "seq": 1}], SchemaRefused, "double"),
 }
@@ -157,31 +159,79 @@ def test_bad_records_are_refused_and_nothing_is_lost(lake: Lake, name: str) -> N
     assert "committed" == lake.run(spec).outcome
 
 
-def test_a_null_key_is_refused(lake: Lake) -> None:
-    """A row without key is refused before the commit point."""
-    from compactor.core.errors import CheckFailed
+UNUSABLE = {
+    "not JSON": ("{oops", "is not a JSON object"),
+    "unknown operation": ({"id": 1, "seq": 8, "op": "zap"}, "unknown operation zap"),
+    "null order": ({"id": 1, "seq": None, "v": "x"}, "the order (seq)"),
+    "null key": ({"id": None, "seq": 8, "v": "x"}, "column of the key"),
+}
 
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_record_that_cannot_be_used_waits_in_quarantine(lake: Lake, name: str) -> None:
+    """The rest of its file is absorbed; the record is described, counted, and taken again from a repaired copy."""
+    record, words = UNUSABLE[name]
     spec = lake.spec()
-    lake.land(spec, 1, [up(1, 1), {"id": None, "seq": 2, "v": "x", "op": "u"}])
-    with pytest.raises(CheckFailed, match="a key is null"):
-        lake.run(spec)
-    assert ["part-0.json"] == lake.landed(spec)
+    lake.land(spec, 1, [up(1, 1), record, up(2, 2)])
+    report = lake.run(spec)
+    assert (3, 2, 1) == (report.counts["read"], report.counts["applied"], report.counts["quarantined"])
+    assert [1, 2] == [row["id"] for row in lake.rows(spec)]
+    assert [] == lake.landed(spec)
+    (held,) = quarantine.waiting(lake.world, spec, lake.snapshot(spec))
+    (told,) = quarantine.reasons(lake.world, spec, held)["unusable"]
+    assert 2 == told["record"]
+    assert words in told["reason"]
+    assert (record if isinstance(record, str) else '"seq": 8') in told["text"] or "order" in words or "key" in words
+    assert [] == lake.problems(spec)
+
+    lake.world.storage.write(held.repaired, "\n".join(json.dumps(row) for row in (up(1, 1), up(1, 9), up(2, 2))).encode())
+    lake.replay(spec)
+    assert [(1, 9), (2, 2)] == [(row["id"], row["seq"]) for row in lake.rows(spec)]
+    assert [] == quarantine.waiting(lake.world, spec, lake.snapshot(spec))
+    assert [] == lake.problems(spec)
+
+
+def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lake) -> None:
+    """The record waits in quarantine instead."""
+    schema = {
+        "type": "record",
+        "name": "t",
+        "fields": [{"name": "id", "type": "long"}, {"name": "seq", "type": "long"}, {"name": "n", "type": "int"}],
+    }
+    spec = lake.spec(avro_schema=json.dumps(schema))
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "n": 5}, {"id": 2, "seq": 2, "n": "five"}, {"id": 3, "seq": 3, "n": None}])
+    assert 1 == lake.run(spec).counts["quarantined"]
+    assert [(1, 5), (3, None)] == [(row["id"], row["n"]) for row in lake.rows(spec)]
 
 
 @pytest.mark.parametrize("file", ["part-9.json.gz", "part-9.parquet"])
-def test_a_cut_file_is_named(lake: Lake, file: str) -> None:
-    """Of several files the unreadable one is found; the others are not half absorbed."""
+def test_a_cut_file_waits_in_quarantine(lake: Lake, file: str) -> None:
+    """Of several files the unreadable one is found and named; the others are absorbed; repaired, it is taken again."""
     spec = lake.spec()
     if file.endswith("parquet"):
         good = lake.land_parquet(spec, 1, [{"id": 1, "seq": 1}], "id INT, seq INT")
-        (good.parent / file).write_bytes(good.read_bytes()[:-20])
+        path, whole = good.parent / file, lake.land_parquet(spec, 1, [{"id": 2, "seq": 2}], "id INT, seq INT")
+        content = whole.read_bytes()
+        whole.unlink()
     else:
         lake.land(spec, 1, [up(1, 1)], "part-1.json.gz")
         path = lake.land(spec, 1, [up(n, n) for n in range(2, 5000)], file)
-        path.write_bytes(path.read_bytes()[:-3000])
+        content = path.read_bytes()
+    path.write_bytes(content[: len(content) * 2 // 3])
+    lake.run(spec)
+    assert [1] == [row["id"] for row in lake.rows(spec)]
+    (held,) = quarantine.waiting(lake.world, spec, lake.snapshot(spec))
+    assert held.path.endswith(file)
+    assert held.records is None
+    assert [] == lake.problems(spec)
+
     with pytest.raises(InputRefused, match=file):
-        lake.run(spec)
-    assert 2 == len([name for name in lake.landed(spec) if not name.startswith((".", "_"))])
+        lake.replay(spec)
+    lake.world.storage.write(str(held.location), content)
+    lake.replay(spec)
+    assert 2 in {row["id"] for row in lake.rows(spec)}
+    assert [] == quarantine.waiting(lake.world, spec, lake.snapshot(spec))
+    assert [] == lake.problems(spec)
 
 
 def test_a_folder_that_fits_no_pattern_is_refused(lake: Lake) -> None:

@@ -44,7 +44,7 @@ def test_segments_tile_and_folds_change_nothing_that_readers_see(lake: Lake) -> 
 
 
 def test_tombstones_are_purged_only_after_their_retention(lake: Lake) -> None:
-    """A fold drops old tombstones, remembers up to where, and refuses what is older than that."""
+    """A fold drops old tombstones, remembers up to where, and puts aside or refuses what is older than that."""
     from compactor.core.errors import InputRefused
 
     spec = lake.spec(compaction="rewrite", tombstone_retention=100.0)
@@ -60,8 +60,11 @@ def test_tombstones_are_purged_only_after_their_retention(lake: Lake) -> None:
     assert lake.snapshot(spec).purged_to is not None
     lake.land(spec, 3, [{"id": 2, "seq": 9, "op": "u"}])
     with pytest.raises(InputRefused, match="beyond_retention"):
-        lake.run(spec)
-    assert "committed" == lake.run(lake.with_settings(spec, beyond_retention="apply")).outcome
+        lake.run(lake.with_settings(spec, beyond_retention="refuse"))
+    assert 1 == lake.run(spec).counts["beyond_retention"]
+    assert [0, 1, 3, 4] == [row["id"] for row in lake.rows(spec)]
+    assert 1 == lake.replay(lake.with_settings(spec, beyond_retention="apply")).counts["applied"]
+    assert [0, 1, 2, 3, 4] == [row["id"] for row in lake.rows(spec)]
 
 
 @pytest.mark.parametrize("compaction", ["auto", "delta", "rewrite"])

@@ -59,6 +59,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             "_file",
             "_block",
             "_row",
+            "_text",
             "_offset",
             "_partition",
             f"{bad} AS _bad",

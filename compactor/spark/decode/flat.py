@@ -54,6 +54,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "_file",
         "_block",
         "_row",
+        "_text",
         "_offset",
         "_partition",
         f"CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END AS _bad",

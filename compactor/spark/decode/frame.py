@@ -7,6 +7,7 @@ Columns of `Frame.rows`:
 | column | type | meaning |
 |---|---|---|
 | `_file`, `_block`, `_row` | string, bigint, bigint | where the record stands |
+| `_text` | string | the record as it stands in the file, where it is text; only quoted, and not there for others |
 | `_op` | string | c, u, d, r, t; null for records without a row |
 | `_bad` | string | why the record cannot be used, else null |
 | `_writer` | string | id of the WriterSchema that wrote `_after` |

@@ -1,0 +1,44 @@
+"""What the commands share: their options, and the App they work on."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+class Output(str, Enum):
+    """For people or for programs."""
+
+    text = "text"
+    json = "json"
+
+
+class Format(str, Enum):
+    """How rows are printed."""
+
+    text = "text"
+    json = "json"
+    csv = "csv"
+
+
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", envvar="COMPACTOR_CONFIG", help="Configuration file.", show_default=True)]
+OutputForm = Annotated[Output, typer.Option("--output", "-o", help="For people, or JSON.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's logs, and tracebacks.")]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for an embedded metastore in use.")]
+Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables; all without.", show_default=False)]
+OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", show_default=False)]
+DEFAULT = Path("compactor.yaml")
+WAIT_SECONDS = 60.0
+
+
+def opened(config: Path, verbose: bool = False, wait: float = 0.0) -> Any:
+    """The App of a command (tests put another here)."""
+    from compactor.app import App
+
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    return App.open(config, verbose=verbose, wait=wait)

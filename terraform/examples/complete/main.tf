@@ -1,0 +1,87 @@
+# Everything: landing in a bucket of its own, archives that move to colder storage, an EMR cluster beside EMR Serverless, Airflow, alarms.
+# It costs money while it stands: docs/terraform.md says how much of what.
+
+terraform {
+  required_version = ">= 1.9.0"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = ">= 6.0.0, < 7.0.0"
+    }
+  }
+}
+
+provider "aws" {
+  region = var.region
+}
+
+module "compactor" {
+  source = "../../"
+
+  name = "compactor-prod"
+  tags = { team = "data-platform", service = "compactor" }
+
+  lake = {
+    warehouse       = "cdc"
+    noncurrent_days = 14
+  }
+
+  # Kafka Connect writes to its own bucket, encrypted with its own key.
+  landing = [{
+    bucket      = var.landing_bucket
+    prefix      = "topics"
+    kms_key_arn = var.landing_kms_key_arn
+  }]
+
+  archive = {
+    tables          = ["orders", "order_lines", "payments"]
+    transition_days = 60
+    expiration_days = 730
+  }
+
+  database = {
+    name   = "school"
+    tables = "school_internal"
+  }
+
+  serverless = {
+    maximum_cpu         = "200 vCPU"
+    maximum_memory      = "800 GB"
+    maximum_disk        = "4000 GB"
+    max_concurrent_runs = 50
+    subnet_ids          = var.private_subnet_ids
+    security_group_ids  = [var.security_group_id]
+  }
+
+  cluster = {
+    subnet_id                 = var.private_subnet_ids[0]
+    primary_security_group_id = var.emr_security_group_ids.primary
+    core_security_group_id    = var.emr_security_group_ids.core
+    service_security_group_id = var.emr_security_group_ids.service
+    termination_protection    = true
+  }
+
+  mwaa = {
+    subnet_ids         = var.private_subnet_ids
+    security_group_ids = [var.security_group_id]
+    environment_class  = "mw1.medium"
+    max_workers        = 10
+    options            = { "core.default_task_retries" = "2" }
+  }
+
+  callers = {
+    trusted_arns = var.operator_role_arns
+  }
+
+  notifications = {
+    emails = ["data-platform@example.com"]
+  }
+
+  alarms = {
+    freshness_minutes_max = 180
+    tables                = { orders = 90, payments = 90 }
+  }
+
+  log_retention_days = 365
+}

@@ -1,0 +1,4 @@
+output "compactor" {
+  description = "Everything the module tells."
+  value       = module.compactor
+}

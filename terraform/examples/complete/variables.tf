@@ -1,0 +1,34 @@
+variable "region" {
+  description = "Where everything is made."
+  type        = string
+}
+
+variable "private_subnet_ids" {
+  description = "Two private subnets in two zones, with a way to S3, Glue and CloudWatch; the first one tagged for EMR's managed policies."
+  type        = list(string)
+}
+
+variable "security_group_id" {
+  description = "A security group whose members may talk to each other, for jobs and Airflow."
+  type        = string
+}
+
+variable "emr_security_group_ids" {
+  description = "Security groups of the EMR cluster's primary node, its core nodes, and EMR's own access."
+  type        = object({ primary = string, core = string, service = string })
+}
+
+variable "landing_bucket" {
+  description = "The bucket that Kafka Connect writes to."
+  type        = string
+}
+
+variable "landing_kms_key_arn" {
+  description = "The key of that bucket."
+  type        = string
+}
+
+variable "operator_role_arns" {
+  description = "Roles of people who may start, watch and cancel jobs."
+  type        = list(string)
+}

@@ -1,0 +1,241 @@
+# Who may do what. The lists of actions are what the tool calls, and nothing else: tests/terraform/test_rights.py reads these blocks, and
+# compares them with recorded calls once there are recordings. Whoever adds a call adds it here, in the list that names its reason.
+
+locals {
+  job_actions = {
+    lake_list    = ["s3:ListBucket"]                                                              # ListObjectsV2; a missing object is 404, not 403
+    lake_uploads = ["s3:ListBucketMultipartUploads"]                                              # S3A's committers look for uploads left behind
+    lake_objects = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"] # get, head, copy; put, parts; delete
+    landing      = ["s3:GetObject", "s3:DeleteObject"]                                            # read, copy from, delete what was archived
+    code_list    = ["s3:ListBucket"]                                                              # Hadoop looks before it fetches
+    code_objects = ["s3:GetObject"]                                                               # main.py, the job zip, plans
+    key          = ["kms:Decrypt", "kms:GenerateDataKey"]                                         # SSE-KMS; parts of uploads need both
+    databases    = ["glue:GetDatabase", "glue:GetDatabases"]                                      # Hive client: exists?
+    functions    = ["glue:GetUserDefinedFunctions"]                                               # Hive client, when a session starts
+    tables_read  = ["glue:GetTable", "glue:GetTables"]                                            # Spark, and the version before a publish
+    tables_write = ["glue:CreateTable", "glue:UpdateTable"]                                       # tables, views; never DeleteTable
+    partitions   = ["glue:GetPartition", "glue:GetPartitions", "glue:BatchGetPartition"]          # Spark, and what is registered already
+    register     = ["glue:BatchCreatePartition", "glue:UpdatePartition"]                          # publish; columns of an older partition
+    unregister   = ["glue:DeletePartition", "glue:BatchDeletePartition"]                          # vacuum: by the Hive client, by boto3
+    log_groups   = ["logs:DescribeLogGroups"]                                                     # EMR Serverless, before it writes
+    log_streams  = ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]       # EMR Serverless, as the job
+    log_objects  = ["s3:PutObject"]                                                               # EMR, as the job
+    notices      = ["sns:Publish"]                                                                # `notify:` targets
+    metrics      = ["cloudwatch:PutMetricData"]                                                   # the alarms' metrics
+  }
+
+  caller_actions = {
+    application = ["emr-serverless:GetApplication", "emr-serverless:StartApplication", "emr-serverless:StartJobRun"]    # is it up, start it, submit
+    job_runs    = ["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"]                                           # wait, cancel on kill
+    pass        = ["iam:PassRole"]                                                                                      # the job's role, to EMR Serverless only
+    steps       = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:DescribeStep", "elasticmapreduce:CancelSteps"] # runner: emr-steps
+    plans       = ["s3:PutObject"]                                                                                      # the resolved plan of a run
+    lake_list   = ["s3:ListBucket"]                                                                                     # status, plan, waiting for an hour
+    lake_state  = ["s3:GetObject"]                                                                                      # status, log, plan: Snapshots and ledger
+    key         = ["kms:Decrypt", "kms:GenerateDataKey"]                                                                # SSE-KMS
+    metrics     = ["cloudwatch:PutMetricData"]                                                                          # the alarms' metrics
+  }
+
+  # Landing outside the warehouse: bucket → prefixes, and the keys of buckets that are not ours.
+  landing_prefixes = { for place in var.landing : coalesce(place.bucket, local.lake_bucket) => place.prefix... }
+  landing_keys     = distinct(compact([for place in var.landing : place.kms_key_arn]))
+  lake_prefixes    = distinct(concat([var.lake.warehouse], lookup(local.landing_prefixes, local.lake_bucket, [])))
+  listed_prefixes  = merge(local.landing_prefixes, { (local.lake_bucket) = local.lake_prefixes })
+
+  # IfExists, because S3 asks for ListBucket without a prefix when an object is missing: with plain StringLike the tool would be told 403
+  # where it looks whether the next Snapshot is there. The price: names (not contents) of the bucket can be listed without a prefix.
+  list_statements = [
+    for bucket, prefixes in local.listed_prefixes : {
+      Effect    = "Allow"
+      Action    = local.job_actions.lake_list
+      Resource  = "arn:${local.partition}:s3:::${bucket}"
+      Condition = { StringLikeIfExists = { "s3:prefix" = flatten([for prefix in prefixes : [prefix, "${prefix}/*"]]) } }
+    }
+  ]
+
+  glue     = "arn:${local.partition}:glue:${local.region}:${local.account}"
+  tables   = [for name in local.databases : "${local.glue}:table/${name}/*"]
+  names    = [for name in local.databases : "${local.glue}:database/${name}"]
+  own_keys = distinct(concat([local.kms_key_arn], compact([var.lake.kms_key_arn]), local.landing_keys))
+
+  metric_statements = var.alarms == null ? [] : [{
+    Effect    = "Allow"
+    Action    = local.job_actions.metrics
+    Resource  = "*"
+    Condition = { StringEquals = { "cloudwatch:namespace" = var.alarms.namespace } }
+  }]
+
+  # What a job may do, whoever runs it: the EMR Serverless role, the cluster's instances, or a role of the user's own (output `job_policies`).
+  job_policies = {
+    storage = jsonencode({
+      Version = "2012-10-17"
+      Statement = concat(
+        local.list_statements,
+        [
+          { Effect = "Allow", Action = local.job_actions.lake_uploads, Resource = local.lake_arn },
+          { Effect = "Allow", Action = local.job_actions.lake_objects, Resource = "${local.lake_arn}/${var.lake.warehouse}/*" },
+          {
+            Effect    = "Allow"
+            Action    = local.job_actions.code_list
+            Resource  = local.code_arn
+            Condition = { StringLikeIfExists = { "s3:prefix" = ["jobs", "jobs/*", "plans", "plans/*"] } }
+          },
+          { Effect = "Allow", Action = local.job_actions.code_objects, Resource = ["${local.code_arn}/jobs/*", "${local.code_arn}/plans/*"] },
+          { Effect = "Allow", Action = local.job_actions.key, Resource = local.own_keys },
+        ],
+        [for bucket, prefixes in local.landing_prefixes : {
+          Effect   = "Allow"
+          Action   = local.job_actions.landing
+          Resource = [for prefix in prefixes : "arn:${local.partition}:s3:::${bucket}/${prefix}/*"]
+        }],
+      )
+    })
+
+    catalog = jsonencode({
+      Version = "2012-10-17"
+      Statement = [
+        {
+          # Every Spark session asks for `default` and `global_temp`, whatever it is used for.
+          Effect   = "Allow"
+          Action   = local.job_actions.databases
+          Resource = concat(["${local.glue}:catalog", "${local.glue}:database/default", "${local.glue}:database/global_temp"], local.names)
+        },
+        {
+          Effect = "Allow"
+          Action = local.job_actions.functions
+          Resource = concat(
+            ["${local.glue}:catalog", "${local.glue}:database/default", "${local.glue}:userDefinedFunction/default/*"],
+            local.names,
+            [for name in local.databases : "${local.glue}:userDefinedFunction/${name}/*"],
+          )
+        },
+        {
+          Effect = "Allow"
+          Action = concat(
+            local.job_actions.tables_read,
+            local.job_actions.tables_write,
+            local.job_actions.partitions,
+            local.job_actions.register,
+            local.job_actions.unregister,
+          )
+          Resource = concat(["${local.glue}:catalog"], local.names, local.tables)
+        },
+      ]
+    })
+
+    telling = jsonencode({
+      Version = "2012-10-17"
+      Statement = concat(
+        [
+          { Effect = "Allow", Action = local.job_actions.log_objects, Resource = "${local.logs_arn}/jobs/*" },
+          { Effect = "Allow", Action = local.job_actions.notices, Resource = local.topic_arn },
+        ],
+        local.metric_statements,
+      )
+    })
+  }
+
+  # What starting, watching and cancelling jobs takes.
+  caller_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      [for application in aws_emrserverless_application.this : {
+        Effect   = "Allow"
+        Action   = local.caller_actions.application
+        Resource = application.arn
+      }],
+      [for application in aws_emrserverless_application.this : {
+        Effect   = "Allow"
+        Action   = local.caller_actions.job_runs
+        Resource = "${application.arn}/jobruns/*"
+      }],
+      [for role in aws_iam_role.job : {
+        Effect    = "Allow"
+        Action    = local.caller_actions.pass
+        Resource  = role.arn
+        Condition = { StringEquals = { "iam:PassedToService" = "emr-serverless.${local.dns}" } }
+      }],
+      [for cluster in aws_emr_cluster.this : { Effect = "Allow", Action = local.caller_actions.steps, Resource = cluster.arn }],
+      [for statement in local.list_statements : merge(statement, { Action = local.caller_actions.lake_list })],
+      [
+        { Effect = "Allow", Action = local.caller_actions.lake_state, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/*" },
+        { Effect = "Allow", Action = local.caller_actions.plans, Resource = "${local.code_arn}/plans/*" },
+        { Effect = "Allow", Action = local.caller_actions.key, Resource = concat([local.kms_key_arn], compact([var.lake.kms_key_arn])) },
+      ],
+      [for statement in local.metric_statements : merge(statement, { Action = local.caller_actions.metrics })],
+    )
+  })
+}
+
+resource "aws_iam_role" "job" {
+  count = var.serverless == null ? 0 : 1
+
+  name        = "${var.name}-job"
+  description = "What a compactor job on EMR Serverless may do"
+  tags        = var.tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Service = "emr-serverless.${local.dns}" }
+      Action    = "sts:AssumeRole"
+      Condition = {
+        StringEquals = { "aws:SourceAccount" = local.account }
+        ArnLike      = { "aws:SourceArn" = aws_emrserverless_application.this[0].arn }
+      }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "job" {
+  for_each = { for key, policy in local.job_policies : key => policy if var.serverless != null }
+
+  name   = each.key
+  role   = aws_iam_role.job[0].id
+  policy = each.value
+}
+
+resource "aws_iam_role_policy" "job_logs" {
+  count = var.serverless == null ? 0 : 1
+
+  name = "logs"
+  role = aws_iam_role.job[0].id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      { Effect = "Allow", Action = local.job_actions.log_groups, Resource = "arn:${local.partition}:logs:${local.region}:${local.account}:log-group:*" },
+      { Effect = "Allow", Action = local.job_actions.log_streams, Resource = "${aws_cloudwatch_log_group.jobs[0].arn}:*" },
+    ]
+  })
+}
+
+resource "aws_iam_role" "caller" {
+  count = length(var.callers.trusted_arns) > 0 ? 1 : 0
+
+  name        = "${var.name}-caller"
+  description = "Starts, watches and cancels compactor jobs"
+  tags        = var.tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { AWS = var.callers.trusted_arns }
+      Action    = "sts:AssumeRole"
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "caller" {
+  for_each = merge(
+    { for name in var.callers.role_names : name => name },
+    { for role in aws_iam_role.caller : "${var.name}-caller" => role.name },
+    { for role in aws_iam_role.mwaa : "${var.name}-mwaa" => role.name },
+  )
+
+  name   = "${var.name}-caller"
+  role   = each.value
+  policy = local.caller_policy
+}

@@ -1,0 +1,155 @@
+# Names, the key, the Glue databases, the EMR Serverless application. Buckets are in buckets.tf, what may touch them in iam.tf.
+
+data "aws_caller_identity" "current" {}
+data "aws_partition" "current" {}
+data "aws_region" "current" {}
+
+locals {
+  account   = data.aws_caller_identity.current.account_id
+  partition = data.aws_partition.current.partition
+  region    = data.aws_region.current.region
+  dns       = data.aws_partition.current.dns_suffix
+
+  lake_bucket = coalesce(var.lake.bucket, "${var.name}-lake-${local.account}-${local.region}")
+  code_bucket = coalesce(var.code_bucket, "${var.name}-code-${local.account}-${local.region}")
+  logs_bucket = coalesce(var.logs_bucket, "${var.name}-logs-${local.account}-${local.region}")
+
+  # ARNs are put together, not read, so that they are the same whether we make a thing or take an existing one.
+  lake_arn  = "arn:${local.partition}:s3:::${local.lake_bucket}"
+  code_arn  = "arn:${local.partition}:s3:::${local.code_bucket}"
+  logs_arn  = "arn:${local.partition}:s3:::${local.logs_bucket}"
+  warehouse = "s3://${local.lake_bucket}/${var.lake.warehouse}"
+
+  kms_key_arn = var.kms_key_arn == null ? one(aws_kms_key.this[*].arn) : var.kms_key_arn
+  databases   = distinct(compact([var.database.name, var.database.tables]))
+
+  # What Spark needs to find the Glue Data Catalog when a job is started through the API.
+  glue_client = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
+}
+
+resource "aws_kms_key" "this" {
+  count = var.kms_key_arn == null ? 1 : 0
+
+  description             = "${var.name}: lake, code, log groups, notifications"
+  enable_key_rotation     = true
+  deletion_window_in_days = 30
+  tags                    = var.tags
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat([
+      {
+        Sid       = "RightsAreGivenByIam"
+        Effect    = "Allow"
+        Principal = { AWS = "arn:${local.partition}:iam::${local.account}:root" }
+        Action    = "kms:*"
+        Resource  = "*"
+      },
+      {
+        Sid       = "LogGroupsOfThisDeployment"
+        Effect    = "Allow"
+        Principal = { Service = "logs.${local.region}.${local.dns}" }
+        Action    = ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"]
+        Resource  = "*"
+        Condition = {
+          ArnLike = {
+            "kms:EncryptionContext:aws:logs:arn" = [
+              for group in ["/aws/emr-serverless/${var.name}", "airflow-${var.name}-*"] :
+              "arn:${local.partition}:logs:${local.region}:${local.account}:log-group:${group}"
+            ]
+          }
+        }
+      },
+      {
+        # Without this an alarm goes off and its message to an encrypted topic is lost without a word.
+        Sid       = "AlarmsAndEventsReachTheTopic"
+        Effect    = "Allow"
+        Principal = { Service = ["cloudwatch.${local.dns}", "events.${local.dns}"] }
+        Action    = ["kms:Decrypt", "kms:GenerateDataKey*"]
+        Resource  = "*"
+        Condition = { StringEquals = { "aws:SourceAccount" = local.account } }
+      },
+    ])
+  })
+}
+
+resource "aws_kms_alias" "this" {
+  count = var.kms_key_arn == null ? 1 : 0
+
+  name          = "alias/${var.name}"
+  target_key_id = aws_kms_key.this[0].key_id
+}
+
+resource "aws_glue_catalog_database" "this" {
+  for_each = var.database.create ? toset(local.databases) : toset([])
+
+  name         = each.key
+  description  = "Tables that ${var.name} keeps up to date from change data capture files"
+  location_uri = local.warehouse
+  tags         = var.tags
+}
+
+resource "aws_emrserverless_application" "this" {
+  count = var.serverless == null ? 0 : 1
+
+  name          = var.name
+  type          = "spark"
+  release_label = var.serverless.release_label
+  architecture  = var.serverless.architecture
+  tags          = var.tags
+
+  # Starts with the first job, stops when idle: between runs nothing is paid.
+  auto_start_configuration {
+    enabled = true
+  }
+
+  auto_stop_configuration {
+    enabled              = true
+    idle_timeout_minutes = var.serverless.idle_timeout_minutes
+  }
+
+  maximum_capacity {
+    cpu    = var.serverless.maximum_cpu
+    memory = var.serverless.maximum_memory
+    disk   = var.serverless.maximum_disk
+  }
+
+  scheduler_configuration {
+    max_concurrent_runs   = var.serverless.max_concurrent_runs
+    queue_timeout_minutes = var.serverless.queue_timeout_minutes
+  }
+
+  monitoring_configuration {
+    s3_monitoring_configuration {
+      log_uri = "s3://${local.logs_bucket}/jobs/"
+    }
+
+    cloudwatch_logging_configuration {
+      enabled        = true
+      log_group_name = aws_cloudwatch_log_group.jobs[0].name
+
+      log_types {
+        name   = "SPARK_DRIVER"
+        values = ["STDOUT", "STDERR"]
+      }
+    }
+
+    managed_persistence_monitoring_configuration {
+      enabled = var.serverless.spark_ui
+    }
+  }
+
+  runtime_configuration {
+    classification = "spark-defaults"
+    properties     = { "spark.hadoop.hive.metastore.client.factory.class" = local.glue_client }
+  }
+
+  dynamic "network_configuration" {
+    for_each = length(var.serverless.subnet_ids) > 0 ? [var.serverless] : []
+
+    content {
+      subnet_ids         = network_configuration.value.subnet_ids
+      security_group_ids = network_configuration.value.security_group_ids
+    }
+  }
+}

@@ -1,0 +1,171 @@
+# Log groups, the topic, what goes to it: failed jobs by the event that EMR sends, all else by alarms on the metrics of docs/terraform.md.
+
+locals {
+  topic_arn = var.notifications.topic_arn == null ? one(aws_sns_topic.this[*].arn) : var.notifications.topic_arn
+
+  # Each metric has the dimension Deployment; Freshness also comes by Table.
+  deployment = { Deployment = var.name }
+
+  # name → what is measured, how its values are joined over a period, what is still fine, and what silence means.
+  alarms = var.alarms == null ? {} : {
+    failed-runs = {
+      metric      = "FailedRuns"
+      statistic   = "Sum"
+      fine        = var.alarms.failed_runs_max
+      periods     = 1
+      silence     = "notBreaching"
+      description = "A table's run failed. `compactor status` and the task's log name the table and the error."
+    }
+    freshness = {
+      metric      = "FreshnessSeconds"
+      statistic   = "Maximum"
+      fine        = var.alarms.freshness_minutes_max * 60
+      periods     = 2
+      silence     = "breaching"
+      description = "The newest absorbed change of some table is too old, or nobody has measured: the sink, the schedule or the runs stand still."
+    }
+    backlog = {
+      metric      = "BacklogSeconds"
+      statistic   = "Maximum"
+      fine        = var.alarms.backlog_minutes_max * 60
+      periods     = 2
+      silence     = "missing"
+      description = "A landed file has waited too long: runs fail, or are slower than what lands."
+    }
+    quarantine = {
+      metric      = "QuarantinedFiles"
+      statistic   = "Maximum"
+      fine        = var.alarms.quarantined_files_max
+      periods     = 1
+      silence     = "missing"
+      description = "Files could not be used and lie in quarantine."
+    }
+  }
+}
+
+resource "aws_cloudwatch_log_group" "jobs" {
+  count = var.serverless == null ? 0 : 1
+
+  name              = "/aws/emr-serverless/${var.name}"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = local.kms_key_arn
+  tags              = var.tags
+}
+
+# MWAA would make these itself, and keep their content for ever.
+resource "aws_cloudwatch_log_group" "mwaa" {
+  for_each = toset(var.mwaa == null ? [] : ["DAGProcessing", "Scheduler", "Task", "WebServer", "Worker"])
+
+  name              = "airflow-${var.name}-${each.key}"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = local.kms_key_arn
+  tags              = var.tags
+}
+
+resource "aws_sns_topic" "this" {
+  count = var.notifications.topic_arn == null ? 1 : 0
+
+  name              = var.name
+  kms_master_key_id = local.kms_key_arn
+  tags              = var.tags
+}
+
+resource "aws_sns_topic_policy" "this" {
+  count = var.notifications.topic_arn == null ? 1 : 0
+
+  arn = aws_sns_topic.this[0].arn
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "AlarmsAndEventsOfThisAccount"
+      Effect    = "Allow"
+      Principal = { Service = ["cloudwatch.${local.dns}", "events.${local.dns}"] }
+      Action    = "sns:Publish"
+      Resource  = aws_sns_topic.this[0].arn
+      Condition = { StringEquals = { "aws:SourceAccount" = local.account } }
+    }]
+  })
+}
+
+resource "aws_sns_topic_subscription" "email" {
+  for_each = var.notifications.emails
+
+  topic_arn = local.topic_arn
+  protocol  = "email"
+  endpoint  = each.key
+}
+
+# The event comes also when a job died before it could measure anything.
+resource "aws_cloudwatch_event_rule" "failed_job" {
+  count = var.serverless == null ? 0 : 1
+
+  name        = "${var.name}-failed-job"
+  description = "Jobs of ${var.name} on EMR Serverless that failed"
+  tags        = var.tags
+
+  event_pattern = jsonencode({
+    source      = ["aws.emr-serverless"]
+    detail-type = ["EMR Serverless Job Run State Change"]
+    detail = {
+      applicationId = [aws_emrserverless_application.this[0].id]
+      state         = ["FAILED"]
+    }
+  })
+}
+
+resource "aws_cloudwatch_event_target" "failed_job" {
+  count = var.serverless == null ? 0 : 1
+
+  rule = aws_cloudwatch_event_rule.failed_job[0].name
+  arn  = local.topic_arn
+
+  input_transformer {
+    input_paths = {
+      application = "$.detail.applicationId"
+      job         = "$.detail.jobRunId"
+      name        = "$.detail.jobRunName"
+    }
+    input_template = "\"${var.name}: job <name> (<job>) of application <application> failed. Its log: group /aws/emr-serverless/${var.name}, and s3://${local.logs_bucket}/jobs/.\""
+  }
+}
+
+resource "aws_cloudwatch_metric_alarm" "this" {
+  for_each = local.alarms
+
+  alarm_name          = "${var.name}-${each.key}"
+  alarm_description   = each.value.description
+  namespace           = var.alarms.namespace
+  metric_name         = each.value.metric
+  dimensions          = local.deployment
+  statistic           = each.value.statistic
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = each.value.fine
+  period              = var.alarms.period_minutes * 60
+  evaluation_periods  = each.value.periods
+  datapoints_to_alarm = each.value.periods
+  treat_missing_data  = each.value.silence
+  alarm_actions       = [local.topic_arn]
+  ok_actions          = var.alarms.notify_when_fine_again ? [local.topic_arn] : []
+  tags                = var.tags
+}
+
+resource "aws_cloudwatch_metric_alarm" "table" {
+  for_each = var.alarms == null ? {} : var.alarms.tables
+
+  alarm_name          = "${var.name}-freshness-${each.key}"
+  alarm_description   = "The newest absorbed change of ${each.key} is older than ${each.value} minutes, or nobody has measured."
+  namespace           = var.alarms.namespace
+  metric_name         = local.alarms.freshness.metric
+  dimensions          = merge(local.deployment, { Table = each.key })
+  statistic           = local.alarms.freshness.statistic
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = each.value * 60
+  period              = var.alarms.period_minutes * 60
+  evaluation_periods  = local.alarms.freshness.periods
+  datapoints_to_alarm = local.alarms.freshness.periods
+  treat_missing_data  = local.alarms.freshness.silence
+  alarm_actions       = [local.topic_arn]
+  ok_actions          = var.alarms.notify_when_fine_again ? [local.topic_arn] : []
+  tags                = var.tags
+}

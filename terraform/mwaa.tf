@@ -1,0 +1,143 @@
+# Airflow as a service. Its rights beside the caller's are what Amazon's documentation asks for an execution role.
+
+resource "aws_iam_role" "mwaa" {
+  count = var.mwaa == null ? 0 : 1
+
+  name        = "${var.name}-mwaa"
+  description = "What the Airflow environment ${var.name} may do"
+  tags        = var.tags
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Service = ["airflow.${local.dns}", "airflow-env.${local.dns}"] }
+      Action    = "sts:AssumeRole"
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "mwaa" {
+  count = var.mwaa == null ? 0 : 1
+
+  name = "environment"
+  role = aws_iam_role.mwaa[0].id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Effect   = "Allow"
+        Action   = "airflow:PublishMetrics"
+        Resource = "arn:${local.partition}:airflow:${local.region}:${local.account}:environment/${var.name}"
+      },
+      {
+        Effect   = "Allow"
+        Action   = ["s3:GetObject*", "s3:GetBucket*", "s3:List*"]
+        Resource = [local.code_arn, "${local.code_arn}/*"]
+      },
+      { Effect = "Allow", Action = "s3:GetAccountPublicAccessBlock", Resource = "*" },
+      { Effect = "Allow", Action = "logs:DescribeLogGroups", Resource = "*" },
+      {
+        Effect = "Allow"
+        Action = [
+          "logs:CreateLogGroup",
+          "logs:CreateLogStream",
+          "logs:GetLogEvents",
+          "logs:GetLogGroupFields",
+          "logs:GetLogRecord",
+          "logs:GetQueryResults",
+          "logs:PutLogEvents",
+        ]
+        Resource = "arn:${local.partition}:logs:${local.region}:${local.account}:log-group:airflow-${var.name}-*"
+      },
+      {
+        Effect    = "Allow"
+        Action    = "cloudwatch:PutMetricData"
+        Resource  = "*"
+        Condition = { StringEquals = { "cloudwatch:namespace" = "AmazonMWAA" } }
+      },
+      {
+        # The queues belong to an account of the service.
+        Effect = "Allow"
+        Action = [
+          "sqs:ChangeMessageVisibility",
+          "sqs:DeleteMessage",
+          "sqs:GetQueueAttributes",
+          "sqs:GetQueueUrl",
+          "sqs:ReceiveMessage",
+          "sqs:SendMessage",
+        ]
+        Resource = "arn:${local.partition}:sqs:${local.region}:*:airflow-celery-*"
+      },
+      {
+        Effect   = "Allow"
+        Action   = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*"]
+        Resource = local.kms_key_arn
+        Condition = {
+          StringEquals = { "kms:ViaService" = ["sqs.${local.region}.${local.dns}", "s3.${local.region}.${local.dns}"] }
+        }
+      },
+    ]
+  })
+}
+
+resource "aws_mwaa_environment" "this" {
+  count = var.mwaa == null ? 0 : 1
+
+  name                            = var.name
+  airflow_version                 = var.mwaa.airflow_version
+  environment_class               = var.mwaa.environment_class
+  min_workers                     = var.mwaa.min_workers
+  max_workers                     = var.mwaa.max_workers
+  execution_role_arn              = aws_iam_role.mwaa[0].arn
+  kms_key                         = local.kms_key_arn
+  source_bucket_arn               = aws_s3_bucket.this["code"].arn
+  dag_s3_path                     = "dags/"
+  requirements_s3_path            = var.mwaa.requirements
+  requirements_s3_object_version  = var.mwaa.requirements_version
+  webserver_access_mode           = var.mwaa.webserver_access_mode
+  weekly_maintenance_window_start = var.mwaa.maintenance_start
+  airflow_configuration_options   = var.mwaa.options
+  tags                            = var.tags
+
+  network_configuration {
+    subnet_ids         = var.mwaa.subnet_ids
+    security_group_ids = var.mwaa.security_group_ids
+  }
+
+  logging_configuration {
+    dag_processing_logs {
+      enabled   = true
+      log_level = "WARNING"
+    }
+
+    scheduler_logs {
+      enabled   = true
+      log_level = "WARNING"
+    }
+
+    task_logs {
+      enabled   = true
+      log_level = "INFO"
+    }
+
+    webserver_logs {
+      enabled   = true
+      log_level = "WARNING"
+    }
+
+    worker_logs {
+      enabled   = true
+      log_level = "WARNING"
+    }
+  }
+
+  # MWAA checks the bucket and the role before it starts.
+  depends_on = [
+    aws_cloudwatch_log_group.mwaa,
+    aws_iam_role_policy.mwaa,
+    aws_s3_bucket_public_access_block.this,
+    aws_s3_bucket_versioning.this,
+  ]
+}

@@ -1,0 +1,188 @@
+# Everything at once: landing elsewhere, archives, cluster, Airflow, callers, alarms.
+
+mock_provider "aws" {
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+  mock_data "aws_partition" {
+    defaults = { partition = "aws", dns_suffix = "amazonaws.com" }
+  }
+  mock_data "aws_region" {
+    defaults = { region = "eu-west-1" }
+  }
+  mock_resource "aws_emrserverless_application" {
+    defaults = { arn = "arn:aws:emr-serverless:eu-west-1:123456789012:/applications/00abc", id = "00abc" }
+  }
+  mock_resource "aws_emr_cluster" {
+    defaults = { arn = "arn:aws:elasticmapreduce:eu-west-1:123456789012:cluster/j-1" }
+  }
+  mock_resource "aws_iam_role" {
+    defaults = { arn = "arn:aws:iam::123456789012:role/some" }
+  }
+  mock_resource "aws_sns_topic" {
+    defaults = { arn = "arn:aws:sns:eu-west-1:123456789012:compactor" }
+  }
+}
+
+variables {
+  name        = "compactor"
+  kms_key_arn = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
+  database    = { name = "school", tables = "school_internal" }
+  lake        = { warehouse = "cdc" }
+  landing = [
+    { bucket = "kafka-landing", prefix = "topics", kms_key_arn = "arn:aws:kms:eu-west-1:123456789012:key/99999999-2222-3333-4444-555555555555" },
+    { bucket = "kafka-landing", prefix = "dms" },
+    { prefix = "incoming" },
+  ]
+  archive       = { tables = ["orders", "payments"], transition_days = 60, expiration_days = 730 }
+  callers       = { trusted_arns = ["arn:aws:iam::123456789012:role/operators"], role_names = ["airflow-workers"] }
+  notifications = { emails = ["data@example.com"] }
+  alarms        = { freshness_minutes_max = 180, tables = { orders = 90 } }
+  cluster = {
+    subnet_id                 = "subnet-a"
+    primary_security_group_id = "sg-1"
+    core_security_group_id    = "sg-2"
+    service_security_group_id = "sg-3"
+  }
+  mwaa = { subnet_ids = ["subnet-a", "subnet-b"], security_group_ids = ["sg-4"] }
+}
+
+run "a_key_that_exists_is_taken" {
+  assert {
+    condition     = length(aws_kms_key.this) == 0 && output.kms_key_arn == var.kms_key_arn
+    error_message = "No second key."
+  }
+}
+
+run "landing_is_read_and_emptied_and_never_written" {
+  assert {
+    condition = {
+      for statement in jsondecode(output.job_policies.storage).Statement : jsonencode(statement.Resource) => statement.Action
+      if contains(flatten([statement.Action]), "s3:DeleteObject") && !contains(flatten([statement.Action]), "s3:PutObject")
+      } == {
+      jsonencode(["arn:aws:s3:::compactor-lake-123456789012-eu-west-1/incoming/*"])           = ["s3:GetObject", "s3:DeleteObject"]
+      jsonencode(["arn:aws:s3:::kafka-landing/topics/*", "arn:aws:s3:::kafka-landing/dms/*"]) = ["s3:GetObject", "s3:DeleteObject"]
+    }
+    error_message = "Landing may be read and deleted from, by prefix."
+  }
+
+  assert {
+    condition = {
+      for statement in jsondecode(output.job_policies.storage).Statement : trim(jsonencode(statement.Resource), "\"") => statement.Condition.StringLikeIfExists["s3:prefix"]
+      if statement.Action == ["s3:ListBucket"] && !strcontains(jsonencode(statement.Resource), output.buckets.code)
+      } == {
+      "arn:aws:s3:::compactor-lake-123456789012-eu-west-1" = ["cdc", "cdc/*", "incoming", "incoming/*"]
+      "arn:aws:s3:::kafka-landing"                         = ["topics", "topics/*", "dms", "dms/*"]
+    }
+    error_message = "Listing is bounded by the same prefixes."
+  }
+
+  assert {
+    condition = toset(flatten([
+      for statement in jsondecode(output.job_policies.storage).Statement : statement.Resource if contains(flatten([statement.Action]), "kms:Decrypt")
+    ])) == toset([var.kms_key_arn, "arn:aws:kms:eu-west-1:123456789012:key/99999999-2222-3333-4444-555555555555"])
+    error_message = "The landing bucket's key may be used as well."
+  }
+}
+
+run "archives_move_and_go_and_nothing_else_does" {
+  assert {
+    condition = {
+      for rule in aws_s3_bucket_lifecycle_configuration.this["lake"].rule : rule.id => [one(rule.filter).prefix, one(rule.transition).days, one(rule.transition).storage_class, one(rule.expiration).days]
+      if rule.id != "leftovers"
+      } == {
+      archive-orders   = ["cdc/orders/archive/", 60, "GLACIER_IR", 730]
+      archive-payments = ["cdc/payments/archive/", 60, "GLACIER_IR", 730]
+    }
+    error_message = "One rule a table, on its archive only."
+  }
+}
+
+run "both_databases_are_made_and_reached" {
+  assert {
+    condition     = toset(keys(aws_glue_catalog_database.this)) == toset(["school", "school_internal"])
+    error_message = "Views and tables may have databases of their own."
+  }
+
+  assert {
+    condition = alltrue([
+      for name in ["school", "school_internal"] : strcontains(output.job_policies.catalog, "arn:aws:glue:eu-west-1:123456789012:table/${name}/*")
+    ])
+    error_message = "Jobs reach both."
+  }
+}
+
+run "jobs_have_the_same_rights_wherever_they_run" {
+  assert {
+    condition     = { for key, policy in aws_iam_role_policy.job : key => policy.policy } == { for key, policy in aws_iam_role_policy.cluster_instance : key => policy.policy }
+    error_message = "The cluster's instances and the serverless role hold the same policies."
+  }
+}
+
+run "callers_start_watch_and_cancel" {
+  assert {
+    condition     = toset(keys(aws_iam_role_policy.caller)) == toset(["airflow-workers", "compactor-caller", "compactor-mwaa"])
+    error_message = "The caller role, the roles named and Airflow get the caller's rights."
+  }
+
+  assert {
+    condition     = jsondecode(aws_iam_role.caller[0].assume_role_policy).Statement[0].Principal.AWS == ["arn:aws:iam::123456789012:role/operators"]
+    error_message = "Those who were named may take the caller role."
+  }
+
+  assert {
+    condition = toset(flatten([
+      for statement in jsondecode(output.caller_policy).Statement : statement.Resource if anytrue([for action in flatten([statement.Action]) : startswith(action, "emr-serverless:")])
+    ])) == toset(["arn:aws:emr-serverless:eu-west-1:123456789012:/applications/00abc", "arn:aws:emr-serverless:eu-west-1:123456789012:/applications/00abc/jobruns/*"])
+    error_message = "This application and its jobs, no other."
+  }
+
+  assert {
+    condition     = length([for statement in jsondecode(output.caller_policy).Statement : statement if statement.Action == ["iam:PassRole"] && try(statement.Condition.StringEquals["iam:PassedToService"], "") == "emr-serverless.amazonaws.com"]) == 1
+    error_message = "The job's role is passed to EMR Serverless only."
+  }
+
+  assert {
+    condition = !anytrue([
+      for statement in jsondecode(output.caller_policy).Statement : contains(flatten([statement.Action]), "s3:GetObject") && statement.Resource != "arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/_compactor/*"
+    ])
+    error_message = "Callers read Snapshots, not data."
+  }
+}
+
+run "alarms_speak_when_nobody_measures" {
+  assert {
+    condition     = { for key, alarm in aws_cloudwatch_metric_alarm.this : key => alarm.treat_missing_data } == { failed-runs = "notBreaching", freshness = "breaching", backlog = "missing", quarantine = "missing" }
+    error_message = "Silence is a failure of freshness, and of nothing else."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["freshness"].threshold == 10800 && aws_cloudwatch_metric_alarm.table["orders"].threshold == 5400
+    error_message = "Minutes are made seconds."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.table["orders"].dimensions == tomap({ Deployment = "compactor", Table = "orders" }) && aws_cloudwatch_metric_alarm.table["orders"].treat_missing_data == "breaching"
+    error_message = "A named table has an alarm of its own."
+  }
+
+  assert {
+    condition     = alltrue([for alarm in concat(values(aws_cloudwatch_metric_alarm.this), values(aws_cloudwatch_metric_alarm.table)) : alarm.alarm_actions == toset([output.topic_arn]) && alarm.period % 60 == 0])
+    error_message = "Every alarm reaches the topic."
+  }
+
+  assert {
+    condition = length([
+      for statement in jsondecode(output.job_policies.telling).Statement : statement
+      if statement.Action == ["cloudwatch:PutMetricData"] && try(statement.Condition.StringEquals["cloudwatch:namespace"], "") == "Compactor"
+    ]) == 1
+    error_message = "Metrics may be put into our namespace only."
+  }
+}
+
+run "airflow_has_its_log_groups_bounded" {
+  assert {
+    condition     = toset([for group in aws_cloudwatch_log_group.mwaa : group.name]) == toset([for part in ["DAGProcessing", "Scheduler", "Task", "WebServer", "Worker"] : "airflow-compactor-${part}"]) && alltrue([for group in aws_cloudwatch_log_group.mwaa : group.retention_in_days == 90])
+    error_message = "The groups MWAA writes to exist, with a retention."
+  }
+}

@@ -1,0 +1,88 @@
+# Taking parts of it only.
+
+mock_provider "aws" {
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+  mock_data "aws_partition" {
+    defaults = { partition = "aws", dns_suffix = "amazonaws.com" }
+  }
+  mock_data "aws_region" {
+    defaults = { region = "eu-west-1" }
+  }
+}
+
+variables {
+  name     = "compactor"
+  database = { name = "school", create = false }
+}
+
+run "an_existing_lake_and_database_are_left_alone" {
+  variables {
+    lake = { bucket = "our-lake", create = false, kms_key_arn = "arn:aws:kms:eu-west-1:123456789012:key/7", warehouse = "raw/cdc" }
+  }
+
+  assert {
+    condition     = toset(keys(aws_s3_bucket.this)) == toset(["code", "logs"]) && toset(keys(aws_s3_bucket_policy.this)) == toset(["code", "logs"])
+    error_message = "An existing lake gets neither settings nor a policy."
+  }
+
+  assert {
+    condition     = length(aws_glue_catalog_database.this) == 0
+    error_message = "An existing database is not made again."
+  }
+
+  assert {
+    condition     = output.warehouse == "s3://our-lake/raw/cdc" && strcontains(output.job_policies.storage, "arn:aws:s3:::our-lake/raw/cdc/*") && strcontains(output.job_policies.storage, "arn:aws:kms:eu-west-1:123456789012:key/7")
+    error_message = "Jobs get their rights on it, and on its key."
+  }
+}
+
+run "rights_without_compute" {
+  variables {
+    serverless = null
+  }
+
+  assert {
+    condition     = length(aws_emrserverless_application.this) + length(aws_iam_role.job) + length(aws_cloudwatch_log_group.jobs) + length(aws_cloudwatch_event_rule.failed_job) == 0
+    error_message = "Without an application nothing that belongs to one is made."
+  }
+
+  assert {
+    condition     = output.application_id == null && output.job_role_arn == null && strcontains(output.job_policies.catalog, "glue:BatchCreatePartition")
+    error_message = "The policies are there for a role of one's own."
+  }
+
+  assert {
+    condition     = !strcontains(output.caller_policy, "emr-serverless:") && !strcontains(output.caller_policy, "iam:PassRole")
+    error_message = "There is nothing to start."
+  }
+}
+
+run "a_topic_that_exists" {
+  variables {
+    notifications = { topic_arn = "arn:aws:sns:eu-west-1:123456789012:pages" }
+    alarms        = {}
+  }
+
+  assert {
+    condition     = length(aws_sns_topic.this) == 0 && length(aws_sns_topic_policy.this) == 0 && aws_cloudwatch_metric_alarm.this["freshness"].alarm_actions == toset(["arn:aws:sns:eu-west-1:123456789012:pages"])
+    error_message = "Alarms go where the user says, and that topic's policy is its owner's."
+  }
+}
+
+run "a_partition_of_its_own" {
+  override_data {
+    target = data.aws_partition.current
+    values = { partition = "aws-cn", dns_suffix = "amazonaws.com.cn" }
+  }
+  override_data {
+    target = data.aws_region.current
+    values = { region = "cn-north-1" }
+  }
+
+  assert {
+    condition     = !strcontains(jsonencode(output.job_policies), "arn:aws:") && jsondecode(aws_iam_role.job[0].assume_role_policy).Statement[0].Principal.Service == "emr-serverless.amazonaws.com.cn"
+    error_message = "No ARN and no service is written for one partition."
+  }
+}

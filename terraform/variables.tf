@@ -1,0 +1,343 @@
+variable "name" {
+  description = "First word of the names of everything made here, unique in the account and region: `compactor-prod`."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{1,22}[a-z0-9]$", var.name))
+    error_message = "Expected 3 to 24 lower-case letters, digits and dashes, a letter first and no dash last: bucket and role names are made of it."
+  }
+}
+
+variable "tags" {
+  description = "Tags of everything that takes tags, beside those of the provider."
+  type        = map(string)
+  default     = {}
+}
+
+variable "lake" {
+  description = <<-EOT
+    The bucket of the tables. `bucket`: its name (default: `name`, `lake`, account and region); `create = false` takes an existing one, whose
+    settings stay as they are and whose key, if it has one, is `kms_key_arn`. `warehouse`: the prefix that is `warehouse:` in compactor.yaml.
+    `noncurrent_days`: how long overwritten and deleted objects can be brought back. `guard_snapshots`: the bucket itself refuses to
+    overwrite a Snapshot.
+  EOT
+  type = object({
+    bucket          = optional(string)
+    create          = optional(bool, true)
+    kms_key_arn     = optional(string)
+    warehouse       = optional(string, "warehouse")
+    noncurrent_days = optional(number, 7)
+    guard_snapshots = optional(bool, true)
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = var.lake.create || var.lake.bucket != null
+    error_message = "lake: say which `bucket` to use, or leave `create` true."
+  }
+
+  validation {
+    condition     = !var.lake.create || var.lake.kms_key_arn == null
+    error_message = "lake.kms_key_arn is the key of an existing bucket; a bucket made here takes the module's `kms_key_arn`."
+  }
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*$", var.lake.warehouse))
+    error_message = "lake.warehouse: expected a prefix such as `warehouse` or `cdc/school`, without slashes at the ends: it bounds what the job may touch."
+  }
+
+  validation {
+    condition     = var.lake.noncurrent_days >= 1
+    error_message = "lake.noncurrent_days: expected a number of days, 1 or more."
+  }
+}
+
+variable "landing" {
+  description = <<-EOT
+    Where sinks write, if not below the warehouse: `bucket` (default: the lake), `prefix`, and `kms_key_arn` when that bucket has a key of its
+    own. The job reads there and, to archive, deletes what it has copied.
+  EOT
+  type = list(object({
+    bucket      = optional(string)
+    prefix      = string
+    kms_key_arn = optional(string)
+  }))
+  default  = []
+  nullable = false
+
+  validation {
+    condition     = alltrue([for place in var.landing : can(regex("^[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*$", place.prefix))])
+    error_message = "landing: expected prefixes such as `kafka/topics`, without slashes at the ends; an empty one would open the whole bucket."
+  }
+}
+
+variable "archive" {
+  description = <<-EOT
+    What becomes of absorbed files, table by table, because a lifecycle rule knows only prefixes: they move to `storage_class` after
+    `transition_days` and go after `expiration_days` (null: never; `rebuild` needs them). Tables not named keep theirs where they are.
+  EOT
+  type = object({
+    tables          = optional(set(string), [])
+    storage_class   = optional(string, "GLACIER_IR")
+    transition_days = optional(number, 90)
+    expiration_days = optional(number)
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = contains(["STANDARD_IA", "INTELLIGENT_TIERING", "GLACIER_IR"], var.archive.storage_class)
+    error_message = "archive.storage_class: expected STANDARD_IA, INTELLIGENT_TIERING or GLACIER_IR; the others cannot be read at once, and `rebuild` reads the archive."
+  }
+
+  validation {
+    condition     = var.archive.transition_days >= 30
+    error_message = "archive.transition_days: expected 30 or more, the least that S3 accepts for these classes."
+  }
+
+  validation {
+    condition     = var.archive.expiration_days == null ? true : var.archive.expiration_days > var.archive.transition_days
+    error_message = "archive.expiration_days: expected more than transition_days, or null."
+  }
+
+  validation {
+    condition     = length(var.archive.tables) <= 900
+    error_message = "archive.tables: S3 takes 1,000 rules a bucket; name the 900 largest tables."
+  }
+
+  validation {
+    condition     = alltrue([for table in var.archive.tables : can(regex("^[a-z0-9_]+$", table))])
+    error_message = "archive.tables: expected table names as in compactor.yaml."
+  }
+}
+
+variable "code_bucket" {
+  description = "Name of the bucket for job packages, plans and DAGs (default: `name`, `code`, account and region)."
+  type        = string
+  default     = null
+}
+
+variable "logs_bucket" {
+  description = "Name of the bucket for job logs and access logs (default: `name`, `logs`, account and region)."
+  type        = string
+  default     = null
+}
+
+variable "force_destroy" {
+  description = "Whether `terraform destroy` empties the buckets first. For trials only."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "kms_key_arn" {
+  description = "An existing key for lake, code, log groups and topic; null makes one. Its policy must let CloudWatch Logs, CloudWatch and EventBridge use it."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.kms_key_arn == null ? true : can(regex("^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/", var.kms_key_arn))
+    error_message = "kms_key_arn: expected the ARN of a key (not of an alias)."
+  }
+}
+
+variable "database" {
+  description = <<-EOT
+    The Glue databases: `name` is `catalog.database` in compactor.yaml and holds the views; `tables` is `tables_in`, for base, Delta and
+    incremental tables (default: the same). `create = false` takes existing ones.
+  EOT
+  type = object({
+    name   = string
+    tables = optional(string)
+    create = optional(bool, true)
+  })
+  nullable = false
+
+  validation {
+    condition     = alltrue([for name in compact([var.database.name, var.database.tables]) : can(regex("^[a-z0-9_]{1,128}$", name))])
+    error_message = "database: expected lower-case letters, digits and underscores, at most 128; Hive, Glue and Athena agree on no more."
+  }
+}
+
+variable "serverless" {
+  description = <<-EOT
+    The EMR Serverless application; null makes none. `maximum_*` bound what all its jobs together may use, `max_concurrent_runs` and
+    `queue_timeout_minutes` how many run and how long others wait. Without `subnet_ids` jobs reach S3 and Glue, and nothing in a VPC.
+  EOT
+  type = object({
+    release_label         = optional(string, "emr-7.13.0")
+    architecture          = optional(string, "ARM64")
+    maximum_cpu           = optional(string, "64 vCPU")
+    maximum_memory        = optional(string, "256 GB")
+    maximum_disk          = optional(string, "1000 GB")
+    idle_timeout_minutes  = optional(number, 5)
+    max_concurrent_runs   = optional(number, 20)
+    queue_timeout_minutes = optional(number, 60)
+    spark_ui              = optional(bool, true)
+    subnet_ids            = optional(list(string), [])
+    security_group_ids    = optional(list(string), [])
+  })
+  default = {}
+
+  validation {
+    condition     = var.serverless == null ? true : can(regex("^emr-(7\\.|spark-8\\.)", var.serverless.release_label))
+    error_message = "serverless.release_label: expected emr-7.x or emr-spark-8.x, what the job package runs on."
+  }
+
+  validation {
+    condition     = var.serverless == null ? true : contains(["ARM64", "X86_64"], var.serverless.architecture)
+    error_message = "serverless.architecture: expected ARM64 or X86_64."
+  }
+
+  validation {
+    condition     = var.serverless == null ? true : (length(var.serverless.subnet_ids) == 0) == (length(var.serverless.security_group_ids) == 0)
+    error_message = "serverless: subnet_ids and security_group_ids go together."
+  }
+}
+
+variable "cluster" {
+  description = <<-EOT
+    A long-running EMR cluster for `runner: emr-steps`; null makes none. It needs a private subnet with a way to S3 and Glue, and the tag
+    `for-use-with-amazon-emr-managed-policies = true` on subnet and security groups.
+  EOT
+  type = object({
+    subnet_id                 = string
+    primary_security_group_id = string
+    core_security_group_id    = string
+    service_security_group_id = string
+    release_label             = optional(string, "emr-7.13.0")
+    primary_instance_type     = optional(string, "m7g.xlarge")
+    core_instance_type        = optional(string, "r7g.2xlarge")
+    core_instance_count       = optional(number, 2)
+    core_volume_gib           = optional(number, 128)
+    step_concurrency          = optional(number, 4)
+    idle_timeout_minutes      = optional(number, 60)
+    termination_protection    = optional(bool, false)
+  })
+  default = null
+
+  validation {
+    condition     = var.cluster == null ? true : can(regex("^emr-7\\.", var.cluster.release_label))
+    error_message = "cluster.release_label: expected emr-7.x: emr-spark-8.x has no Hive application."
+  }
+
+  validation {
+    condition     = var.cluster == null ? true : var.cluster.core_instance_count >= 1 && var.cluster.step_concurrency >= 1
+    error_message = "cluster: core_instance_count and step_concurrency are 1 or more."
+  }
+
+  validation {
+    condition     = var.cluster == null ? true : var.cluster.idle_timeout_minutes >= 1 && var.cluster.idle_timeout_minutes <= 10080
+    error_message = "cluster.idle_timeout_minutes: expected 1 to 10080, the seven days that EMR allows."
+  }
+}
+
+variable "mwaa" {
+  description = <<-EOT
+    An Amazon MWAA environment; null makes none. Two private subnets in two zones with a way out (NAT or endpoints), and security groups that
+    let their members talk to each other. DAGs are taken from `dags/` in the code bucket, `requirements` names a file there.
+  EOT
+  type = object({
+    subnet_ids            = list(string)
+    security_group_ids    = list(string)
+    airflow_version       = optional(string, "3.0.6")
+    environment_class     = optional(string, "mw1.small")
+    min_workers           = optional(number, 1)
+    max_workers           = optional(number, 5)
+    requirements          = optional(string)
+    requirements_version  = optional(string)
+    webserver_access_mode = optional(string, "PRIVATE_ONLY")
+    maintenance_start     = optional(string, "SUN:03:30")
+    options               = optional(map(string), {})
+  })
+  default = null
+
+  validation {
+    condition     = var.mwaa == null ? true : length(var.mwaa.subnet_ids) == 2 && length(var.mwaa.security_group_ids) >= 1
+    error_message = "mwaa: expected exactly two subnet_ids, in two zones, and at least one of security_group_ids."
+  }
+
+  validation {
+    condition     = var.mwaa == null ? true : can(regex("^3\\.", var.mwaa.airflow_version))
+    error_message = "mwaa.airflow_version: expected 3.x; Airflow 2 is past its end of life, and the DAGs are written for 3."
+  }
+
+  validation {
+    condition     = var.mwaa == null ? true : contains(["PRIVATE_ONLY", "PUBLIC_ONLY"], var.mwaa.webserver_access_mode)
+    error_message = "mwaa.webserver_access_mode: expected PRIVATE_ONLY or PUBLIC_ONLY."
+  }
+
+  validation {
+    condition     = var.mwaa == null ? true : (var.mwaa.requirements == null) == (var.mwaa.requirements_version == null)
+    error_message = "mwaa: requirements (a key in the code bucket) and requirements_version (that object's version) go together."
+  }
+}
+
+variable "callers" {
+  description = <<-EOT
+    Who starts jobs: `trusted_arns` are roles or users that may assume the caller role made here; `role_names` are existing roles of this
+    account that get its rights directly. MWAA made here gets them anyway.
+  EOT
+  type = object({
+    trusted_arns = optional(list(string), [])
+    role_names   = optional(set(string), [])
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = alltrue([for arn in var.callers.trusted_arns : can(regex("^arn:[a-z-]+:(iam|sts)::[0-9]{12}:", arn))])
+    error_message = "callers.trusted_arns: expected ARNs of roles or users, never `*`."
+  }
+}
+
+variable "log_retention_days" {
+  description = "How long log groups and the logs bucket keep what they get: one of the numbers that CloudWatch Logs accepts."
+  type        = number
+  default     = 90
+  nullable    = false
+
+  validation {
+    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_days)
+    error_message = "log_retention_days: expected one of 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827 ... 3653."
+  }
+}
+
+variable "notifications" {
+  description = "Who is told: `topic_arn` is an existing SNS topic, null makes one; each of `emails` gets a message to confirm."
+  type = object({
+    topic_arn = optional(string)
+    emails    = optional(set(string), [])
+  })
+  default  = {}
+  nullable = false
+}
+
+variable "alarms" {
+  description = <<-EOT
+    Alarms on the metrics that docs/terraform.md lists; null makes none. Each bound is what is still fine. `tables` names tables with an alarm
+    of their own, with the age in minutes that their newest absorbed change may have: without it, one stale table hides behind others.
+  EOT
+  type = object({
+    namespace              = optional(string, "Compactor")
+    failed_runs_max        = optional(number, 0)
+    freshness_minutes_max  = optional(number, 180)
+    backlog_minutes_max    = optional(number, 120)
+    quarantined_files_max  = optional(number, 0)
+    period_minutes         = optional(number, 60)
+    tables                 = optional(map(number), {})
+    notify_when_fine_again = optional(bool, true)
+  })
+  default = null
+
+  validation {
+    condition     = var.alarms == null ? true : can(regex("^[A-Za-z][A-Za-z0-9._/-]*$", var.alarms.namespace)) && !startswith(var.alarms.namespace, "AWS")
+    error_message = "alarms.namespace: expected a name of your own; those that begin with AWS are the services'."
+  }
+
+  validation {
+    condition     = var.alarms == null ? true : var.alarms.period_minutes >= 1 && var.alarms.period_minutes <= 1440 && floor(var.alarms.period_minutes) == var.alarms.period_minutes
+    error_message = "alarms.period_minutes: expected whole minutes, 1 to 1440, and no shorter than the time between two runs."
+  }
+}

@@ -1,0 +1,52 @@
+"""The rights that the module gives, and which of them a list of recorded calls needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.terraform.module import MODULE, locals_of
+
+S3_RIGHTS = {
+    "AbortMultipartUpload": {"s3:AbortMultipartUpload"},
+    "CompleteMultipartUpload": {"s3:PutObject"},
+    "CopyObject": {"s3:GetObject", "s3:PutObject"},
+    "CreateMultipartUpload": {"s3:PutObject"},
+    "DeleteObject": {"s3:DeleteObject"},
+    "DeleteObjects": {"s3:DeleteObject"},
+    "GetObject": {"s3:GetObject"},
+    "HeadBucket": {"s3:ListBucket"},
+    "HeadObject": {"s3:GetObject"},
+    "ListMultipartUploads": {"s3:ListBucketMultipartUploads"},
+    "ListObjects": {"s3:ListBucket"},
+    "ListObjectsV2": {"s3:ListBucket"},
+    "PutObject": {"s3:PutObject"},
+    "UploadPart": {"s3:PutObject"},
+    "UploadPartCopy": {"s3:GetObject", "s3:PutObject"},
+}
+"""S3 operation → IAM actions, for objects without version ids, tags and ACLs. Other services name their actions like their operations."""
+
+SERVICES = {"emr": "elasticmapreduce"}
+"""botocore's name of a service → IAM's, where they differ."""
+
+
+def given(role: str) -> dict[str, list[str]]:
+    """purpose → actions, of `job` or `caller`, as iam.tf lists them."""
+    lists: dict[str, list[str]] = locals_of(MODULE)[f"{role}_actions"]
+    return {purpose: list(actions) for purpose, actions in lists.items() if not purpose.startswith("__")}
+
+
+def actions(role: str) -> set[str]:
+    """All actions of a role."""
+    return {action for each in given(role).values() for action in each}
+
+
+def needed(calls: Iterable[tuple[str, str]]) -> set[str]:
+    """The actions that calls need; a call is botocore's service and operation: ("s3", "PutObject").
+
+    Raises KeyError for an S3 operation that the table above does not know: say there what it needs.
+    """
+    return {
+        action
+        for service, operation in calls
+        for action in (S3_RIGHTS[operation] if service == "s3" else {f"{SERVICES.get(service, service)}:{operation}"})
+    }
