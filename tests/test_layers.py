@@ -34,8 +34,8 @@ EXCEPTIONS = {("demo/__init__.py", "compactor.spark.session")}
 OWNERS = {
     "pyspark": ("spark", "catalog/hive.py", "app.py"),
     "py4j": ("spark", "catalog/hive.py", "app.py"),
-    "boto3": ("storage/s3.py", "catalog/glue.py", "runners"),
-    "botocore": ("storage/s3.py", "catalog/glue.py", "runners"),
+    "boto3": ("storage/s3_client.py", "catalog/glue.py", "runners"),
+    "botocore": ("storage/s3_client.py", "storage/retry.py", "catalog/glue.py", "runners"),
     "fastavro": ("registry", "demo"),
     "requests": ("registry", "runners", "demo"),
     "airflow": ("airflow.py", "airflow"),

@@ -65,11 +65,7 @@ class Lake:
         other = Lake(self.spec)
         other.now, other.delivered, other._nonces = self.now, dict(self.delivered), copy.copy(self._nonces)
         other.storage._objects, other.storage._generation = dict(self.storage._objects), self.storage._generation
-        other.catalog = MemoryCatalog()
-        other.catalog._databases = dict(self.catalog._databases)
-        for name, found in self.catalog._objects.items():
-            held = found if not hasattr(found, "partitions") else type(found)(found.definition, dict(found.partitions))
-            other.catalog._objects[name] = held
+        other.catalog = copied(self.catalog)
         return other
 
     @property
@@ -157,6 +153,15 @@ class Lake:
     def failed_checks(self) -> list[str]:
         """What `verify` finds wrong."""
         return [f"{check.name}: {check.detail}" for check in verify(self.world(), self.spec) if not check.ok]
+
+
+def copied(catalog: MemoryCatalog) -> MemoryCatalog:
+    """An independent catalog of the same content."""
+    other = MemoryCatalog()
+    other._databases = dict(catalog._databases)
+    for name, found in catalog._objects.items():
+        other._objects[name] = found if not hasattr(found, "partitions") else type(found)(found.definition, dict(found.partitions))
+    return other
 
 
 def as_rows(rows: dict[Key, Row], schema: Schema) -> tuple[tuple[Any, ...], ...]:

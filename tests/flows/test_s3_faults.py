@@ -1,0 +1,137 @@
+"""The program of test_every_crash.py on an S3 server behind a network that fails: a run ends right, or fails cleanly and the next one ends right."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from compactor.core.errors import CheckFailed, TryLater
+from tests.flows.test_every_crash import DELIVERIES
+from tests.oracle.s3_lake import BUCKET, ROOT, S3Lake, storage
+from tests.oracle.sizes import FULL
+from tests.oracle.watch import Watch
+from tests.parts.proxy import ALWAYS, KINDS, Fault, Proxy
+from tests.parts.s3 import Server
+
+pytestmark = pytest.mark.slow
+STAYING = ("500", "503", "429", "reset_before", "reset_after", "cut_head", "slow")
+
+
+def ending(lake: S3Lake) -> dict[str, Any]:
+    """What must not depend on what happened on the way."""
+    newest, seen = lake.newest(), lake.look()
+    assert newest is not None
+    assert seen is not None
+    return {
+        "rows": seen.rows,
+        "columns": seen.columns,
+        "ledger": sorted(lake.ledger(newest)),
+        "archive": sorted(info.path.rpartition("~")[2] for info in lake.storage.list(f"{lake.spec.root}/archive")),
+        "landing": lake.landing(),
+    }
+
+
+class Program:
+    """The lake before each run, how many requests the run makes, and the end."""
+
+    def __init__(self, server: Server, proxy: Proxy) -> None:
+        lake = S3Lake(server, proxy)
+        # What the store can do is tried out once a process; each run here stands for one that has done so.
+        assert storage(server.url, 20.0).conditional_puts(ROOT)
+        assert storage(proxy.url, 20.0).conditional_puts(ROOT)
+        storage(proxy.url, 0.1)._conditional[BUCKET] = True
+        self.stages: list[S3Lake] = []
+        self.requests: list[int] = []
+        self.shown: list[int] = []
+        for number, deliver in enumerate(DELIVERIES):
+            deliver(lake)
+            self.shown.append(lake.newest().version if lake.newest() else 0)  # type: ignore[union-attr]
+            self.stages.append(lake.saved(f"before-{number}"))
+            proxy.plan()
+            lake.disturbed()
+            self.requests.append(len(proxy.requests))
+        assert lake.failed_checks() == []
+        self.end = ending(lake)
+
+    def points(self, kind: str, sample: int) -> Iterator[tuple[int, int]]:
+        """Which request of which run is to fail: every one, or a sample."""
+        every = [(run, at) for run, number in enumerate(self.requests) for at in range(1, number + 1)]
+        yield from every if FULL else random.Random(kind).sample(every, sample)
+
+
+@pytest.fixture(scope="module")
+def program(server: Server, proxy: Proxy) -> Program:
+    """Played once without faults."""
+    return Program(server, proxy)
+
+
+def survived(program: Program, proxy: Proxy, run: int, fault: Fault, seconds: float) -> bool | None:
+    """Play the rest of the program with a fault in one run; whether that run ended by itself. None: it made fewer requests than when counted."""
+    lake = program.stages[run].copy()
+    watch = Watch(lake)
+    watch.look()
+    assert watch.shown == program.shown[run]
+    proxy.plan(fault)
+    ended = True
+    try:
+        lake.disturbed(seconds)
+    except TryLater:
+        ended = False
+    except CheckFailed:
+        # a listing that is behind hides what the engine has just written; it does not commit what it cannot read back
+        assert fault.kind == "stale"
+        ended = False
+    fired = proxy.fired
+    assert fired or ended
+    proxy.plan()
+    watch.look()
+    for deliver in (lambda _: None, *DELIVERIES[run + 1 :]):
+        deliver(lake)
+        lake.run()
+        watch.settled()
+    assert ending(lake) == program.end
+    return ended if fired else None
+
+
+def test_the_program_speaks_to_the_store(program: Program) -> None:
+    """What is cut below makes enough requests of all kinds, and folds, and takes late events."""
+    assert min(program.requests) > 30
+    assert len(program.end["archive"]) == 6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_at_any_request_of_a_run_is_survived(program: Program, proxy: Proxy, kind: str) -> None:
+    """One that passes: the run itself ends right; only a stale listing may make it stop, and the next one ends right."""
+    for run, at in program.points(kind, 1):
+        assert survived(program, proxy, run, Fault(kind, at), 20.0) is not False or kind == "stale", (run, at)
+
+
+@pytest.mark.parametrize("kind", STAYING)
+def test_a_store_that_fails_from_any_request_on_stops_a_run_cleanly(program: Program, proxy: Proxy, kind: str) -> None:
+    """The run says that it could not go on; the next one, when the store is back, ends right."""
+    for run, at in program.points(kind, 1):
+        assert not survived(program, proxy, run, Fault(kind, at, ALWAYS), 0.1), (run, at)
+
+
+@pytest.mark.parametrize("seed", range(200 if FULL else 3))
+def test_a_network_that_fails_all_the_time_is_survived(program: Program, proxy: Proxy, seed: int) -> None:
+    """Every tenth request or so, each time in another way."""
+    chance = random.Random(seed)
+    run = chance.randrange(len(program.stages))
+    lake = program.stages[run].copy()
+    watch = Watch(lake)
+    watch.look()
+    proxy.plan(*[Fault(chance.choice([*KINDS]), at) for at in range(1, 400) if chance.random() < 0.1])
+    with suppress(CheckFailed):
+        lake.disturbed()
+    proxy.plan()
+    watch.look()
+    for deliver in (lambda _: None, *DELIVERIES[run + 1 :]):
+        deliver(lake)
+        lake.run()
+        watch.settled()
+    assert ending(lake) == program.end
