@@ -217,7 +217,7 @@ class _Resolution:
 def _compared(stored: Stored, batch: SparkBatch, events: DataFrame, partial: bool) -> DataFrame | None:
     if batch.spec.keyless:
         return stored.of_content(events)
-    return stored.compared_with(events, batch.facts.first, partial)
+    return stored.compared_with(events, batch.facts.first, partial, batch.spec.soft)
 
 
 def _late(batch: SparkBatch) -> bool:

@@ -51,14 +51,17 @@ class Stored:
         table = ", ".join(f"{value}L" for value in through)
         return rows.where(f"_version > get(array({table}), {store.segment_index(segments, self.schema)})")
 
-    def compared_with(self, events: DataFrame, first: Position | None, partial: bool) -> DataFrame | None:
-        """The base rows that events must be compared with: all their keys when values may be missing, else the keys of late ones."""
+    def compared_with(self, events: DataFrame, first: Position | None, partial: bool, soft: bool) -> DataFrame | None:
+        """The base rows that events must be compared with: all their keys when values may be missing, else the keys of late ones.
+
+        With `soft`, those of deletes too: their rows go on being shown.
+        """
         if partial:
             return self.of_keys(events)
         bound = latest([segment.position_max for segment in self.snapshot.segments])
-        if bound is None or not at_or_below(first, bound):
-            return None
-        return self.of_keys(events.where(f"_position <= {position.fixed(bound, self.snapshot.order)}"))
+        wanted = [f"_position <= {position.fixed(bound, self.snapshot.order)}"] if bound is not None and at_or_below(first, bound) else []
+        wanted += ["_op = 'd'"] if soft else []
+        return self.of_keys(events.where(" OR ".join(wanted))) if wanted else None
 
     def of_keys(self, wanted: DataFrame) -> DataFrame | None:
         """Base rows of the keys in `wanted`, out of the segments that own them."""
