@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from compactor.core.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.evolution import Evolved
-from compactor.core.position import Position
+from compactor.core.position import Partitions, Position
 from compactor.core.quarantine import Unusable
 from compactor.core.snapshot import Delta, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
@@ -97,7 +97,7 @@ class Facts:
     rest, of which `beyond_retention` turn out, while they are resolved, to be older than purged tombstones. `inputs` are the files with rows,
     Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
     changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
-    changes. `raw` are the columns of the files as they lie there (empty for text).
+    changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`.
     """
 
     evolved: Evolved
@@ -114,6 +114,7 @@ class Facts:
     truncate: Position | None
     source_time: str | None
     raw: tuple[tuple[str, str], ...] = ()
+    offsets: Partitions = ()
     quarantined: int = 0
     beyond_retention: int = 0
     unusable: tuple[Unusable, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.errors import StateRefused
-from compactor.core.position import Position, latest
+from compactor.core.position import Partitions, Position, latest
 from compactor.core.schema import Schema
 
 FORMAT = 1
@@ -123,7 +123,8 @@ class Snapshot:
     """A table at a version. `run` is the scheduler's label, `writer` the random id that decides ownership (H2).
 
     `pending`: inputs absorbed by this or an older version and not yet seen archived. `raw`: columns of the landed files (name, Hive type) as
-    `<table>_incremental` shows them. `publish`: "yes", or why it is held.
+    `<table>_incremental` shows them. `offsets`: the greatest per Kafka partition, where they come first in the order (H6). `publish`: "yes",
+    or why it is held.
     """
 
     table: str
@@ -153,6 +154,7 @@ class Snapshot:
     epoch: int = 0
     folded_at: str | None = None
     raw: tuple[tuple[str, str], ...] = ()
+    offsets: Partitions = ()
     publish: str = "yes"
     format: int = FORMAT
 
@@ -226,6 +228,7 @@ def _revived(raw: dict[str, Any]) -> dict[str, Any]:
     values = {**raw, **{name: _position(raw[name]) for name in _POSITIONS}}
     values["schema"] = Schema.from_json(raw["schema"])
     values["order"] = tuple((name, kind) for name, kind in raw["order"])
+    values["offsets"] = tuple((partition, offset) for partition, offset in raw.get("offsets", ()))
     values["raw"] = tuple((name, kind) for name, kind in raw["raw"])
     values["segments"] = tuple(_segment(segment) for segment in raw["segments"])
     values["delta"] = Delta(**_stored(raw["delta"])) if raw["delta"] else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from compactor.core import plan
 from compactor.core.errors import CheckFailed, Conflict, TryLater
 from compactor.core.layout import commit_id
-from compactor.core.position import latest
+from compactor.core.position import Partitions, latest
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, discover, ledger, quarantine, snapshots
@@ -166,9 +166,16 @@ def _snapshot(
         truncated_to=latest([facts.truncate, parent.truncated_to if parent else None]),
         purged_to=latest([staged.purged_to, parent.purged_to if parent else None]),
         epoch=spec.epoch,
+        offsets=_offsets(parent, facts, spec.epoch),
         raw=facts.raw or (parent.raw if parent else ()),
         folded_at=world.now() if whole else (parent.folded_at if parent else None),
     )
+
+
+def _offsets(parent: Snapshot | None, facts: Facts, epoch: int) -> Partitions:
+    """The greatest offset per partition since the epoch began."""
+    known = dict(parent.offsets) if parent and parent.epoch == epoch else {}
+    return tuple(sorted({**known, **{name: max(offset, known.get(name, offset)) for name, offset in facts.offsets}}.items()))
 
 
 def purge_through(world: World, spec: TableSpec, parent: Snapshot | None) -> int:

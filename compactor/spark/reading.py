@@ -13,7 +13,7 @@ from compactor.core import increment, types
 from compactor.core.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
 from compactor.core.evolution import Evolved, evolve
 from compactor.core.layout import Layout, join
-from compactor.core.position import earliest, latest
+from compactor.core.position import OFFSETS, earliest, latest, offsets_problem
 from compactor.core.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits, Unusable
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
@@ -98,6 +98,7 @@ class Reader:
         opened.within_limits(found.bad, found.read, unusable)
         if found.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set. Its increment stays in landing.")
+        _comparable(spec, parent, order, found)
         writers = writer_positions(found.writers, _payload_writers(spec, placed))
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {found.read} records landed, none with a row; they wait for the first that has one")
@@ -261,6 +262,20 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
     return tuple((name, str(expression(name, images, spec.name)[1][0])) for name in names)
 
 
+def _comparable(spec: TableSpec, parent: Snapshot | None, order: position.Order, found: survey.Found) -> None:
+    """Raises OrderRefused when the table is ordered by Kafka offsets and these cannot be compared with what it has (H6)."""
+    if not order or order[0][0] not in OFFSETS:
+        return
+    known = parent if parent and parent.epoch == spec.epoch else None
+    newer = known is not None and (found.source_time or "") > (known.source_time or "")
+    problem = offsets_problem(known.offsets if known else (), found.offsets, found.truncate is not None and spec.truncate == "apply", newer)
+    if problem:
+        raise OrderRefused(
+            f"table {spec.name}: {problem}. Nothing was absorbed. Order by the source's own position (`order_by:`) in a table built anew, or, if "
+            f"keys have one partition each from here on, say `epoch: {spec.epoch + 1}`: what lands from then on counts as newer than all before."
+        )
+
+
 def _payload_writers(spec: TableSpec, frames: Sequence[Frame]) -> list[WriterSchema]:
     """The writers of all frames without metadata columns."""
     writers = {}
@@ -301,6 +316,7 @@ def _facts(opened: _Opened, found: survey.Found, evolved: Evolved, order: positi
         truncate=found.truncate if spec.truncate == "apply" else None,
         source_time=found.source_time,
         raw=landed,
+        offsets=found.offsets if order and order[0][0] in OFFSETS else (),
         quarantined=found.bad,
         unusable=(*opened.unusable(), *records)[:LISTED_MAX],
     )

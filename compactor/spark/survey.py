@@ -115,6 +115,7 @@ class Found:
     truncates: int
     truncate: Position | None
     source_time: str | None
+    offsets: Partitions = ()
 
     def without(self, more: Mapping[str, int]) -> Found:
         """With so many more records of each file that cannot be used."""
@@ -154,6 +155,10 @@ def counted(frames: Sequence[Frame], spec: TableSpec) -> Found:
                 earliest([first, position.from_row(row.first)]),
                 latest([last, position.from_row(row.last)]),
             )
+    offsets: dict[int, int] = {}
+    for row in rows:
+        if row["_partition"] is not None and row["offset"] is not None:
+            offsets[row["_partition"]] = max(row["offset"], offsets.get(row["_partition"], row["offset"]))
     times = [row.time for row in rows if row.time is not None]
     return Found(
         files,
@@ -167,6 +172,7 @@ def counted(frames: Sequence[Frame], spec: TableSpec) -> Found:
         sum(row.truncates for row in rows),
         latest([position.from_row(row.truncate) for row in rows]),
         _iso(max(times)) if times else None,
+        tuple(sorted(offsets.items())),
     )
 
 
@@ -175,7 +181,7 @@ def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
     partial = " OR ".join(test for _, test in missing) or "false"
     names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
     lost = "_op IN ('u', 'd') AND _before IS NULL" if not spec.key else "false"
-    return frame.rows.groupBy("_file", "_writer").agg(
+    return frame.rows.groupBy("_file", "_writer", "_partition").agg(
         named("count(1)", "n"),
         named("count_if(_op IS NULL AND _bad IS NULL)", "ignored"),
         named("count_if(_bad IS NOT NULL)", "bad"),
@@ -189,6 +195,7 @@ def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
         named("max(CASE WHEN _op = 't' THEN _position END)", "truncate"),
         named(f"min(CASE WHEN {lost} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END)", "lost"),
         named("max(_time)", "time"),
+        named("max(CASE WHEN _op IS NOT NULL THEN _offset END)", "offset"),
     )
 
 

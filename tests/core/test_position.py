@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.position import Position, at_or_below, earliest, event_part, latest, sort_key
+from compactor.core.position import Partitions, Position, at_or_below, earliest, event_part, latest, offsets_problem, sort_key
 
 ORDERED: list[Position] = [
     (-1, None, None, "", 0, 0),
@@ -54,3 +55,22 @@ def test_unknown_positions_hold_nothing_back() -> None:
 def test_the_event_part_leaves_out_where_it_was_delivered() -> None:
     """Two deliveries of one event have one event part."""
     assert event_part((0, 1, 2, "a", 0, 5)) == event_part((0, 1, 2, "b", 9, 7)) == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "truncate", "newer", "told"),
+    [
+        ((), ((0, 5), (1, 7)), False, True, None),
+        (((0, 5), (1, 7)), ((1, 9),), False, True, None),
+        (((0, 5), (1, 7)), ((1, 3),), False, False, None),
+        (((0, 5),), ((0, 9),), True, True, None),
+        (((0, 5),), ((0, 9), (1, 2)), False, True, "partition 1 is new"),
+        (((0, 5), (1, 7)), ((0, 9),), True, True, "2 partitions"),
+        ((), ((0, 5), (1, 7)), True, True, "2 partitions"),
+        (((0, 5), (1, 7)), ((1, 3),), False, True, "made again"),
+    ],
+)
+def test_offsets_are_compared_within_a_partition_only(known: Partitions, found: Partitions, truncate: bool, newer: bool, told: str | None) -> None:
+    """A redelivery brings old offsets and old changes; a topic made again brings small offsets and new changes."""
+    problem = offsets_problem(known, found, truncate, newer)
+    assert problem is None if told is None else told in str(problem)
