@@ -187,7 +187,7 @@ def _stored(raw: types.Type, semantic: str, scale: int, precision: int) -> types
         return ("decimal", max(precision, scale), scale) if max(precision, scale) <= 38 else ("string",)
     if semantic in TARGETS:
         return types.parse(TARGETS[semantic])
-    return types.lower_names(raw)
+    return types.stored_names(raw)
 
 
 _PLAIN = {"string": str, "boolean": bool, "tinyint": int, "smallint": int, "int": int, "bigint": int, "float": (int, float), "double": (int, float)}
