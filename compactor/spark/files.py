@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from compactor.core import types, writer
+from compactor.core import avro, types
 from compactor.core.errors import InputRefused, Refused
 from compactor.spark.sql import literal
 
@@ -105,7 +105,7 @@ def _by_header(spark: SparkSession, paths: Sequence[str]) -> dict[str, list[str]
     groups: dict[str, list[str]] = {}
     for path in paths:
         try:
-            groups.setdefault(writer.container_schema(_head(spark, path)), []).append(path)
+            groups.setdefault(avro.container_schema(_head(spark, path)), []).append(path)
         except ValueError as error:
             raise InputRefused(f"{path}: {error}. It stays in landing: have the sink write it again, or remove it.") from None
     return groups
@@ -122,7 +122,7 @@ def _head(spark: SparkSession, path: str, size: int = 4 << 20) -> bytes:
 
 
 def _avro(spark: SparkSession, root: str, text: str, paths: list[str]) -> RawFrame:
-    rows = spark.read.format("avro").option("avroSchema", writer.readable_by_spark(text)).load(paths)
+    rows = spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)).load(paths)
     return RawFrame(rows.selectExpr(*_origin(root), "struct(*) AS _value"), from_spark(rows.schema), text)
 
 
