@@ -33,7 +33,8 @@ LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSIT
 """BACKWARD: the new schema reads old data; FORWARD: old schemas read new data; FULL: both. Of the newest old schema, or TRANSITIVE: of all."""
 
 _PROMOTED = {
-    ("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"), ("float", "double"), ("string", "bytes"), ("bytes", "string"),
+    ("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"), ("float", "double"),
+    ("string", "bytes"), ("bytes", "string"),
 }  # fmt: skip
 """(written, read)."""
 

@@ -231,6 +231,11 @@ def from_avro(text: str) -> WriterSchema:
     return WriterSchema(signature(text), tuple(reader.field(member, member["name"]) for member in schema.row()["fields"]))
 
 
+def avro_column(schema: avro.AvroSchema, member: dict[str, Any], path: str) -> WriterField:
+    """One field of an Avro record as a column; `path` names it in errors. Raises SchemaRefused."""
+    return _AvroReader(schema).field(member, path)
+
+
 class _AvroReader:
     """Avro's types as Spark's Avro reader gives them (`raw`), and as they are stored. Counts what it has made."""
 
