@@ -108,19 +108,19 @@ class _Comparison:
         if self._old.nullable(before) != self._new.nullable(after):
             yield Change("nullable" if self._new.nullable(after) else "required", path)
         old, new = self._old.present(before), self._new.present(after)
-        kinds = [self._stored(schema, said, path, nested) for schema, said in ((self._old, before), (self._new, after))]
-        if kinds[0][0] == kinds[1][0] == "struct" and old["type"] == new["type"] == "record":
+        was, now = self._stored(self._old, before, path, nested), self._stored(self._new, after, path, nested)
+        if was[0] == now[0] == "struct" and old["type"] == new["type"] == "record":
             yield from self.members(old, new, path)
         elif old["type"] == new["type"] == "array":
             yield from self.values(old["items"], new["items"], f"{path}[]", nested)
         elif old["type"] == new["type"] == "map":
             yield from self.values(old["values"], new["values"], f"{path}{{}}", nested=True)
         else:
-            yield from _retyped(*kinds, path)
+            yield from _retyped(was, now, path)
             yield from _symbols(old, new, path)
-            ways = [self._way(schema, said, path) for schema, said in ((self._old, before), (self._new, after))]
-            if kinds[0] == kinds[1] and ways[0] != ways[1]:
-                yield Change("encoded", path, *ways, detail=_text(kinds[0]))
+            ways = self._way(self._old, before, path), self._way(self._new, after, path)
+            if was == now and ways[0] != ways[1]:
+                yield Change("encoded", path, ways[0], ways[1], _text(now))
 
     def _added(self, member: dict[str, Any], path: str) -> Change:
         column = avro_column(self._new, member, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -207,7 +208,7 @@ def test_the_history_of_a_captured_table() -> None:
         for table in ("evolve-value", "evolve-key")
     }
     values = history["evolve-value"]
-    told = [[change.sentence for change in diff(before, after)] for before, after in zip(values, values[1:])]
+    told = [[change.sentence for change in diff(before, after)] for before, after in itertools.pairwise(values)]
     # the ALTER TABLEs of the workload, in their order
     assert told == [
         ["`note` was added: string, null in older rows"],
