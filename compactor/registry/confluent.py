@@ -137,7 +137,10 @@ class ConfluentRegistry:
         return compatibility.check(self.compatibility(subject), text, old)
 
     def _quoted(self, subject: str) -> str:
-        return quote(self._prefix + subject, safe="")
+        name = self._prefix + subject
+        if name in ("", ".", ".."):
+            raise RegistryRefused(f"schema registry: a subject called {name!r} cannot be asked for: in an address it means another place")
+        return quote(name, safe="")
 
     def _path(self, subject: str) -> str:
         return f"/subjects/{self._quoted(subject)}"

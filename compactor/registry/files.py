@@ -65,10 +65,11 @@ class FileRegistry:
 
     def by_id(self, schema_id: int) -> str:
         """The text of the file whose name has that id. Raises RegistryRefused."""
-        for numbers in self._files.values():
-            for path, found in numbers.values():
-                if found == schema_id:
-                    return self._text(path)
+        paths = [path for numbers in self._files.values() for path, found in numbers.values() if found == schema_id]
+        if len({self._read(path) for path in paths}) > 1:
+            raise RegistryRefused(f"schema folder {self._root}: files with id {schema_id} differ: {', '.join(paths)}")
+        if paths:
+            return self._text(paths[0])
         raise RegistryRefused(
             f"schema folder {self._root}: no file with id {schema_id}: one named like student-value.v1.id{schema_id}.avsc is needed"
         )
@@ -83,23 +84,20 @@ class FileRegistry:
 
     @cached_property
     def _files(self) -> dict[str, dict[int, tuple[str, int | None]]]:
-        """Subject → version → (path, id). Raises RegistryRefused for two files of one version, or of one id."""
+        """Subject → version → (path, id). Raises RegistryRefused for two files of one version."""
         found: dict[str, dict[int, tuple[str, int | None]]] = {}
-        ids: dict[int, str] = {}
         any_file = False
         for info in self._storage.list(self._root):
             any_file = True
-            match = _NAME.fullmatch(info.path.rsplit("/", 1)[-1])
-            if match is None or match["subject"].startswith("."):
+            name = info.path.rsplit("/", 1)[-1]
+            match = _NAME.fullmatch(name)
+            if match is None or re.match(r"\.[^.]", name):
                 continue
             subject, number = unquote(match["subject"]), int(match["version"] or 1)
             schema_id = int(match["id"]) if match["id"] else None
-            other = found.get(subject, {}).get(number, (None, None))[0] or ids.get(-1 if schema_id is None else schema_id)
-            if other is not None:
-                raise RegistryRefused(f"schema folder {self._root}: {other} and {info.path} say the same version or id; remove or rename one")
-            found.setdefault(subject, {})[number] = (info.path, schema_id)
-            if schema_id is not None:
-                ids[schema_id] = info.path
+            other = found.setdefault(subject, {}).setdefault(number, (info.path, schema_id))[0]
+            if other != info.path:
+                raise RegistryRefused(f"schema folder {self._root}: {other} and {info.path} are both version {number}; remove or rename one")
         if not found:
             what = "no file that ends in .avsc" if any_file else "nothing there"
             raise RegistryRefused(f"schema folder {self._root}: {what}; expected files like student-value.avsc")

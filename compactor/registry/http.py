@@ -24,7 +24,7 @@ from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.exceptions import HTTPError
 
 from compactor.core.errors import RegistryRefused, Unavailable
-from compactor.registry.settings import Identity, RegistrySettings, addresses, identity, shown
+from compactor.registry.settings import Identity, RegistrySettings, addresses, hidden, identity, proxy, shown
 
 log = logging.getLogger(__name__)
 
@@ -91,14 +91,16 @@ class Connection:
     def __init__(self, settings: RegistrySettings, environment: Mapping[str, str] | None = None, waiting: Waiting | None = None) -> None:
         self.urls = addresses(settings)
         self._settings = settings
-        self._identity = identity(settings, os.environ if environment is None else environment)
+        environment = os.environ if environment is None else environment
+        who = identity(settings, environment)
+        self._secrets = (*who.secrets, *hidden(settings, environment))
         self._waiting = waiting or Waiting()
         self._first = 0
         self._session = requests.Session()
         self._session.max_redirects = 5
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        self._session.auth = _auth(self._identity)
-        if settings.proxy:
+        self._session.auth = _auth(who)
+        if proxy(settings):
             self._session.proxies = {"http": settings.proxy, "https": settings.proxy}
         if settings.cert_file:
             self._session.cert = (settings.cert_file, settings.key_file) if settings.key_file else settings.cert_file
@@ -111,11 +113,14 @@ class Connection:
         self._session.close()
 
     def get(self, path: str, about: str, query: Mapping[str, str] | None = None, accept: tuple[int, ...] = ()) -> Answer:
-        """Ask for `path`. Statuses other than 200 are refused with the words `about` (what is asked for), unless in `accept`."""
+        """Ask for `path`. Statuses other than 200 are refused with the words `about` (what is asked for), unless in `accept`.
+
+        404 is the registry's only when it comes with an error code; else nothing of the kind is there, which is refused.
+        """
         return self._ask("GET", path, about, accept, query or {}, None)
 
     def post(self, path: str, about: str, body: Any, query: Mapping[str, str] | None = None, accept: tuple[int, ...] = ()) -> Answer:
-        """The same with a body."""
+        """The same with a body; 404 in `accept` is taken from anybody."""
         return self._ask("POST", path, about, accept, query or {}, body)
 
     def _ask(self, method: str, path: str, about: str, accept: tuple[int, ...], query: Mapping[str, str], body: Any) -> Answer:
@@ -128,7 +133,9 @@ class Connection:
             for _ in self.urls:
                 base = self.urls[self._first % len(self.urls)]
                 try:
-                    return self._judged(self._once(method, base, tail, body, end), about, accept)
+                    answer = self._once(method, base, tail, body, end)
+                    known = answer.status in accept and (answer.status != 404 or answer.code or method == "POST")
+                    return answer if answer.status == 200 or known else self._refused(answer, about)
                 except _Failed as failed:
                     failures.append(f"{base}{path}: {failed}")
                     waits.append(failed.wait)
@@ -178,7 +185,7 @@ class Connection:
             raise _Failed(self._clean(_reason(error))) from None
         except HTTPError as error:
             raise _Failed(self._clean(f"the answer broke off ({_reason(error)})")) from None
-        except (requests.exceptions.RequestException, OSError, ValueError) as error:
+        except (requests.exceptions.RequestException, OSError, ValueError, TypeError) as error:
             # a proxy's address that is none, a certificate's file that is not there
             self._refuse(where, f"it cannot be asked: {_reason(error)}")
 
@@ -211,9 +218,7 @@ class Connection:
                 raise _Failed(f"the answer took longer than {self._settings.deadline_seconds:.0f} s")
         return b"".join(parts)
 
-    def _judged(self, answer: Answer, about: str, accept: tuple[int, ...]) -> Answer:
-        if answer.status == 200 or (answer.status in accept and answer.code):
-            return answer
+    def _refused(self, answer: Answer, about: str) -> NoReturn:
         if answer.status == 404 and not answer.code:
             hint = "there is no Confluent API at this address. Apicurio's ends in /apis/ccompat/v7"
         else:
@@ -227,7 +232,7 @@ class Connection:
         raise RegistryRefused(self._clean(f"schema registry, {where}: {why}")) from None
 
     def _clean(self, text: str) -> str:
-        for secret in self._identity.secrets:
+        for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
 

@@ -80,6 +80,26 @@ def _address(url: str) -> str:
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
 
 
+def proxy(settings: RegistrySettings) -> str:
+    """The proxy that is named, or "". Raises ConfigError."""
+    try:
+        parts = urlsplit(settings.proxy)
+        usable = not settings.proxy or (parts.scheme in ("http", "https") and parts.hostname and " " not in settings.proxy and (parts.port or True))
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError("registry: expected a `proxy` like http://proxy.example:3128, found something else (not shown: it may hold a password)")
+    return settings.proxy
+
+
+def hidden(settings: RegistrySettings, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Secrets that stand in the addresses of proxies: no message may hold them."""
+    found = [settings.proxy, *(value for name, value in environment.items() if name.lower() in ("http_proxy", "https_proxy", "all_proxy"))]
+    users = [url.partition("://")[2].rpartition("@")[0] or url.rpartition("@")[0] for url in found]
+    secrets = [user.partition(":")[2] for user in users]
+    return tuple(form for secret in secrets if secret for form in (secret, unquote(secret)))
+
+
 def shown(url: str) -> str:
     """An address as messages may show it: without user, password and query."""
     head, mark, rest = url.partition("://")
