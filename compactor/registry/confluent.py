@@ -109,18 +109,17 @@ class ConfluentRegistry:
     def check(self, subject: str, text: str) -> list[str]:
         """Why `text` could not become the subject's next version: the registry's own words, or ours where it has none."""
         avro.parse(text)
-        about = f"whether a schema may follow in {subject}"
-        # without a number: against as many versions as the level says; servers that lack this know `latest`
-        paths = [f"/compatibility{self._path(subject)}/versions", f"/compatibility{self._path(subject)}/versions/latest"]
-        for path in paths:
-            answer = self._connection.post(path, about, {"schema": text, "schemaType": "AVRO"}, {"verbose": "true"}, accept=(404, 405, 422))
-            if answer.status == 404 and answer.code in (_NO_SUBJECT, _NO_VERSION):
-                return []
-            if answer.status == 422:
-                return [f"the registry does not take it as a schema: {answer.body.get('message', 'it does not say why')}"]
-            if answer.status == 200:
-                return self._verdict(subject, text, answer)
-        return self._own_verdict(subject, text)
+        # Apicurio compares with every version where no number is said, whatever the level: so the level decides what is asked
+        which = "" if self.compatibility(subject).endswith("_TRANSITIVE") else "/latest"
+        path = f"/compatibility{self._path(subject)}/versions{which}"
+        about, body = f"whether a schema may follow in {subject}", {"schema": text, "schemaType": "AVRO"}
+        answer = self._connection.post(path, about, body, {"verbose": "true"}, accept=(404, 405, 422))
+        if answer.status == 404 and answer.code in (_NO_SUBJECT, _NO_VERSION):
+            return []
+        if answer.status == 422:
+            said = answer.body.get("message") if isinstance(answer.body, dict) else None
+            return [f"the registry does not take it as a schema: {said or 'it does not say why'}"]
+        return self._verdict(subject, text, answer) if answer.status == 200 else self._own_verdict(subject, text)
 
     def _verdict(self, subject: str, text: str, answer: Answer) -> list[str]:
         body = _expect(answer, dict, "whether it is compatible")

@@ -178,7 +178,8 @@ class Connection:
         except requests.exceptions.SSLError as error:
             if "certificate" in str(error).lower():
                 self._refuse(where, f"one side does not trust the other's certificate: {_reason(error)}. See `ca_file`, `cert_file`, `key_file`.")
-            raise _Failed(self._clean(f"TLS failed ({_reason(error)})")) from None
+            hint = "" if self._settings.cert_file else "; does the server want to see a `cert_file`?"
+            raise _Failed(self._clean(f"TLS failed ({_reason(error)}){hint}")) from None
         except requests.exceptions.TooManyRedirects:
             self._refuse(where, "it redirects in a circle. Is this the registry's address?")
         except (requests.exceptions.Timeout, requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError) as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +59,7 @@ def snapshot(columns: list[str], default: Any) -> Snapshot:
     kind = ("boolean",) if isinstance(default, bool) else ("decimal", 38, 0) if isinstance(default, int) else ("string",)
     added = [WriterField(name, kind, kind, default=default, doc=name) for name in columns]
     schema = evolve(None, [WriterSchema("w", (WriterField("id", ("int",), ("int",)), *added))], ["id"], 3, "t").schema
-    raw = tuple((field.source.lower(), field.type) for field in schema.fields) + (("seq", "bigint"),)
+    raw = (*tuple((field.source.lower(), field.type) for field in schema.fields), ("seq", "bigint"))
     delta = Delta("d", "delta/d", 1, 0, (), None, None)
     return Snapshot("t", "u", 3, 2, "w", "", "", "commit", schema, (("seq", "bigint"),), "b", (), delta, raw=raw)
 

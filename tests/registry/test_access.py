@@ -191,7 +191,8 @@ def test_a_server_that_wants_to_see_a_certificate(secure: RegistryServer, opened
     certificate, key = certificates("client")
     ca_file = certificates("ca")[0]
     assert opened(urls=(secure.url,), ca_file=ca_file, cert_file=certificate, key_file=key).subjects() == ["s"]
-    with pytest.raises((RegistryRefused, Unavailable), match="certificate"):
+    # TLS 1.3 lets the client finish first: whether it hears the reason is a matter of chance
+    with pytest.raises((RegistryRefused, Unavailable)):
         opened(urls=(secure.url,), ca_file=ca_file).subjects()
 
 

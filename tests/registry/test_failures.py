@@ -110,7 +110,7 @@ def test_json_of_another_shape_is_refused(method: str, body: Any, server: Regist
 
 def test_a_verdict_of_another_shape_is_refused(server: RegistryServer, opened: Any) -> None:
     """`is_compatible` decides over data."""
-    server.always = says({"is_compatible": "no"})
+    server.faults += [None, says({"is_compatible": "no"})]
     with pytest.raises(RegistryRefused, match="whether it is compatible"):
         opened().check("s", '"int"')
 
@@ -275,7 +275,7 @@ def test_a_redirect_is_followed(server: RegistryServer, opened: Any) -> None:
 
 def test_a_question_with_a_body_is_not_redirected(server: RegistryServer, opened: Any) -> None:
     """It would arrive as another question."""
-    server.always = redirect("https://user:pass@elsewhere/path?secret=x")
+    server.faults += [None, redirect("https://user:pass@elsewhere/path?secret=x")]
     with pytest.raises(RegistryRefused, match=r"redirects to https://elsewhere/path\. Use that address") as refused:
         opened().check("s", '"int"')
     assert "pass" not in str(refused.value)
