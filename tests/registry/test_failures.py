@@ -83,6 +83,15 @@ def test_a_lasting_failure_is_refused_at_once(fault: Fault, message: str, server
     assert len(server.asked) == 1 or "circle" in message
 
 
+@pytest.mark.parametrize("method", ["latest", "versions", "compatibility"])
+@pytest.mark.parametrize("answer", [page(404), status(404, {"title": "no such resource", "status": 404})], ids=["a page", "another program's JSON"])
+def test_a_404_of_somebody_else_is_no_missing_subject(method: str, answer: Fault, server: RegistryServer, opened: Any) -> None:
+    """A wrong address must not look like an empty registry: the registry's own 404 comes with an error code."""
+    server.always = answer
+    with pytest.raises(RegistryRefused, match="no Confluent API at this address"):
+        getattr(opened(), method)("s")
+
+
 STRANGE: list[tuple[str, Any]] = [
     ("latest", {}),
     ("latest", []),
