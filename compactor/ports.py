@@ -1,4 +1,4 @@
-"""The five things the flows need from the world, as Protocols with their contracts. Adapters live in `storage/`, `catalog/`, `spark/`."""
+"""What the flows need from the world, as Protocols with their contracts. Adapters live in `storage/`, `catalog/`, `registry/`, `spark/`."""
 
 from __future__ import annotations
 
@@ -87,6 +87,47 @@ class Catalog(Protocol):
 
     def replace_view(self, view: ViewDef) -> None:
         """Create the view or replace text, columns and properties in ONE metastore transaction: a reader sees the old one or the new one."""
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """One version of a subject. `text` is Avro JSON that needs no other: its references are part of it. `id` is the number that stands in
+    Kafka records, None where the registry has none.
+    """
+
+    subject: str
+    version: int
+    id: int | None
+    text: str
+
+
+class Registry(Protocol):
+    """A schema registry: subjects with numbered versions of Avro schemas. What a version or an id holds never changes.
+
+    All calls raise `Unavailable` when nobody answers, `RegistryRefused` when the answer is no or makes no sense (both name address and
+    subject, never a secret), and `SchemaRefused` for schemas that are not Avro, or whose references form a circle.
+    """
+
+    def subjects(self, prefix: str = "") -> list[str]:
+        """The names that begin with `prefix`, sorted."""
+
+    def versions(self, subject: str) -> list[int]:
+        """Ascending; none for an unknown subject."""
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """The newest version, or None for an unknown subject."""
+
+    def version(self, subject: str, number: int) -> RegisteredSchema:
+        """That version. Raises RegistryRefused when there is none."""
+
+    def by_id(self, schema_id: int) -> str:
+        """The self-contained text of the schema with that id. Raises RegistryRefused when there is none."""
+
+    def compatibility(self, subject: str) -> str:
+        """The level that new versions are held to, one of `compatibility.LEVELS`: the subject's own, else the registry's."""
+
+    def check(self, subject: str, text: str) -> list[str]:
+        """Why `text` could not become the subject's next version, as sentences; empty when it could. Registers nothing."""
 
 
 @dataclass(frozen=True)

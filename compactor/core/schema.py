@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core import names
 from compactor.core.position import Position
 
 RESERVED = ("_op", "_version", "_position", "_older", "_from", "_moved_to", "_row_id", "base_version", "delta_version", "segment")
@@ -16,7 +17,7 @@ RESERVED = ("_op", "_version", "_position", "_older", "_from", "_moved_to", "_ro
 class Field:
     """One stored column.
 
-    `name` is the stored name (lower-case, never changed), `source` the source's own spelling, `type` Hive's type text.
+    `name` is the stored name (see `core/names.py`; never changed), `source` the source's own spelling, `type` Hive's type text.
     `since` is the version that brought the column, `first` the Position of the first Change whose writer knew it (None: there from
     the start), `last` that of the newest Change whose writer knew it. `default` is what the source shows for rows written before `first`
     (JSON scalar; H15). `visible` is False for a column whose source name has passed to a newer column of another type.
@@ -71,10 +72,15 @@ class Schema:
         return tuple(field for field in self.fields if field.visible)
 
     def view_name(self, field: Field) -> str:
-        """The name under which the view shows a field: its source name in lower case, unless another field has it."""
-        shown = field.source.lower()
-        owners = [other.name for other in self.payload if other.source.lower() == shown]
-        return shown if owners and owners[0] == field.name else field.name
+        """The name under which the view shows a field: the one its source name gives, unless an earlier field has it."""
+        taken: list[str] = []
+        for other in self.payload:
+            free = (name for name in (names.stored_name(other.source), other.name) if names.unique(name, taken) == name)
+            shown = next(free, None) or names.unique(other.name, taken)
+            if other.name == field.name:
+                return shown
+            taken.append(shown)
+        return field.name
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

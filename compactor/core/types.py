@@ -5,7 +5,10 @@ A type is a plain tuple: `("bigint",)`, `("decimal", 10, 2)`, `("array", item)`,
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+from compactor.core import names
 
 Type = tuple[Any, ...]
 
@@ -22,6 +25,8 @@ _ALIASES = {
     "text": "string",
     "timestamp_ltz": "timestamp",
 }
+_BREAKING = re.compile(r"[`:,<>]|^\s|\s$|^$")
+_QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 SCALARS = (*_INTEGERS, "float", "double", "boolean", "string", "binary", "date", "timestamp")
 
 
@@ -63,13 +68,13 @@ def _parse_struct(rest: str, whole: str) -> tuple[Type, str]:
     members: list[tuple[str, Type]] = []
     while rest and not rest.startswith(">"):
         rest = rest.lstrip(", ")
-        if rest.startswith("`"):
-            name, _, rest = rest[1:].partition("`")
-            rest = rest.lstrip()[1:]
+        quoted = _QUOTED.match(rest)
+        if quoted:
+            name, rest = quoted[1].replace("``", "`"), rest[quoted.end() :].lstrip()[1:]
         else:
             name, _, rest = rest.partition(":")
         kind, rest = _parse(rest.lstrip(), whole)
-        members.append((name.strip(), kind))
+        members.append((name if quoted else name.strip(), kind))
         rest = rest.lstrip()
     if not rest:
         raise ValueError(f"not a type: {whole!r} (struct not closed)")
@@ -77,7 +82,10 @@ def _parse_struct(rest: str, whole: str) -> tuple[Type, str]:
 
 
 def text(kind: Type, quote: bool = False) -> str:
-    """Hive's spelling of a type; `quote` puts struct member names in back-quotes, as Spark's DDL parser wants odd names."""
+    """Hive's spelling of a type; `quote` puts struct member names in back-quotes, as Spark's DDL parser wants odd names.
+
+    A name that would break the text is quoted either way.
+    """
     if kind[0] == "decimal":
         return f"decimal({kind[1]},{kind[2]})"
     if kind[0] == "array":
@@ -85,9 +93,13 @@ def text(kind: Type, quote: bool = False) -> str:
     if kind[0] == "map":
         return f"map<{text(kind[1], quote)},{text(kind[2], quote)}>"
     if kind[0] == "struct":
-        inside = ",".join(f"{'`' + name + '`' if quote else name}:{text(member, quote)}" for name, member in kind[1])
+        inside = ",".join(f"{_member(name, quote)}:{text(member, quote)}" for name, member in kind[1])
         return f"struct<{inside}>"
     return str(kind[0])
+
+
+def _member(name: str, quote: bool) -> str:
+    return "`" + name.replace("`", "``") + "`" if quote or _BREAKING.search(name) else name
 
 
 def widest(left: Type, right: Type) -> Type | None:
@@ -149,6 +161,20 @@ def lower_names(kind: Type) -> Type:
             taken.append(unique_name(name.lower(), taken))
             members.append((taken[-1], lower_names(member)))
         return ("struct", tuple(members))
+    return kind
+
+
+def stored_names(kind: Type) -> Type:
+    """The type with struct member names as they are stored (`names.member_name`); equal ones get `_2`, `_3`."""
+    if kind[0] == "array":
+        return ("array", stored_names(kind[1]))
+    if kind[0] == "map":
+        return ("map", stored_names(kind[1]), stored_names(kind[2]))
+    if kind[0] == "struct":
+        taken: list[str] = []
+        for name, _ in kind[1]:
+            taken.append(names.unique(names.member_name(name), taken))
+        return ("struct", tuple((name, stored_names(member)) for name, (_, member) in zip(taken, kind[1])))
     return kind
 
 

@@ -7,7 +7,7 @@ sizes the former like its base.
 
 from __future__ import annotations
 
-from compactor.core import types
+from compactor.core import names, types
 from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
 from compactor.core.layout import Layout
 from compactor.core.schema import Field, Schema
@@ -40,7 +40,7 @@ def _state_columns(snapshot: Snapshot) -> tuple[Column, ...]:
 
 def _comment(field: Field) -> str:
     spelled = f"source name {field.source}" if field.source != field.name else ""
-    return "; ".join(part for part in (field.comment, spelled) if part)
+    return names.comment("; ".join(part for part in (field.comment, spelled) if part))
 
 
 def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
@@ -130,10 +130,10 @@ def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
         chosen = f"{_select('`__d`', schema, spec)}, {_rank('`__d`', schema, 1)}"
         parts.append(f"SELECT {chosen} FROM {delta} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}'")
     keys = ", ".join(f"`_k{at}`" for at in range(len(schema.key)))
-    names = ", ".join([*(quoted(schema.view_name(field)) for field in schema.payload), *([quoted(DELETED)] if spec.soft else [])])
+    shown = ", ".join([*(quoted(schema.view_name(field)) for field in schema.payload), *([quoted(DELETED)] if spec.soft else [])])
     newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank`"
     ranked = f"SELECT `__u`.*, {newest} FROM ({' UNION ALL '.join(parts)}) `__u`"
-    return f"SELECT {names} FROM ({ranked}) `__r` WHERE `_rank` = 1{_shown('`_op`', spec)}"
+    return f"SELECT {shown} FROM ({ranked}) `__r` WHERE `_rank` = 1{_shown('`_op`', spec)}"
 
 
 def _rank(alias: str, schema: Schema, from_delta: int) -> str:

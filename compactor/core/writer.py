@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from compactor.core import types
+from compactor.core import avro, types
 from compactor.core.errors import SchemaRefused
 from compactor.core.position import Position
 
@@ -187,7 +187,7 @@ def _stored(raw: types.Type, semantic: str, scale: int, precision: int) -> types
         return ("decimal", max(precision, scale), scale) if max(precision, scale) <= 38 else ("string",)
     if semantic in TARGETS:
         return types.parse(TARGETS[semantic])
-    return types.lower_names(raw)
+    return types.stored_names(raw)
 
 
 _PLAIN = {"string": str, "boolean": bool, "tinyint": int, "smallint": int, "int": int, "bigint": int, "float": (int, float), "double": (int, float)}
@@ -208,149 +208,113 @@ def _constant(default: Any, stored: types.Type, semantic: str, scale: int, packe
     return default if fits else None
 
 
+MEMBERS_MAX = 10_000
+"""Columns and nested members of one schema. A few lines of Avro can spell millions, because a named record may be used again and again."""
+
+_LOGICAL = {
+    "time-millis": "io.debezium.time.Time",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-nanos": "io.debezium.time.NanoTimestamp",
+    "local-timestamp-nanos": "io.debezium.time.NanoTimestamp",
+}
+"""Avro's logical types that Spark reads as plain numbers, and the semantic type that says the same."""
+
+_MOMENTS = ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros")
+_CONNECT_PRECISION = 64
+"""What Confluent's converter writes as the precision of a decimal whose precision nobody said."""
+
+
 def from_avro(text: str) -> WriterSchema:
-    """The row's columns out of an Avro record schema: the `after` of an envelope, else the record itself. Raises SchemaRefused."""
-    named: dict[str, Any] = {}
-    root = json.loads(text)
-    _collect(root, named)
-    members = {member["name"]: member for member in root["fields"]}
-    row = root
-    if "after" in members and "op" in members:
-        row = _branch(members["after"]["type"], named)
-    return WriterSchema(signature(text), tuple(_avro_field(member, named) for member in row["fields"]))
+    """The row's columns out of an Avro schema: those of an envelope's `after`, else of the record itself. Raises SchemaRefused."""
+    schema = avro.parse(text)
+    reader = _AvroReader(schema)
+    return WriterSchema(signature(text), tuple(reader.field(member, member["name"]) for member in schema.row()["fields"]))
 
 
-def readable_by_spark(text: str) -> str:
-    """The schema text without the decimals that Spark refuses to open (more than 38 digits): they are read as bytes."""
-
-    def plain(node: Any) -> Any:
-        if isinstance(node, list):
-            return [plain(branch) for branch in node]
-        if not isinstance(node, dict):
-            return node
-        big = node.get("logicalType") == "decimal" and int(node["precision"]) > 38
-        return {name: plain(value) for name, value in node.items() if not (big and name == "logicalType")}
-
-    return json.dumps(plain(json.loads(text)))
+def avro_column(schema: avro.AvroSchema, member: dict[str, Any], path: str) -> WriterField:
+    """One field of an Avro record as a column; `path` names it in errors. Raises SchemaRefused."""
+    return _AvroReader(schema).field(member, path)
 
 
-def is_envelope(text: str) -> bool:
-    """Whether an Avro record schema is a Debezium envelope."""
-    members = {member["name"] for member in json.loads(text).get("fields", ())}
-    return {"op", "after"} <= members
+class _AvroReader:
+    """Avro's types as Spark's Avro reader gives them (`raw`), and as they are stored. Counts what it has made."""
+
+    def __init__(self, schema: avro.AvroSchema) -> None:
+        self._schema = schema
+        self._left = MEMBERS_MAX
+
+    def field(self, member: dict[str, Any], path: str, inside: tuple[str, ...] = ()) -> WriterField:
+        """One column, or the elements of one that is an array."""
+        kind = self._schema.present(member["type"])
+        raw = self._raw(member["type"], path, inside)
+        logical, semantic = kind.get("logicalType"), _LOGICAL.get(str(kind.get("logicalType")), kind.get("connect.name") or "")
+        precision, scale = _digits(kind)
+        if logical == "decimal" and precision:
+            # beyond 38 digits no engine has a decimal: read as bytes, kept as exact text
+            semantic = DECIMAL if raw[0] == "binary" else semantic
+        item = self.field({"name": "", "type": kind["items"]}, f"{path}[]", inside) if raw[0] == "array" else None
+        understood = raw[0] in ("date", "timestamp", "decimal")
+        stored = ("array", item.type) if item else raw if understood else _stored(raw, semantic, scale, precision or 38)
+        meaning = DECIMAL if raw[0] == "decimal" else semantic
+        default = _constant(member.get("default"), stored, meaning, scale, lambda packed: packed.encode("latin-1"))
+        return WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item)
+
+    def _raw(self, said: Any, path: str, inside: tuple[str, ...]) -> types.Type:
+        self._left -= 1
+        if self._left < 0:
+            raise SchemaRefused(f"column {path}: the schema has more than {MEMBERS_MAX} columns and nested members")
+        kind = self._schema.present(said)
+        base, logical = kind["type"], kind.get("logicalType")
+        precision, scale = _digits(kind)
+        if precision and precision <= 38 and not _unsaid(kind):
+            return ("decimal", precision, scale)
+        if base == "int" and logical == "date":
+            return ("date",)
+        if base == "long" and logical in _MOMENTS:
+            return ("timestamp",)
+        if base == "array":
+            return ("array", self._raw(kind["items"], f"{path}[]", inside))
+        if base == "map":
+            return ("map", ("string",), self._raw(kind["values"], f"{path}{{}}", inside))
+        if base == "union":
+            return self._union(kind["branches"], path, inside)
+        if base == "record":
+            if kind["name"] in inside:
+                raise SchemaRefused(f"column {path}: the record {kind['name']} contains itself; Hive has no recursive types. Leave the column out.")
+            below = (*inside, kind["name"])
+            return ("struct", tuple((member["name"], self._raw(member["type"], f"{path}.{member['name']}", below)) for member in kind["fields"]))
+        if base not in _AVRO:
+            raise SchemaRefused(f"column {path}: Avro type {base!r} is not known, or has no values but null")
+        return (_AVRO[base],)
+
+    def _union(self, branches: list[Any], path: str, inside: tuple[str, ...]) -> types.Type:
+        """Several types: one that holds them where Spark's reader knows one, else a struct with a member each, as that reader makes it."""
+        kinds = {self._schema.of(branch)["type"] for branch in branches}
+        if kinds == {"int", "long"}:
+            return ("bigint",)
+        if kinds == {"float", "double"}:
+            return ("double",)
+        if not branches:
+            raise SchemaRefused(f"column {path}: it has no values but null")
+        return ("struct", tuple((f"member{at}", self._raw(branch, path, inside)) for at, branch in enumerate(branches)))
 
 
-def _collect(kind: Any, named: dict[str, Any]) -> None:
-    if isinstance(kind, list):
-        for branch in kind:
-            _collect(branch, named)
-    elif isinstance(kind, dict):
-        if kind.get("type") in ("record", "enum", "fixed"):
-            named[kind["name"]] = kind
-            named[f"{kind.get('namespace', '')}.{kind['name']}"] = kind
-        for inner in kind.get("fields", ()):
-            _collect(inner["type"], named)
-        for part in ("items", "values", "type"):
-            if isinstance(kind.get(part), (dict, list)):
-                _collect(kind[part], named)
+def _digits(kind: dict[str, Any]) -> tuple[int, int]:
+    """Precision and scale of an Avro decimal; precision 0 for what is none, or breaks Avro's rules and is then its bytes only.
 
-
-def _branch(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(kind, list):
-        branches = [branch for branch in kind if branch != "null"]
-        if len(branches) != 1:
-            raise SchemaRefused(f"a union of several types is not supported: {json.dumps(kind)[:200]}")
-        return _branch(branches[0], named)
-    if isinstance(kind, str):
-        return dict(named[kind]) if kind in named else {"type": kind}
-    return dict(kind)
-
-
-def _avro_field(member: dict[str, Any], named: dict[str, Any]) -> WriterField:
-    kind = _branch(member["type"], named)
-    semantic = kind.get("connect.name") or ""
-    logical = kind.get("logicalType")
-    raw = _avro_type(kind, named, member["name"])
-    scale = int(kind.get("scale", 0))
-    if logical == "decimal":
-        # beyond 38 digits no engine has a decimal: read as bytes, kept as exact text
-        semantic = DECIMAL if raw[0] == "binary" else semantic
-    elif logical in ("time-millis", "time-micros"):
-        semantic = "io.debezium.time.Time" if logical == "time-millis" else "io.debezium.time.MicroTime"
-    item = _avro_field({"name": "", "type": kind["items"]}, named) if raw[0] == "array" else None
-    stored = (
-        ("array", item.type)
-        if item
-        else _stored(raw, semantic, scale, int(kind.get("precision", 38)))
-        if raw[0] not in ("date", "timestamp", "decimal")
-        else raw
-    )
-    meaning = DECIMAL if logical == "decimal" else semantic
-    default = _constant(member.get("default"), stored, meaning, scale, lambda text: text.encode("latin-1"))
-    return WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item)
-
-
-def _avro_type(kind: dict[str, Any], named: dict[str, Any], path: str, inside: tuple[str, ...] = ()) -> types.Type:
-    base, logical = kind["type"], kind.get("logicalType")
-    if isinstance(base, (dict, list)):
-        return _avro_type({**_branch(base, named), **{k: v for k, v in kind.items() if k != "type"}}, named, path, inside)
-    if logical == "decimal" and int(kind["precision"]) <= 38:
-        return ("decimal", int(kind["precision"]), int(kind.get("scale", 0)))
-    if logical == "date":
-        return ("date",)
-    if logical in ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros"):
-        return ("timestamp",)
-    if base == "array":
-        return ("array", _avro_type(_branch(kind["items"], named), named, path, inside))
-    if base == "map":
-        return ("map", ("string",), _avro_type(_branch(kind["values"], named), named, path, inside))
-    if base == "record":
-        if kind["name"] in inside:
-            raise SchemaRefused(f"column {path}: the record {kind['name']} contains itself; Hive has no recursive types")
-        inner = (*inside, kind["name"])
-        return ("struct", tuple((m["name"], _avro_type(_branch(m["type"], named), named, f"{path}.{m['name']}", inner)) for m in kind["fields"]))
-    if base not in _AVRO:
-        raise SchemaRefused(f"column {path}: Avro type {base!r} is not known")
-    return (_AVRO[base],)
-
-
-def container_schema(head: bytes) -> str:
-    """The writer's schema out of the head of an Avro object container file (Avro 1.11, "Object Container Files"). Raises ValueError.
-
-    >>> container_schema(b"Obj" + bytes([1, 2, 22]) + b"avro.schema" + bytes([8]) + b'"in"' + bytes([0]))
-    '"in"'
+    A Connect decimal whose precision nobody said has as many digits as an engine's decimal.
     """
-    if head[:4] != b"Obj\x01":
-        raise ValueError(f"not an Avro container file: it begins with {head[:4]!r}, expected b'Obj\\x01'")
-    at = 4
+    precision, scale = kind.get("precision"), kind.get("scale", 0)
+    if kind.get("logicalType") != "decimal" or kind["type"] not in ("bytes", "fixed"):
+        return 0, int(scale) if isinstance(scale, int) else 0
+    if not isinstance(precision, int) or not isinstance(scale, int) or precision <= 0 or not 0 <= scale <= precision:
+        return 0, 0
+    if kind["type"] == "fixed" and precision > len(str(2 ** (8 * kind["size"] - 1))) - 1:
+        return 0, 0
+    return (38 if _unsaid(kind) else precision), scale
 
-    def number() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = head[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if not byte & 0x80:
-                return (value >> 1) ^ -(value & 1)
-            shift += 7
 
-    def chunk() -> bytes:
-        nonlocal at
-        size = number()
-        at += size
-        if at > len(head):
-            raise ValueError("the Avro header is cut short")
-        return head[at - size : at]
-
-    try:
-        while count := number():
-            if count < 0:
-                number()
-            for _ in range(abs(count)):
-                name, value = chunk(), chunk()
-                if name == b"avro.schema":
-                    return value.decode()
-    except IndexError:
-        raise ValueError("the Avro header is cut short") from None
-    raise ValueError("the Avro header holds no avro.schema")
+def _unsaid(kind: dict[str, Any]) -> bool:
+    """Whether a decimal's precision is only what the converter writes when it knows none."""
+    said = kind.get("connect.parameters") or {}
+    return kind.get("connect.name") == DECIMAL and kind.get("precision") == _CONNECT_PRECISION and "connect.decimal.precision" not in said

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from compactor.core import types, writer
+from compactor.core import avro, types
 from compactor.core.errors import Refused
 from compactor.core.layout import join, relative
 from compactor.spark.sql import literal
@@ -129,7 +129,7 @@ def _by_header(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dic
     groups: dict[str, list[str]] = {}
     for path in paths:
         try:
-            groups.setdefault(writer.container_schema(_head(spark, path)), []).append(path)
+            groups.setdefault(avro.container_schema(_head(spark, path)), []).append(path)
         except ValueError as error:
             broken[path] = str(error)
     return groups
@@ -146,7 +146,7 @@ def _head(spark: SparkSession, path: str, size: int = 4 << 20) -> bytes:
 
 
 def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str]) -> RawFrame:
-    rows = spark.read.format("avro").option("avroSchema", writer.readable_by_spark(text)).load(paths)
+    rows = spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)).load(paths)
     return RawFrame(rows.selectExpr(*_origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, tuple(paths))
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from compactor.core import types, writer
 from compactor.core.errors import InputRefused
-from compactor.core.position import Position, earliest, latest
+from compactor.core.position import Partitions, Position, earliest, latest
 from compactor.core.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterSchema

@@ -84,8 +84,8 @@ def plain(value: str, found: types.Type, wanted: types.Type) -> str:
 
 
 def _struct(value: str, found: types.Type, wanted: types.Type) -> str:
-    # lower_names numbers names that differ in case only; doing both at once keeps the pairs together
-    has = {low: (name, kind) for (low, _), (name, kind) in zip(types.lower_names(found)[1], found[1])}
+    # stored_names numbers names that would be equal; doing both at once keeps the pairs together
+    has = {low: (name, kind) for (low, _), (name, kind) in zip(types.stored_names(found)[1], found[1])}
     members = []
     for name, kind in wanted[1]:
         members.append((name, plain(member(value, has[name][0]), has[name][1], kind) if name in has else null(kind)))

@@ -36,6 +36,11 @@ def avro_name(column: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]", "_", column)
 
 
+def stored_name(column: str) -> str:
+    """How the view spells a column: `Weird-Col name` is `weird_col_name`."""
+    return re.sub(r"\W", "_", column.lower())
+
+
 def table_config(form: str, name: str, order_by: Iterable[str] | None = None) -> dict[str, Any]:
     """The settings of one table for a form."""
     if form not in landing.FORMS:

@@ -111,7 +111,7 @@ def replay(form: str, hour: int) -> dict[str, list[Row]]:
         for event in sorted(events, key=lambda event: event.position):
             table.apply(event)
         rows = list(table.rows.values()) if table.key else table.bag
-        found[name] = [{column.lower(): value for column, value in row.items()} for row in rows]
+        found[name] = [{config.stored_name(column): value for column, value in row.items()} for row in rows]
     return found
 
 

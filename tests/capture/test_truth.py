@@ -50,11 +50,11 @@ def test_the_comparer_sees_every_wrong_cell(form: str) -> None:
         if not whole.key or not shown_rows:
             continue
         kinds = dict(whole.columns)
-        keys = {tuple(from_view(row[column.lower()], kinds[column], form) for column in whole.key) for row in shown_rows}
+        keys = {tuple(from_view(row[config.stored_name(column)], kinds[column], form) for column in whole.key) for row in shown_rows}
         table = whole._replace(rows=tuple(row for row in whole.rows if tuple(from_truth(row[column], kinds[column]) for column in whole.key) in keys))
         before = Counter(differences(shown_rows, table, form))
         for column, kind in whole.columns:
-            shown = column.lower()
+            shown = config.stored_name(column)
             for place, row in enumerate(shown_rows):
                 old = from_view(row.get(shown), kind, form)
                 for value in [None, *[other.get(shown) for other in shown_rows]]:

@@ -91,8 +91,8 @@ def family(form: str) -> str:
 
 
 def view_column(column: str, form: str) -> str:
-    """The name a column has in the view: lower case, and in the Avro forms as Avro spells it."""
-    return (config.avro_name(column) if family(form) in ("debezium_avro", "debezium_parquet") else column).lower()
+    """The name a column has in the view, in the Avro forms that of Avro's spelling."""
+    return config.stored_name(config.avro_name(column) if family(form) in ("debezium_avro", "debezium_parquet") else column)
 
 
 # ---- comparing -------------------------------------------------------------------------------------------------------

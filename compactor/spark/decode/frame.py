@@ -73,4 +73,4 @@ def ddl(images: types.Type) -> str:
 
 def plain_writer(writer_id: str, struct: types.Type) -> WriterSchema:
     """A writer known only by the types of its columns (Parquet's footer, inference)."""
-    return WriterSchema(writer_id, tuple(WriterField(name, kind, types.lower_names(kind)) for name, kind in struct[1]))
+    return WriterSchema(writer_id, tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in struct[1]))

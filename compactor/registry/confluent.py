@@ -1,0 +1,230 @@
+"""Registries that speak Confluent's HTTP API: Confluent's own server, Karapace, Apicurio (below `/apis/ccompat/v7`).
+
+Asked for, and needed from the server: `/subjects`, `/subjects/S/versions[/N|/latest]`, `/schemas/ids/N`, `/config[/S]`,
+`/compatibility/subjects/S/versions[/latest]`. Where Apicurio answers 404 (`/config/S?defaultToGlobal=true` of a subject without a rule)
+another question is asked instead. `/mode`, `/schemas`, `/contexts` are never asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from compactor.core import avro, compatibility
+from compactor.core.errors import RegistryRefused, SchemaRefused
+from compactor.ports import RegisteredSchema
+from compactor.registry.cache import Cache
+from compactor.registry.http import Answer, Connection, Waiting
+from compactor.registry.settings import RegistrySettings
+
+T = TypeVar("T")
+
+REFERENCES_MAX = 500
+"""Schemas that one schema may be put together from."""
+
+_NO_SUBJECT, _NO_VERSION = 40401, 40402
+_LATEST_REFERENCE = -1
+
+
+class ConfluentRegistry:
+    """The Registry behind such addresses. Threads may share it; close it, or use it as a context manager."""
+
+    def __init__(self, settings: RegistrySettings, environment: Mapping[str, str] | None = None, waiting: Waiting | None = None) -> None:
+        self._connection = Connection(settings, environment, waiting)
+        context = settings.context.strip(":").lstrip(".")
+        self._prefix = f":.{context}:" if context else ""
+        self._cache = Cache(settings.cache_dir, self._connection.urls, context)
+
+    def __repr__(self) -> str:
+        return f"ConfluentRegistry({', '.join(self._connection.urls)}{f', context {self._prefix}' if self._prefix else ''})"
+
+    def __enter__(self) -> ConfluentRegistry:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self._connection.close()
+
+    def subjects(self, prefix: str = "") -> list[str]:
+        """The names that begin with `prefix`, sorted; those of our context, without its name."""
+        query = {"subjectPrefix": self._prefix} if self._prefix else {}
+        answer = self._connection.get("/subjects", "the list of subjects", query)
+        names = [str(name) for name in _expect(answer, list, "a list of names") if isinstance(name, str)]
+        if len(names) != len(answer.body):
+            raise _strange(answer, "a list of names")
+        # a server without contexts lists everything, whatever it is asked
+        if self._prefix:
+            names = [name[len(self._prefix) :] for name in names if name.startswith(self._prefix)]
+        else:
+            names = [name for name in names if not name.startswith(":.")]
+        return sorted(name for name in names if name.startswith(prefix))
+
+    def versions(self, subject: str) -> list[int]:
+        """Ascending; none for an unknown subject."""
+        answer = self._connection.get(f"{self._path(subject)}/versions", f"the versions of {subject}", accept=(404,))
+        if answer.status == 404:
+            return []
+        numbers = [number for number in _expect(answer, list, "a list of numbers") if isinstance(number, int)]
+        if len(numbers) != len(answer.body):
+            raise _strange(answer, "a list of numbers")
+        return sorted(numbers)
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """The newest version, or None for an unknown subject."""
+        answer = self._connection.get(f"{self._path(subject)}/versions/latest", f"the newest version of {subject}", accept=(404,))
+        if answer.status == 404:
+            return None
+        return self._registered(subject, self._kept(subject, answer))
+
+    def version(self, subject: str, number: int) -> RegisteredSchema:
+        """That version. Raises RegistryRefused."""
+        return self._registered(subject, self._entry(subject, number))
+
+    def by_id(self, schema_id: int) -> str:
+        """The self-contained text of the schema with that id. Raises RegistryRefused."""
+        entry = self._cache.get("ids", str(schema_id))
+        if entry is None:
+            query = {"subject": self._prefix} if self._prefix else {}
+            answer = self._connection.get(f"/schemas/ids/{int(schema_id)}", f"the schema with id {schema_id}", query)
+            entry = _schema_entry(answer)
+            self._cache.put(entry, "ids", str(schema_id))
+        return self._text(entry, f"id {schema_id}")
+
+    def compatibility(self, subject: str) -> str:
+        """The level of the subject, else of its context, else of the registry. Raises RegistryRefused for one that nobody knows."""
+        about = f"the compatibility level of {subject}"
+        answer = self._connection.get(f"/config/{self._quoted(subject)}", about, {"defaultToGlobal": "true"}, accept=(404,))
+        if answer.status == 404:
+            answer = self._connection.get("/config", about)
+        body = _expect(answer, dict, "a compatibility level")
+        level = body.get("compatibilityLevel") or body.get("compatibility")
+        if level not in compatibility.LEVELS:
+            raise _strange(answer, f"one of {', '.join(compatibility.LEVELS)}")
+        return str(level)
+
+    def check(self, subject: str, text: str) -> list[str]:
+        """Why `text` could not become the subject's next version: the registry's own words, or ours where it has none."""
+        avro.parse(text)
+        # Apicurio compares with every version where no number is said, whatever the level: so the level decides what is asked
+        which = "" if self.compatibility(subject).endswith("_TRANSITIVE") else "/latest"
+        path = f"/compatibility{self._path(subject)}/versions{which}"
+        about, body = f"whether a schema may follow in {subject}", {"schema": text, "schemaType": "AVRO"}
+        answer = self._connection.post(path, about, body, {"verbose": "true"}, accept=(404, 405, 422))
+        if answer.status == 404 and answer.code in (_NO_SUBJECT, _NO_VERSION):
+            return []
+        if answer.status == 422:
+            said = answer.body.get("message") if isinstance(answer.body, dict) else None
+            return [f"the registry does not take it as a schema: {said or 'it does not say why'}"]
+        return self._verdict(subject, text, answer) if answer.status == 200 else self._own_verdict(subject, text)
+
+    def _verdict(self, subject: str, text: str, answer: Answer) -> list[str]:
+        body = _expect(answer, dict, "whether it is compatible")
+        if not isinstance(body.get("is_compatible"), bool):
+            raise _strange(answer, "whether it is compatible")
+        if body["is_compatible"]:
+            return []
+        said = body.get("messages")
+        told = [str(message) for message in said] if isinstance(said, list) else []
+        return told or self._own_verdict(subject, text) or ["the registry says it is not compatible, and not why"]
+
+    def _own_verdict(self, subject: str, text: str) -> list[str]:
+        old = [self.version(subject, number).text for number in self.versions(subject)]
+        return compatibility.check(self.compatibility(subject), text, old)
+
+    def _quoted(self, subject: str) -> str:
+        name = self._prefix + subject
+        if name in ("", ".", ".."):
+            raise RegistryRefused(f"schema registry: a subject called {name!r} cannot be asked for: in an address it means another place")
+        return quote(name, safe="")
+
+    def _path(self, subject: str) -> str:
+        return f"/subjects/{self._quoted(subject)}"
+
+    def _entry(self, subject: str, number: int) -> dict[str, Any]:
+        entry = self._cache.get("subjects", subject, str(number))
+        if entry is None:
+            answer = self._connection.get(f"{self._path(subject)}/versions/{int(number)}", f"version {number} of {subject}")
+            entry = self._kept(subject, answer)
+        return entry
+
+    def _kept(self, subject: str, answer: Answer) -> dict[str, Any]:
+        entry = _schema_entry(answer)
+        number, schema_id = answer.body.get("version"), answer.body.get("id")
+        if not isinstance(number, int) or not isinstance(schema_id, int):
+            raise _strange(answer, "a schema with version and id")
+        entry = {**entry, "version": number, "id": schema_id}
+        self._cache.put(entry, "subjects", subject, str(number))
+        return entry
+
+    def _registered(self, subject: str, entry: dict[str, Any]) -> RegisteredSchema:
+        return RegisteredSchema(subject, entry["version"], entry["id"], self._text(entry, f"{subject} version {entry['version']}"))
+
+    def _text(self, entry: dict[str, Any], label: str) -> str:
+        """Self-contained: as it was registered, or with its references in it."""
+        if entry["type"] != "AVRO":
+            raise SchemaRefused(f"schema registry, {label}: expected an Avro schema, found {entry['type']}. Only Avro is understood.")
+        texts: dict[tuple[str, int], str] = {}
+        self._collect(entry["references"], (), texts, label)
+        try:
+            # looked at here, so that what is wrong is told with its name
+            schema = avro.parse(entry["schema"], list(texts.values()))
+        except SchemaRefused as error:
+            raise SchemaRefused(f"schema registry, {label}: {error}") from None
+        return schema.text() if texts else str(entry["schema"])
+
+    def _collect(self, references: list[Any], above: tuple[tuple[str, int], ...], texts: dict[tuple[str, int], str], label: str) -> None:
+        """Texts of everything referred to, each after what it refers to itself."""
+        for reference in references:
+            place = _place(reference, label)
+            if place in above:
+                circle = " → ".join(f"{subject} version {number}" for subject, number in (*above[above.index(place) :], place))
+                raise SchemaRefused(f"schema registry, {label}: its references form a circle: {circle}")
+            if place in texts:
+                continue
+            if len(texts) + len(above) >= REFERENCES_MAX:
+                raise SchemaRefused(f"schema registry, {label}: it is put together from more than {REFERENCES_MAX} schemas")
+            entry = self._referred(place, label)
+            self._collect(entry["references"], (*above, place), texts, label)
+            texts[place] = entry["schema"]
+
+    def _referred(self, place: tuple[str, int], label: str) -> dict[str, Any]:
+        subject, number = place
+        # a reference may name its context itself
+        own = subject[len(self._prefix) :] if self._prefix and subject.startswith(self._prefix) else subject
+        if number != _LATEST_REFERENCE:
+            return self._entry(own, number)
+        answer = self._connection.get(f"{self._path(own)}/versions/latest", f"{subject}, which {label} refers to")
+        return self._kept(own, answer)
+
+
+def _place(reference: Any, label: str) -> tuple[str, int]:
+    subject, number = (reference.get("subject"), reference.get("version")) if isinstance(reference, dict) else (None, None)
+    if not isinstance(subject, str) or not isinstance(number, int):
+        raise RegistryRefused(f"schema registry, {label}: a reference without subject and version: {str(reference)[:100]}")
+    return subject, number
+
+
+def _schema_entry(answer: Answer) -> dict[str, Any]:
+    body = _expect(answer, dict, "a schema")
+    text, references = body.get("schema"), body.get("references") or []
+    if not isinstance(text, str) or not isinstance(references, list):
+        raise _strange(answer, "a schema")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise _strange(answer, "a schema of whole characters") from None
+    return {"schema": text, "type": str(body.get("schemaType") or "AVRO").upper(), "references": references}
+
+
+def _expect(answer: Answer, kind: type[T], what: str) -> T:
+    if not isinstance(answer.body, kind):
+        raise _strange(answer, what)
+    return answer.body
+
+
+def _strange(answer: Answer, what: str) -> RegistryRefused:
+    return RegistryRefused(f"schema registry, {answer.url}: expected {what}, found {str(answer.body)[:120]}. Is this a schema registry?")
