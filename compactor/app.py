@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from compactor.config import Settings, load
+from compactor.config_keys import is_s3
 from compactor.core.errors import ConfigError, Refused
+from compactor.core.s3a import s3a_properties
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.flows.world import World
-from compactor.ports import Catalog, Engine
+from compactor.ports import Catalog, Engine, Storage
 from compactor.storage.local import LocalStorage
+from compactor.storage.routed import RoutedStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +63,7 @@ class App:
         self._wait = wait
         self._conf = dict(conf or {})
         self._lock = threading.RLock()
-        self._storage = LocalStorage()
+        self._storage = RoutedStorage(LocalStorage(), self._remote)
         self._spark: SparkSession | None = None
         self._packages: frozenset[str] = frozenset()
         self._made: dict[str, Any] = {}
@@ -176,6 +179,16 @@ class App:
         """What the flows get. Engine and catalog start Spark when they are first asked for."""
         return World(self._storage, self._engine, self._catalog, files_only=files_only)
 
+    def _remote(self, location: str) -> Storage:
+        try:
+            from compactor.storage.s3 import S3Storage
+        except ImportError:
+            raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
+        store = S3Storage(self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location, self.settings.s3_settings)
+        # told before anything is computed: without conditional puts nothing could be committed
+        store.conditional_puts(self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location)
+        return store
+
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine
 
@@ -197,7 +210,7 @@ class App:
 
     def _need(self, specs: Sequence[TableSpec], archived: bool) -> None:
         """Start Spark with what these tables need; start it again when it runs without."""
-        packages = frozenset(_packages(specs, archived))
+        packages = frozenset([*_avro_package(self._storage, specs, archived), *_s3_packages(self.settings)])
         with self._lock:
             if self._spark is not None and not packages <= self._packages:
                 self.close()
@@ -206,6 +219,7 @@ class App:
     def _session(self, packages: frozenset[str] = frozenset()) -> SparkSession:
         with self._lock:
             if self._spark is None:
+                packages |= frozenset(_s3_packages(self.settings))
                 self._spark = _opened(self.settings, packages, self._verbose, self._wait, self._conf)
                 self._packages = packages
             return self._spark
@@ -217,7 +231,8 @@ def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: f
     jars = local_jars(os.environ.get(JARS, ""))
     fetched = packages if not jars else frozenset()
     more = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(sorted(fetched))}
-    conf = {**{key: value for key, value in more.items() if value}, **conf}
+    reached = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
+    conf = {**reached, **{key: value for key, value in more.items() if value}, **conf}
     timestamps = {settings.spec(name).timestamps for name in settings.names}
     try:
         return open_session(
@@ -235,8 +250,8 @@ def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: f
         if not fetched or not str(error).startswith("Spark did not start"):
             raise
         raise Refused(
-            f"Avro files need {', '.join(sorted(fetched))}, which Spark could not fetch from Maven Central. Download the jar "
-            f"and say {JARS}=/path/to/it.jar. Spark said: {_unresolved(str(error))}"
+            f"Avro files and S3 need {', '.join(sorted(fetched))}, which Spark could not fetch from Maven Central. Download the jars "
+            f"and say {JARS}=/path/to/one.jar,/path/to/another.jar. Spark said: {_unresolved(str(error))}"
         ) from None
 
 
@@ -254,20 +269,37 @@ def local_jars(said: str) -> list[str]:
     return jars
 
 
-def _packages(specs: Sequence[TableSpec], archived: bool) -> Iterator[str]:
-    """Maven coordinates of what reading these tables takes beyond Spark itself."""
+def _avro_package(storage: Storage, specs: Sequence[TableSpec], archived: bool) -> Iterator[str]:
+    """Maven coordinates of what reading Avro files takes beyond Spark itself, when there are any."""
     places = [place for spec in specs if spec.format == "auto" for place in (spec.landing, *([spec.root] if archived else []))]
-    if not any(spec.format == "avro" for spec in specs) and not any(_has_avro(place) for place in places):
-        return
+    if any(spec.format == "avro" for spec in specs) or any(info.path.endswith(".avro") for place in places for info in storage.list(place)):
+        yield from _coordinates("spark-avro")
+
+
+def _s3_packages(settings: Settings) -> Iterator[str]:
+    """Maven coordinates of Spark's way to S3, unless this is EMR, which has its own. They bring hadoop-aws of Spark's own Hadoop version."""
+    if settings.uses_s3 and not on_emr():
+        yield from _coordinates("spark-hadoop-cloud")
+
+
+def _coordinates(artifact: str) -> Iterator[str]:
+    """Those of a part of Spark, unless its jar lies beside Spark's others."""
     import pyspark
 
-    if not [*(Path(pyspark.__file__).parent / "jars").glob("spark-avro_*.jar")]:
-        scala = "2.12" if pyspark.__version__.startswith("3.") else "2.13"
-        yield f"org.apache.spark:spark-avro_{scala}:{pyspark.__version__}"
+    if not [*(Path(pyspark.__file__).parent / "jars").glob(f"{artifact}_*.jar")]:
+        yield f"org.apache.spark:{artifact}_{'2.12' if pyspark_major() == 3 else '2.13'}:{pyspark.__version__}"
 
 
-def _has_avro(directory: str) -> bool:
-    return any(name.endswith(".avro") for _, _, names in os.walk(directory) for name in names)
+def pyspark_major() -> int:
+    """3 or 4."""
+    import pyspark
+
+    return int(pyspark.__version__.split(".")[0])
+
+
+def on_emr() -> bool:
+    """Whether Spark runs on EMR, whose own connector answers to s3://."""
+    return os.path.isdir("/usr/share/aws/emr") or "EMR_RELEASE_LABEL" in os.environ
 
 
 def _texts(answer: Any) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor import config_rules, config_text
-from compactor.config_keys import Catalog, Checks, Fold, Keys, Quarantine, Table, absolute, alike, shown
+from compactor.config_keys import S3, Catalog, Checks, Fold, Keys, Quarantine, Table, absolute, alike, shown
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
 from compactor.core.errors import ConfigError
@@ -148,7 +148,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     if len(place) == 1:
         below = "; a table stands below `tables:`" if isinstance(values.get(name), dict) else ""
         return f"unknown key{alike(name, _known(Keys)) or below}"
-    models: dict[str, type[BaseModel]] = {"catalog": Catalog, "fold": Fold, "quarantine": Quarantine, "checks": Checks}
+    models: dict[str, type[BaseModel]] = {"catalog": Catalog, "fold": Fold, "quarantine": Quarantine, "checks": Checks, "s3": S3}
     above = "; it stands at the top of the file" if name in _known(Keys) else ""
     return f"unknown key{above or alike(name, _known(models.get(str(place[-2]), Table)))}"
 

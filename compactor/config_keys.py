@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJson
 from pydantic_core import CoreSchema, core_schema
 
 from compactor.core.layout import join
+from compactor.core.s3 import S3Settings
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _BYTES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
@@ -80,8 +81,17 @@ class Read:
         return dict(self.schema)
 
 
+def is_s3(location: str) -> bool:
+    """Whether a location is in S3."""
+    return re.match("s3[an]?://", location) is not None
+
+
 def absolute(path: str, base: str) -> str:
-    """A local path or file: URI as an absolute path, from `base` when relative."""
+    """A local path or file: URI as an absolute path, from `base` when relative; an S3 location in its one spelling, `s3://bucket/key`."""
+    if is_s3(path) or (is_s3(base) and not path.startswith(("/", "~", "file:"))):
+        whole = path if is_s3(path) else f"{base.rstrip('/')}/{'' if path == '.' else path}"
+        bucket, _, key = re.sub("^s3[an]?://", "", whole).partition("/")
+        return f"s3://{bucket}/{key}".rstrip("/")
     bare = re.sub(r"^file:(//(localhost)?(?=/))?", "", path)
     return os.path.normpath(os.path.join(base, os.path.expanduser(bare)))
 
@@ -228,6 +238,20 @@ class Checks(_Keys):
     )
 
 
+class S3(_Keys):
+    """How S3 is reached; what is not said comes from where every AWS tool takes it. Credentials are never here."""
+
+    endpoint: Text | None = _key(None, "URL of a store that speaks S3; default AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else Amazon's.")
+    region: Text | None = _key(None, "Region; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
+    path_style: Annotated[bool, Read(_flag, {"type": "boolean"})] = _key(False, "Bucket in the path and not in the host name.")
+    sse: Annotated[str, _choice("", "sse-s3", "sse-kms", "dsse-kms")] = _key(
+        "", "Encryption asked for with every object; default what the bucket says."
+    )
+    kms_key: Text | None = _key(None, "ARN of the key for sse-kms and dsse-kms; default the account's.")
+    bucket_owner: Text | None = _key(None, "Account (12 digits, in quotes) that every bucket must belong to.")
+    requester_pays: Annotated[bool, Read(_flag, {"type": "boolean"})] = _key(False, "Whether we pay for requests to others' buckets.")
+
+
 class Quarantine(_Keys):
     """How much of what landed may be unusable."""
 
@@ -244,7 +268,9 @@ class Catalog(_Keys):
 
     database: Text = _key("default", "Database of the views; `compactor sql` runs in it.")
     uri: Text | None = _key(None, "Hive metastore, thrift://host:9083; without one, an embedded metastore.")
-    metastore_dir: Text | None = _key(None, "Folder of the embedded metastore; default <warehouse>/metastore.")
+    metastore_dir: Text | None = _key(
+        None, "Folder of the embedded metastore; default <warehouse>/metastore, with a warehouse in S3 metastore beside this file."
+    )
     type: Annotated[str, _choice("hive", later=("glue",))] = _key("hive", "Kind of catalog.")
 
 
@@ -341,10 +367,10 @@ class Table(_Keys):
 class Keys(_Keys):
     """The file's top."""
 
-    warehouse: Text = _key("warehouse", "Directory of the tables, relative to this file. s3:// is not supported yet.")
+    warehouse: Text = _key("warehouse", "Directory of the tables: a path, relative to this file, or s3://bucket/prefix.")
     catalog: Catalog = _key(Catalog(), "Where tables and views are registered.")
     registry: NotYet = _key(None, "Schema registry. Not supported yet.")
-    s3: NotYet = _key(None, "Endpoint and region of S3. Not supported yet.")
+    s3: S3 = _key(S3(), "How S3 is reached.")
     defaults: Table = _key(Table(), "Keys for every table that does not say them itself.")
     tables: dict[str, Table] = Field(description="The tables, by name.")
 
@@ -361,9 +387,23 @@ class Keys(_Keys):
         return absolute(self.warehouse, str(self._file.parent))
 
     @property
+    def uses_s3(self) -> bool:
+        """Whether any table is in S3."""
+        return is_s3(self.warehouse_dir) or any(is_s3(table.increments or "") for table in self.tables.values())
+
+    @property
+    def s3_settings(self) -> S3Settings:
+        """How S3 is reached, with what the environment says where the file says nothing. Raises ConfigError."""
+        said = {name: value for name, value in self.s3.model_dump().items() if value is not None}
+        return S3Settings(**said).within(os.environ)
+
+    @property
     def metastore_dir(self) -> str | None:
         """Folder of the embedded metastore; None when a thrift:// one is used."""
         if self.catalog.uri is not None:
             return None
         named = self.catalog.metastore_dir
-        return absolute(named, str(self._file.parent)) if named else join(self.warehouse_dir, "metastore")
+        if named or is_s3(self.warehouse_dir):
+            # Derby needs a local disk
+            return absolute(named or "metastore", str(self._file.parent))
+        return join(self.warehouse_dir, "metastore")

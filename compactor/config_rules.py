@@ -6,8 +6,9 @@ import re
 import zoneinfo
 from collections.abc import Iterator, Mapping
 
-from compactor.config_keys import Keys, Table, absolute, shown
+from compactor.config_keys import Keys, Table, absolute, is_s3, shown
 from compactor.config_text import Place
+from compactor.core import s3
 from compactor.core.increment import pattern_problem, split_pattern
 from compactor.core.layout import join
 from compactor.core.spec import TableSpec
@@ -101,6 +102,8 @@ def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
         yield problem
         return
     place, pattern = landing(keys, name, table)
+    if is_s3(place) != is_s3(keys.warehouse_dir):
+        yield f"{place} and the warehouse {keys.warehouse_dir} are not in the same kind of store, and files are moved between them; use one"
     if problem := pattern_problem(pattern) or ("a single % at the end" if pattern.endswith("%") else None):
         yield f"{shown(written)}: {problem}"
     for other in keys.tables:
@@ -143,8 +146,13 @@ def landing(keys: Keys, name: str, table: Table) -> tuple[str, str]:
 
 def _location_problem(location: str) -> str | None:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", location)
+    if is_s3(location):
+        bucket, _, key = re.sub("^s3[an]?://", "", location).partition("/")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", bucket):
+            return f"expected s3://bucket/prefix, found {shown(location)}"
+        return s3.key_problem(key.rstrip("/")) if key.rstrip("/") else None
     if scheme and scheme[1].lower() != "file":
-        return f"{scheme[1]}: locations are not supported yet, found {shown(location)}; say a local directory"
+        return f"{scheme[1]}: locations are not supported, found {shown(location)}; say a local directory or s3://bucket/prefix"
     if glob := _GLOB.search(location):
         return f"{shown(location)} holds {glob[0]!r}, which Spark takes for a pattern of names; rename the folder"
     return None

@@ -1,0 +1,59 @@
+"""Several stores behind one Storage: a location's scheme tells whose it is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from compactor.ports import FileInfo, Storage
+
+
+class RoutedStorage:
+    """`s3://` locations belong to the store that `remote` makes on first use, all others to `local`. Nothing is moved between the two."""
+
+    def __init__(self, local: Storage, remote: Callable[[str], Storage]) -> None:
+        self._local, self._remote = local, remote
+        self._made: Storage | None = None
+        self._lock = threading.Lock()
+
+    def _at(self, location: str) -> Storage:
+        if not location.startswith("s3://"):
+            return self._local
+        with self._lock:
+            if self._made is None:
+                self._made = self._remote(location)
+            return self._made
+
+    def list(self, prefix: str) -> Iterator[FileInfo]:
+        """As the store of `prefix` does."""
+        return self._at(prefix).list(prefix)
+
+    def read(self, path: str) -> bytes:
+        """As its store does."""
+        return self._at(path).read(path)
+
+    def stat(self, path: str) -> FileInfo | None:
+        """As its store does."""
+        return self._at(path).stat(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        """As its store does."""
+        self._at(path).write(path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """As its store does."""
+        return self._at(path).put_if_absent(path, data)
+
+    def move(self, source: FileInfo, target: str) -> bool:
+        """As their store does."""
+        return self._at(source.path).move(source, target)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Each by its store."""
+        found = list(paths)
+        for store in {id(store): store for store in map(self._at, found)}.values():
+            store.delete([path for path in found if self._at(path) is store])
+
+    def now(self) -> float:
+        """By the clock of the remote store once it was used, else by the local one."""
+        return (self._made or self._local).now()
