@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.core import plan
-from compactor.core.errors import Conflict, TryLater
+from compactor.core.errors import Conflict, InputUnfinished, TryLater
 from compactor.core.layout import commit_id
 from compactor.core.position import latest
 from compactor.core.snapshot import Input, Snapshot
@@ -58,7 +58,14 @@ def _attempt(world: World, spec: TableSpec, parent: Snapshot | None, inputs: Seq
     version = parent.version + 1 if parent else 1
     commit = commit_id(version, world.nonce())
     progress(spec.name, "read", 0.1)
-    batch = world.engine().read(spec, parent, inputs, version)
+    try:
+        batch = world.engine().read(spec, parent, inputs, version)
+    except InputUnfinished as error:
+        rest = [item for item in inputs if layout.landed(item.path) != error.location]
+        if len(rest) == len(inputs) or not _young(world, error.location):
+            raise
+        # a sink that writes in place is not done with it: it waits for the next run
+        return _attempt(world, spec, parent, rest, label, progress) if rest else None
     try:
         facts = batch.facts
         steady = tuple(item for item in facts.inputs if _unchanged(world, spec, item))
@@ -82,6 +89,11 @@ def _attempt(world: World, spec: TableSpec, parent: Snapshot | None, inputs: Seq
         return Committed(snapshot, written)
     finally:
         batch.close()
+
+
+def _young(world: World, location: str) -> bool:
+    info = world.storage.stat(location)
+    return info is not None and world.storage.now() - info.modified < plan.UNFINISHED_GRACE
 
 
 def _unchanged(world: World, spec: TableSpec, item: Input) -> bool:

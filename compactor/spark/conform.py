@@ -31,7 +31,7 @@ from compactor.core.spec import ROW_ID, TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.spark import position, values
 from compactor.spark.decode.frame import Frame, ddl
-from compactor.spark.decode.order import NULLABLE, expression
+from compactor.spark.decode.order import NULL_WHILE, NULLABLE, expression
 from compactor.spark.sql import cast, coalesce, literal, member, null, quoted
 
 
@@ -52,8 +52,8 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order) -> Frame
     assert frame.images is not None
     parts = [expression(name, frame.images, spec.name)[0] for name, _ in order]
     typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
-    must = [part for part, (name, _) in zip(parts, order) if name not in NULLABLE]
-    unordered = " OR ".join(f"({part}) IS NULL" for part in must) or "false"
+    must = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(parts, order) if name not in NULLABLE]
+    unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in must) or "false"
     rows = frame.rows.selectExpr("*", f"{position.built(spec.epoch, typed)} AS _position", f"(_op IS NOT NULL AND ({unordered})) AS _unordered")
     return Frame(rows, frame.images, frame.writers)
 

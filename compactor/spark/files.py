@@ -1,4 +1,5 @@
 """Landed files → raw DataFrames: `_file` (path below the landing root), `_block`, `_row`, and `_text` (JSON) or `_value` (a struct).
+CSV has a module of its own, `csv_files`, and its frames a column more: `_broken`, why a line cannot be used, else null.
 
 `_block` is the offset of the file's block and `_row` the order inside it: together they order the rows of one file even
 when Spark splits it (H29). Nothing here knows of envelopes.
@@ -15,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from compactor.core import types, writer
-from compactor.core.errors import InputRefused, Refused
+from compactor.core.errors import InputRefused, InputUnfinished, Refused
+from compactor.core.writer import WriterField
 from compactor.spark.sql import literal
 
 _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
@@ -24,11 +26,18 @@ _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 
 @dataclass(frozen=True)
 class RawFrame:
-    """Rows of files that share a schema. `schema` is None for text; `avro` holds the writer's schema text of Avro files."""
+    """Rows of files that share a schema. `schema` is None for JSON text; `avro` holds the writer's schema text of Avro files; `fields` describe
+    the columns where their types were declared or guessed (CSV)."""
 
     rows: DataFrame
     schema: types.Type | None = None
     avro: str | None = None
+    fields: tuple[WriterField, ...] | None = None
+
+    @property
+    def broken(self) -> str:
+        """SQL: why a raw row cannot be used, or null."""
+        return "_broken" if "_broken" in self.rows.columns else "CAST(NULL AS STRING)"
 
 
 def relative_path(root: str) -> str:
@@ -57,15 +66,16 @@ def read(spark: SparkSession, kind: str, root: str, paths: Sequence[str]) -> lis
     """Raw frames of files of one format. Raises InputRefused naming a file that cannot be opened."""
     if kind == "json":
         rows = spark.read.text(list(paths))
-        return [RawFrame(rows.selectExpr(*_origin(root), "value AS _text"))]
+        return [RawFrame(rows.selectExpr(*origin(root), "value AS _text"))]
     if kind == "parquet":
         return [_parquet(spark, root, schema, group) for schema, group in _by_footer(spark, paths).items()]
     if kind == "avro":
         return [_avro(spark, root, text, group) for text, group in _by_header(spark, paths).items()]
-    raise Refused(f"format {kind!r} is not supported yet: use parquet, avro or json")
+    raise Refused(f"format {kind!r} is not known: use parquet, avro, json or csv")
 
 
-def _origin(root: str) -> tuple[str, ...]:
+def origin(root: str) -> tuple[str, ...]:
+    """SQL for `_file`, `_block` and `_row` of text and Avro files."""
     return (f"{relative_path(root)} AS _file", "_metadata.file_block_start AS _block", f"{_IN_PARTITION} AS _row")
 
 
@@ -86,9 +96,10 @@ def _by_footer(spark: SparkSession, paths: Sequence[str]) -> dict[str, list[str]
             finally:
                 reader.close()
         except Exception as error:
-            raise InputRefused(
-                f"{path}: not a readable Parquet file ({reason(error)}). It stays in landing: have the sink write it again, or remove it."
-            ) from None
+            why = reason(error)
+            told = f"{path}: not a readable Parquet file ({why}). It stays in landing: have the sink write it again, or remove it."
+            # said of files without the magic bytes at their end: the footer is written last
+            raise (InputUnfinished(path, told) if "is not a Parquet file" in why else InputRefused(told)) from None
         groups.setdefault(schema, []).append(path)
     return groups
 
@@ -105,25 +116,30 @@ def _by_header(spark: SparkSession, paths: Sequence[str]) -> dict[str, list[str]
     groups: dict[str, list[str]] = {}
     for path in paths:
         try:
-            groups.setdefault(writer.container_schema(_head(spark, path)), []).append(path)
+            groups.setdefault(writer.container_schema(head(spark, path)), []).append(path)
         except ValueError as error:
-            raise InputRefused(f"{path}: {error}. It stays in landing: have the sink write it again, or remove it.") from None
+            told = f"{path}: {error}. It stays in landing: have the sink write it again, or remove it."
+            raise (InputUnfinished(path, told) if "cut short" in str(error) else InputRefused(told)) from None
     return groups
 
 
-def _head(spark: SparkSession, path: str, size: int = 4 << 20) -> bytes:
+def head(spark: SparkSession, path: str, size: int = 4 << 20, unpack: bool = False) -> bytes:
+    """The first bytes of a file; with `unpack`, of what it holds when its suffix says that it is compressed."""
     jvm: Any = spark._jvm
     location = jvm.org.apache.hadoop.fs.Path(path)
-    stream = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(location)
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    stream = location.getFileSystem(conf).open(location)
     try:
-        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(jvm.org.apache.commons.io.input.BoundedInputStream(stream, size)))
+        codec = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(location) if unpack else None
+        content = codec.createInputStream(stream) if codec is not None else stream
+        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(jvm.org.apache.commons.io.input.BoundedInputStream(content, size)))
     finally:
         stream.close()
 
 
 def _avro(spark: SparkSession, root: str, text: str, paths: list[str]) -> RawFrame:
     rows = spark.read.format("avro").option("avroSchema", writer.readable_by_spark(text)).load(paths)
-    return RawFrame(rows.selectExpr(*_origin(root), "struct(*) AS _value"), from_spark(rows.schema), text)
+    return RawFrame(rows.selectExpr(*origin(root), "struct(*) AS _value"), from_spark(rows.schema), text)
 
 
 def reason(error: BaseException) -> str:

@@ -18,13 +18,13 @@ from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.ports import Facts, Storage
-from compactor.spark import files, keyless, position, store, survey
+from compactor.spark import csv_files, files, keyless, position, store, survey, text_types
 from compactor.spark.conform import conform, linked, with_position, writer_positions
-from compactor.spark.decode import debezium, flat, kafka
+from compactor.spark.decode import debezium, dms, flat, kafka
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import default_order, expression, flat_connector, flat_source
 
-ENVELOPES = {"debezium": debezium.decode, "flat": flat.decode}
+ENVELOPES = {"debezium": debezium.decode, "dms": dms.decode, "flat": flat.decode}
 """Where another envelope joins: one module under `decode/`, one entry here."""
 
 Columns = tuple[tuple[str, str], ...]
@@ -64,6 +64,8 @@ class Reader:
     def _read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> SparkBatch:
         frames, landed = self._frames(spec, parent, inputs)
         order = _order(spec, parent, frames)
+        if spec.envelope == "dms":
+            dms.check_names(spec, [name for name, _ in order], [item.path for item in inputs])
         placed = [with_position(frame, spec, order) for frame in frames]
         found = survey.counted(placed, spec, order)
         if found.truncate and spec.truncate == "fail":
@@ -74,7 +76,7 @@ class Reader:
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name)
         if spec.keyless:
             numbered = any(name == "offset" for name, _ in order)
-            contents = {} if numbered else {item.path: self._digest(spec, item) for item in inputs}
+            contents = {} if numbered else {item.path: self._identity(spec, item) for item in inputs}
             placed = [keyless.identified(frame, order, spec.epoch, contents) for frame in placed]
         changes = conform(placed, evolved, spec, order, bool(found.partial))
         if found.unlinked and not spec.keyless:
@@ -91,8 +93,8 @@ class Reader:
         schema = from_avro(spec.avro_schema) if spec.avro_schema else None
         landed: dict[str, types.Type] = {}
         for kind, paths in _by_format(spec, inputs).items():
-            for raw in files.read(self.spark, kind, spec.landing, paths):
-                for name, found in raw.schema[1] if raw.schema else ():
+            for raw in self._raw(spec, kind, paths, parent, schema):
+                for name, found in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), found), found) or ("string",)
                 frame = decode(kafka.unpacked(raw, spec.container), spec)
                 if frame.images is None:
@@ -103,7 +105,17 @@ class Reader:
                 frames.append(flat.settled(frame, spec) if spec.envelope == "flat" else frame)
         return frames, tuple((name, types.text(types.lower_names(found))) for name, found in landed.items())
 
-    def _digest(self, spec: TableSpec, item: Input) -> str:
+    def _raw(self, spec: TableSpec, kind: str, paths: list[str], parent: Snapshot | None, schema: WriterSchema | None) -> list[files.RawFrame]:
+        if kind != "csv":
+            return files.read(self.spark, kind, spec.landing, paths)
+        text = csv_files.read(self.spark, spec, spec.landing, paths)
+        op = spec.op or csv_files.OPERATION
+        return text_types.typed(text, _stored_fields(parent), schema, (op,), dms.BEFORE if spec.envelope == "dms" else "")
+
+    def _identity(self, spec: TableSpec, item: Input) -> str:
+        """What tells a file's rows from another file's. DMS never writes a file twice: equal content is another event there."""
+        if spec.envelope == "dms":
+            return item.path.rsplit("/", 1)[-1]
         return hashlib.sha256(self.storage.read(join(spec.landing, item.path))).hexdigest()[:32]
 
     def _blamed(self, spec: TableSpec, inputs: Sequence[Input], error: Exception) -> CompactorError:
@@ -117,7 +129,7 @@ class Reader:
     def _culprit(self, spec: TableSpec, paths: list[str]) -> tuple[str, str] | None:
         try:
             kind = spec.format if spec.format != "auto" else increment.file_format(paths[0]) or "json"
-            for raw in files.read(self.spark, kind, spec.landing, paths):
+            for raw in csv_files.read(self.spark, spec, spec.landing, paths) if kind == "csv" else files.read(self.spark, kind, spec.landing, paths):
                 raw.rows.write.format("noop").mode("overwrite").save()
         except Exception as error:
             if len(paths) == 1:
@@ -140,7 +152,7 @@ def _by_format(spec: TableSpec, inputs: Sequence[Input]) -> dict[str, list[str]]
         kind = spec.format if spec.format != "auto" else increment.file_format(item.path)
         location = join(spec.landing, item.path)
         if kind is None:
-            raise InputRefused(f"table {spec.name}: {location}: the name tells no format; say `format: parquet|avro|json`.")
+            raise InputRefused(f"table {spec.name}: {location}: the name tells no format; say `format: parquet|avro|json|csv`.")
         found.setdefault(kind, []).append(location)
     return found
 
@@ -150,12 +162,15 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
     images = frames[0].images or ("struct", ())
     if parent is not None:
         names = tuple(name for name, _ in parent.order)
-        if spec.order_by and spec.order_by != names:
+        wanted = dms.order(spec, ()) if spec.envelope == "dms" else spec.order_by
+        if spec.order_by and wanted != names:
             raise OrderRefused(
                 f"table {spec.name}: order_by is {', '.join(spec.order_by)}, the table was built with {', '.join(names)}. "
                 "Positions of different orders cannot be compared: restore the setting, or build the table anew under another name."
             )
         return parent.order
+    if spec.envelope == "dms":
+        return _typed_order(dms.order(spec, (name for frame in frames for name, _ in (frame.images or images)[1])), images, spec)
     names = spec.order_by
     if not names:
         connector, offsets = survey.connector(frames)
@@ -164,6 +179,10 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
         names = default_order(connector, offsets, spec.name)
         # a flattened row has no transaction block
         names = tuple(name for name in names if spec.envelope != "flat" or name != "total_order")
+    return _typed_order(names, images, spec)
+
+
+def _typed_order(names: Sequence[str], images: types.Type, spec: TableSpec) -> Columns:
     return tuple((name, str(expression(name, images, spec.name)[1][0])) for name in names)
 
 
