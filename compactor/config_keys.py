@@ -221,13 +221,13 @@ class Fold(_Keys):
 
 
 class Csv(_Keys):
-    """How CSV files are written."""
+    """The dialect of CSV files, and where the names of their columns are."""
 
     header: Annotated[bool, Read(_flag, {"type": "boolean"})] | None = _key(
         None, "Whether each file begins with its column names. Default: no for dms and where `columns` are given, else yes."
     )
     columns: Names = _key((), "Column names of files without header, in the files' order, without DMS's Op. Default: those of `schema`.")
-    null_value: Annotated[str, Read(_null_value, {"type": "string"})] | None = _key(
+    null_value: Annotated[Any, Read(_null_value, {"type": ["string", "null"]})] = _key(
         None, "Text that stands for null (DMS: CsvNullValue). Default NULL for dms, else the empty value."
     )
     delimiter: Annotated[str, Read(_character, {"type": "string"})] = _key(",", "Character between values; `\\t` is a tabulator.", written=",")

@@ -143,7 +143,8 @@ def _named(rows: DataFrame, used: Csv, layout: _Layout, root: str) -> RawFrame:
     for at, name in enumerate(layout.names):
         value = f"_c{at}"
         if layout.crlf and at == len(layout.names) - 1:
-            value = f"regexp_replace({value}, '\\\\r$', '')"
+            # what is left of the line's end; alone it stands for an unquoted empty value
+            value = f"CASE WHEN {value} <> '\\r' THEN regexp_replace({value}, '\\\\r$', '') END"
         # an unquoted empty value arrives as null
         empty = "NULL" if used.null_value == "" else "''"
         marked = "" if used.null_value == "" else f"WHEN {value} = {literal(used.null_value)} THEN NULL "

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,7 +20,7 @@ from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.ports import Facts, Storage
-from compactor.spark import csv_files, files, keyless, position, store, survey, text_types
+from compactor.spark import csv_files, files, keyless, position, store, survey, text_types, zstandard
 from compactor.spark.conform import conform, linked, with_position, writer_positions
 from compactor.spark.decode import debezium, dms, flat, kafka
 from compactor.spark.decode.frame import Frame
@@ -39,10 +41,12 @@ class SparkBatch:
     parent: Snapshot | None
     version: int
     changes: DataFrame
+    scratch: ExitStack = field(default_factory=ExitStack)
 
     def close(self) -> None:
-        """Let the cache go."""
+        """Let the cache go, and what was unpacked beside it."""
         self.changes.unpersist()
+        self.scratch.close()
 
 
 @dataclass(frozen=True)
@@ -54,15 +58,18 @@ class Reader:
 
     def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> SparkBatch:
         """Open, decode, survey, evolve, conform. A failure of Spark's is reported with the file that caused it."""
-        try:
-            return self._read(spec, parent, inputs, version)
-        except CompactorError:
-            raise
-        except Exception as error:
-            raise self._blamed(spec, inputs, error) from error
+        with ExitStack() as scratch:
+            try:
+                batch = self._read(spec, parent, inputs, version, scratch)
+            except CompactorError:
+                raise
+            except Exception as error:
+                raise self._blamed(spec, inputs, error) from error
+            batch.scratch = scratch.pop_all()
+            return batch
 
-    def _read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int) -> SparkBatch:
-        frames, landed = self._frames(spec, parent, inputs)
+    def _read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, scratch: ExitStack) -> SparkBatch:
+        frames, landed = self._frames(spec, parent, inputs, scratch)
         order = _order(spec, parent, frames)
         if spec.envelope == "dms":
             dms.check_names(spec, [name for name, _ in order], [item.path for item in inputs])
@@ -84,7 +91,7 @@ class Reader:
         facts = _facts(spec, inputs, found, evolved, order, landed)
         return SparkBatch(facts, spec, parent, version, store.held(changes))
 
-    def _frames(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input]) -> tuple[list[Frame], Columns]:
+    def _frames(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], scratch: ExitStack) -> tuple[list[Frame], Columns]:
         """The decoded frames, and the columns of the files as they lie there."""
         decode = ENVELOPES.get(spec.envelope)
         if decode is None:
@@ -93,7 +100,7 @@ class Reader:
         schema = from_avro(spec.avro_schema) if spec.avro_schema else None
         landed: dict[str, types.Type] = {}
         for kind, paths in _by_format(spec, inputs).items():
-            for raw in self._raw(spec, kind, paths, parent, schema):
+            for raw in self._raw(spec, kind, paths, parent, schema, scratch):
                 for name, found in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), found), found) or ("string",)
                 frame = decode(kafka.unpacked(raw, spec.container), spec)
@@ -105,12 +112,27 @@ class Reader:
                 frames.append(flat.settled(frame, spec) if spec.envelope == "flat" else frame)
         return frames, tuple((name, types.text(types.lower_names(found))) for name, found in landed.items())
 
-    def _raw(self, spec: TableSpec, kind: str, paths: list[str], parent: Snapshot | None, schema: WriterSchema | None) -> list[files.RawFrame]:
+    def _raw(
+        self, spec: TableSpec, kind: str, paths: list[str], parent: Snapshot | None, schema: WriterSchema | None, scratch: ExitStack
+    ) -> list[files.RawFrame]:
+        found = self._opened(spec, kind, spec.landing, paths, scratch)
         if kind != "csv":
-            return files.read(self.spark, kind, spec.landing, paths)
-        text = csv_files.read(self.spark, spec, spec.landing, paths)
-        op = spec.op or csv_files.OPERATION
-        return text_types.typed(text, _stored_fields(parent), schema, (op,), dms.BEFORE if spec.envelope == "dms" else "")
+            return found
+        words = (spec.op or csv_files.OPERATION,)
+        return text_types.typed(found, _stored_fields(parent), schema, words, dms.BEFORE if spec.envelope == "dms" else "")
+
+    def _opened(self, spec: TableSpec, kind: str, root: str, paths: list[str], scratch: ExitStack) -> list[files.RawFrame]:
+        packed = [path for path in paths if kind in ("csv", "json") and zstandard.needed(self.spark, path)]
+        plain = [path for path in paths if path not in packed]
+        out = []
+        if plain:
+            out += csv_files.read(self.spark, spec, root, plain) if kind == "csv" else files.read(self.spark, kind, root, plain)
+        if packed:
+            place = scratch.enter_context(tempfile.TemporaryDirectory(prefix="compactor-"))
+            copies = zstandard.copied(self.spark, root, packed, place)
+            raws = csv_files.read(self.spark, spec, place, copies) if kind == "csv" else files.read(self.spark, kind, place, copies)
+            out += [zstandard.renamed(raw) for raw in raws]
+        return out
 
     def _identity(self, spec: TableSpec, item: Input) -> str:
         """What tells a file's rows from another file's. DMS never writes a file twice: equal content is another event there."""
@@ -129,8 +151,9 @@ class Reader:
     def _culprit(self, spec: TableSpec, paths: list[str]) -> tuple[str, str] | None:
         try:
             kind = spec.format if spec.format != "auto" else increment.file_format(paths[0]) or "json"
-            for raw in csv_files.read(self.spark, spec, spec.landing, paths) if kind == "csv" else files.read(self.spark, kind, spec.landing, paths):
-                raw.rows.write.format("noop").mode("overwrite").save()
+            with ExitStack() as scratch:
+                for raw in self._opened(spec, kind, spec.landing, paths, scratch):
+                    raw.rows.write.format("noop").mode("overwrite").save()
         except Exception as error:
             if len(paths) == 1:
                 return paths[0], files.reason(error)

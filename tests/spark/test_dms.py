@@ -115,7 +115,7 @@ def test_the_files_name_orders_and_not_its_folder(lake: Lake) -> None:
     report = lake.run(spec)
     assert [(1, "february"), (2, "loaded")] == pairs(lake, spec)
     assert "2026-02-01T00:00" == lake.snapshot(spec).hour
-    assert [] == lake.landed(spec) and 3 == report.files
+    assert ([], 3) == (lake.landed(spec), report.files)
 
 
 @pytest.mark.parametrize(
