@@ -34,13 +34,13 @@ MORE = {
 }
 
 
-def differing(app: App, names: list[str], hour: int) -> list[str]:
+def differing(app: App, names: list[str], form: str, hour: int) -> list[str]:
     """Cells that differ from PostgreSQL's dump after this hour and are not known to be impossible."""
     dump, found = truth.truth(hour), []
     for name in names:
         if name in dump and app.status([name])[0].version:
             rows = [json.loads(text, parse_float=Decimal) for text in app.sql(f"SELECT * FROM `{name}`")]
-            found += [str(one) for one in dms.unexpected(truth.differences(rows, dump[name], "dms"), hour)]
+            found += [str(one) for one in dms.unexpected(truth.differences(rows, dump[name], form), form, hour)]
     return found
 
 
@@ -60,6 +60,6 @@ def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
             assert [] == [report.error for report in reports if report.error]
             assert {0} == {report.ties for report in reports}
             if delivered == set(range(max(delivered) + 1)):
-                assert [] == differing(app, names, max(delivered))
+                assert [] == differing(app, names, form, max(delivered))
         assert {"idle"} == {report.outcome for report in app.run()}
         assert [] == [check for check in app.verify(names[:8]) if not check.ok]
