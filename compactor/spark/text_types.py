@@ -30,6 +30,7 @@ _WHOLE = "^(0|-?[1-9][0-9]*)$"
 _FRACTION = "^-?(0|[1-9][0-9]*)[.][0-9]+$"
 _MINUS_ZERO = "^-0[.]0*$"
 _NO_VALUE = ("infinity", "-infinity", "inf", "-inf", "nan")
+_FAR = "^[+-]?[0-9]{5,}-"
 """What databases write for values that no engine's date, time or decimal holds: null by policy (docs/sources.md), not a fault."""
 
 _DIGITS_MAX = 38
@@ -142,6 +143,7 @@ def _typed(raw: RawFrame, guesses: dict[str, types.Type | None], schema: WriterS
 def _fault(text: str, value: str, kind: types.Type, name: str) -> str:
     special = ", ".join(literal(word) for word in _NO_VALUE)
     rounded = f" OR {text} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]'" if kind[0] == "decimal" else ""
-    wrong = f"trim({text}) <> '' AND lower({text}) NOT IN ({special}) AND ({value} IS NULL{rounded})"
+    far = f" AND NOT {text} RLIKE '{_FAR}'" if kind[0] in ("date", "timestamp") else ""
+    wrong = f"trim({text}) <> '' AND lower({text}) NOT IN ({special}){far} AND ({value} IS NULL{rounded})"
     why = f"concat({literal(f'holds in column {name} ')}, substr({text}, 1, 80), {literal(f', which is no {types.text(kind)}')})"
     return f"CASE WHEN {wrong} THEN {why} END"
