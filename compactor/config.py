@@ -16,11 +16,12 @@ from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor import config_rules, config_text
 from compactor.config_keys import S3, Catalog, Checks, Fold, Keys, Quarantine, Table, absolute, alike, shown
+from compactor.config_keys import Csv as CsvKeys
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
 from compactor.core.errors import ConfigError
 from compactor.core.layout import join
-from compactor.core.spec import TableSpec
+from compactor.core.spec import Csv, TableSpec
 
 PREFIX = "COMPACTOR_"
 OVERRIDABLE = ("warehouse", "catalog", "registry", "s3", "defaults")
@@ -148,7 +149,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     if len(place) == 1:
         below = "; a table stands below `tables:`" if isinstance(values.get(name), dict) else ""
         return f"unknown key{alike(name, _known(Keys)) or below}"
-    models: dict[str, type[BaseModel]] = {"catalog": Catalog, "fold": Fold, "quarantine": Quarantine, "checks": Checks, "s3": S3}
+    models: dict[str, type[BaseModel]] = {"catalog": Catalog, "fold": Fold, "quarantine": Quarantine, "checks": Checks, "s3": S3, "csv": CsvKeys}
     above = "; it stands at the top of the file" if name in _known(Keys) else ""
     return f"unknown key{above or alike(name, _known(models.get(str(place[-2]), Table)))}"
 
@@ -209,6 +210,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         avro_schema=_avro_schema(table.schema_, str(settings.file.parent)),
         op_map=tuple(table.op_map.items()),
         tombstone_retention=0.0 if table.delete == "hard" else table.tombstone_retention,
+        csv=Csv(**dict(table.csv)),
         fold_every=table.fold.every,
         max_gone=table.checks.max_gone,
         quarantine_rows=table.quarantine.max_rows,

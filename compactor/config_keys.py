@@ -172,6 +172,22 @@ def _epoch(value: Any) -> int:
     return int(value)
 
 
+def _null_value(value: Any) -> str:
+    # YAML's null, and `NULL`, are meant as the word
+    return "NULL" if value is None else str(value)
+
+
+def _character(value: Any) -> str:
+    text = "\t" if value == "\\t" else str(value)
+    if len(text) != 1 or text in "\r\n":
+        raise ValueError(f"expected one character, found {shown(value)}")
+    return text
+
+
+def _quote(value: Any) -> str:
+    return "" if value == "" else _character(value)
+
+
 _OPERATIONS = ("c", "u", "d", "r", "t", "ignore")
 
 
@@ -263,6 +279,20 @@ class Quarantine(_Keys):
     )
 
 
+class Csv(_Keys):
+    """The dialect of CSV files, and where the names of their columns are."""
+
+    header: Annotated[bool, Read(_flag, {"type": "boolean"})] | None = _key(
+        None, "Whether each file begins with its column names. Default: no for dms and where `columns` are given, else yes."
+    )
+    columns: Names = _key((), "Column names of files without header, in the files' order, without DMS's Op. Default: those of `schema`.")
+    null_value: Annotated[Any, Read(_null_value, {"type": ["string", "null"]})] = _key(
+        None, "Text that stands for null (DMS: CsvNullValue). Default NULL for dms, else the empty value."
+    )
+    delimiter: Annotated[str, Read(_character, {"type": "string"})] = _key(",", "Character between values; `\\t` is a tabulator.", written=",")
+    quote: Annotated[str, Read(_quote, {"type": "string"})] = _key('"', "Character around values that hold delimiters; '' for none.", written='"')
+
+
 class Catalog(_Keys):
     """Where tables and views are registered."""
 
@@ -274,8 +304,8 @@ class Catalog(_Keys):
     type: Annotated[str, _choice("hive", later=("glue",))] = _key("hive", "Kind of catalog.")
 
 
-Envelope = Annotated[str, _choice("flat", "debezium", later=("wal2json", "dms", "change-event", "snapshot"))]
-Format = Annotated[str, _choice("auto", "parquet", "avro", "json", later=("csv",))]
+Envelope = Annotated[str, _choice("flat", "debezium", "dms", later=("wal2json", "change-event", "snapshot"))]
+Format = Annotated[str, _choice("auto", "parquet", "avro", "json", "csv")]
 
 
 class Table(_Keys):
@@ -287,7 +317,7 @@ class Table(_Keys):
         "Where the sink writes: below the warehouse, or an absolute path. strftime codes (%Y %m %d %H %M) name the folder of "
         "an hour, none mean one flat folder. Default <table>/incremental/increment_%Y%m%d%H.",
     )
-    envelope: Envelope = _key("flat", "How a change is wrapped: flat rows, or Debezium's before/after envelope.")
+    envelope: Envelope = _key("flat", "How a change is wrapped: flat rows, Debezium's before/after envelope, or AWS DMS's files.")
     format: Format = _key("auto", "File format; auto tells it by the file's suffix.")
     container: Annotated[str, _choice("value", "kafka")] = _key("value", "What the sink wrote: values, or whole Kafka records.")
     source_table: Text | None = _key(None, "schema.table to take from a stream that several tables share; default all.")
@@ -297,7 +327,8 @@ class Table(_Keys):
     order_by: Names = _key((), "Columns that order the changes, most significant first; default per envelope and connector.")
     op: Text | None = _key(None, "(flat) Column with the operation. Default op, else __op, else Op; none: every row is an upsert.")
     op_map: Annotated[dict[str, str], Read(_op_map, _OP_MAP)] = _key({}, "(flat) Own operation codes: each to c, u, d, r, t, ignore.")
-    metadata_columns: Names = _key((), "(flat) Columns such as __op or __deleted that shall show in the view.")
+    metadata_columns: Names = _key((), "(flat, dms) Columns such as __op or Op that shall show in the view.")
+    csv: Csv = _key(Csv(), "How CSV files are written.")
     delete: Annotated[str, _choice("hide", "soft", "hard")] = _key(
         "hide",
         "Deleted rows: hide them and remember the delete for tombstone_retention; soft: show them with _deleted = true; hard: forget "
@@ -392,10 +423,14 @@ class Keys(_Keys):
         return is_s3(self.warehouse_dir) or any(is_s3(table.increments or "") for table in self.tables.values())
 
     @property
+    def s3_said(self) -> dict[str, Any]:
+        """What the file says of S3."""
+        return {name: value for name, value in self.s3.model_dump().items() if value is not None}
+
+    @property
     def s3_settings(self) -> S3Settings:
-        """How S3 is reached, with what the environment says where the file says nothing. Raises ConfigError."""
-        said = {name: value for name, value in self.s3.model_dump().items() if value is not None}
-        return S3Settings(**said).within(os.environ)
+        """How S3 is reached, with what the environment says where the file says nothing."""
+        return S3Settings(**self.s3_said).within(os.environ)
 
     @property
     def metastore_dir(self) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from compactor.config_keys import Keys, Table, absolute, is_s3, shown
 from compactor.config_text import Place
 from compactor.core import s3
+from compactor.core.errors import ConfigError
 from compactor.core.increment import pattern_problem, split_pattern
 from compactor.core.layout import join
 from compactor.core.spec import TableSpec
@@ -40,6 +41,11 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
     for key, value in (("warehouse", keys.warehouse), ("catalog.metastore_dir", keys.catalog.metastore_dir)):
         if value is not None and (problem := _location_problem(value)):
             yield tuple(key.split(".")), problem
+    try:
+        s3.S3Settings(**keys.s3_said)
+    except ConfigError as error:
+        name, _, told = str(error).partition(": ")
+        yield tuple(name.split(".")), told
     catalog = keys.catalog
     if catalog.uri is not None and not all(re.fullmatch(r"thrift://[^/:]+(:\d+)?", uri.strip()) for uri in catalog.uri.split(",")):
         yield ("catalog", "uri"), f"expected thrift://host:9083, found {shown(catalog.uri)}"
@@ -68,12 +74,13 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         )
     if table.envelope != "flat":
         for key, set_ in (("op", table.op), ("op_map", table.op_map), ("metadata_columns", table.metadata_columns)):
-            if set_:
+            if set_ and (key, table.envelope) != ("metadata_columns", "dms"):
                 yield (key,), f"only flat rows have it, and the envelope is {table.envelope}; leave it out"
         if table.partial:
             yield ("partial",), f"only flat rows have it, and the envelope is {table.envelope}; leave it out"
     elif table.partial and table.key == ():
         yield ("partial",), "a table without key has no row whose columns could be kept; leave it out"
+    yield from _file_problems(table)
     if table.live_view:
         yield from _live_problems(table)
     try:
@@ -84,8 +91,33 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
     yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
 
 
+def _file_problems(table: Table) -> Iterator[Problem]:
+    """What envelope, format and `csv:` say against each other."""
+    if table.envelope == "dms":
+        if table.container != "value":
+            yield ("container",), "DMS writes rows, not Kafka records; leave it out"
+        if table.format in ("json", "avro"):
+            yield ("format",), f"expected parquet or csv, which DMS writes, found {table.format}"
+        if table.source_table:
+            yield ("source_table",), "DMS has a folder for each table; say it with `increments:`"
+    if table.format == "csv":
+        if table.envelope == "debezium":
+            yield ("format",), "an envelope does not fit into CSV; say `envelope: flat` or `envelope: dms`"
+        if table.container == "kafka":
+            yield ("container",), "expected value: CSV files hold rows; leave it out"
+        named = table.csv.header or table.csv.columns or table.schema_ != "infer"
+        if not named and (table.envelope == "dms" or table.csv.header is False):
+            yield (
+                ("csv",),
+                "nothing names the columns: say `csv: {columns: [..]}` in the files' order, or `schema:` with an .avsc file, or, when the first line "
+                "of each file holds the names (DMS: AddColumnName), `csv: {header: true}`",
+            )
+    if table.csv.header and table.csv.columns:
+        yield ("csv", "columns"), "the files have a header, which names them; leave one of the two out"
+
+
 def _live_problems(table: Table) -> Iterator[Problem]:
-    if table.envelope != "flat" or table.format == "json":
+    if table.envelope != "flat" or table.format in ("json", "csv"):
         yield (
             ("live_view",),
             f"expected flat rows in parquet or avro files, found {table.envelope} in {table.format}; leave it out",

@@ -138,7 +138,8 @@ class Facts:
     rest, of which `beyond_retention` turn out, while they are resolved, to be older than purged tombstones. `inputs` are the files with rows,
     Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
     changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
-    changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`.
+    changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
+    paths of quarantined files that lack their end.
     """
 
     evolved: Evolved
@@ -157,6 +158,7 @@ class Facts:
     raw: tuple[tuple[str, str], ...] = ()
     offsets: Partitions = ()
     quarantined: int = 0
+    unfinished: frozenset[str] = frozenset()
     beyond_retention: int = 0
     unusable: tuple[Unusable, ...] = ()
 

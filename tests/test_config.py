@@ -11,7 +11,7 @@ import pytest
 from compactor.config import Settings, json_schema, load
 from compactor.config_keys import Table, duration, size
 from compactor.core.errors import ConfigError
-from compactor.core.spec import TableSpec
+from compactor.core.spec import Csv, TableSpec
 
 
 def written(folder: Path, text: str) -> Path:
@@ -118,6 +118,23 @@ tables:
 
 
 @pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("", Csv()),
+        ("csv: {header: true}", Csv(header=True)),
+        ("csv: {columns: [id, no], null_value: NULL}", Csv(columns=("id", "no"), null_value="NULL")),
+        ("csv: {header: no, columns: [id], null_value: '', delimiter: '\\t', quote: ''}", Csv(False, ("id",), "", "\t", "")),
+        ('csv: {columns: [id], null_value: "\\\\N", delimiter: ";", quote: "\'"}', Csv(None, ("id",), "\\N", ";", "'")),
+    ],
+)
+def test_csv(tmp_path: Path, said: str, expected: Csv) -> None:
+    """What is not said is the envelope's affair."""
+    spec = loaded(tmp_path, f"tables:\n  t:\n    key: [id]\n    format: csv\n    {said}\n").spec("t")
+    assert spec.csv == expected
+    assert TableSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+@pytest.mark.parametrize(
     ("increments", "landing", "pattern"),
     [
         ("raw/%Y/%m/%d/%H", "{w}/raw", "%Y/%m/%d/%H"),
@@ -199,13 +216,24 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("envelop: debezium", "envelop", "unknown key; did you mean envelope?"),
     ("warehouse: x", "warehouse", "unknown key; it stands at the top of the file"),
     ("zzz: 1", "zzz", "unknown key"),
-    ("envelope: debezum", "envelope", "expected flat or debezium, found 'debezum'; did you mean debezium?"),
-    ("envelope: [flat]", "envelope", "expected flat or debezium, found ['flat']"),
-    ("envelope: dms", "envelope", "'dms' is not supported yet; use flat or debezium"),
-    ("envelope: wal2json", "envelope", "not supported yet"),
+    ("envelope: debezum", "envelope", "expected flat, debezium or dms, found 'debezum'; did you mean debezium?"),
+    ("envelope: [flat]", "envelope", "expected flat, debezium or dms, found ['flat']"),
+    ("envelope: wal2json", "envelope", "'wal2json' is not supported yet; use flat, debezium or dms"),
+    ("envelope: dms, container: kafka", "container", "DMS writes rows, not Kafka records"),
+    ("envelope: dms, format: json", "format", "expected parquet or csv, which DMS writes, found json"),
+    ("envelope: dms, source_table: public.t", "source_table", "DMS has a folder for each table"),
+    ("envelope: dms, op: kind", "op", "only flat rows have it"),
+    ("envelope: dms, format: csv", "csv", "nothing names the columns: say `csv: {columns: [..]}`"),
+    ("format: csv, csv: {header: false}", "csv", "nothing names the columns"),
+    ("format: csv, csv: {header: true, columns: [a]}", "csv.columns", "leave one of the two out"),
+    ("format: csv, csv: {delimiter: '||'}", "csv.delimiter", "expected one character, found '||'"),
+    ("format: csv, csv: {quote: ab}", "csv.quote", "expected one character"),
+    ("format: csv, csv: {separator: ';'}", "csv.separator", "unknown key"),
+    ("format: csv, envelope: debezium", "format", "an envelope does not fit into CSV"),
+    ("format: csv, container: kafka", "container", "CSV files hold rows"),
     ("envelope: change-event", "envelope", "not supported yet"),
     ("envelope: snapshot", "envelope", "not supported yet"),
-    ("format: csv", "format", "not supported yet"),
+    ("format: xml", "format", "expected auto, parquet, avro, json or csv, found 'xml'"),
     ("container: json", "container", "expected value or kafka"),
     ("delete: never", "delete", "expected hide, soft or hard"),
     ("beyond_retention: keep", "beyond_retention", "expected quarantine, refuse or apply"),
@@ -260,7 +288,8 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("checks: {max_gone: all}", "checks.max_gone", "expected a share"),
     ("notify: me", "notify", "not supported yet"),
     ("runner: emr", "runner", "not supported yet"),
-    ("increments: 's3://lake/student/%Y'", "increments", "s3: locations are not supported yet"),
+    ("increments: 's3://lake/student/%Y'", "increments", "not in the same kind of store"),
+    ("increments: 'hdfs://lake/student/%Y'", "increments", "hdfs: locations are not supported"),
     ("increments: 'x/increment_%y'", "increments", "unknown %y; known are %Y, %m, %d, %H, %M"),
     ("increments: 'x/%Y/%Y'", "increments", "a part of the date occurs twice"),
     ("increments: 'x/increment_%'", "increments", "a single % at the end"),
@@ -307,10 +336,11 @@ BAD_FILES: list[tuple[str, str]] = [
     ("? [a]\n: b\n", "found a list or a mapping as a key"),
     ("student: {key: [id]}", ":1: key student: unknown key; a table stands below `tables:`"),
     ("warehous: x\ntables: {a: {key: [x]}}", ":1: key warehous: unknown key; did you mean warehouse?"),
-    ("warehouse: s3://lake/x\ntables: {a: {key: [x]}}", ":1: key warehouse: s3: locations are not supported yet"),
+    ("warehouse: s3://lake/x/../y\ntables: {a: {key: [x]}}", ":1: key warehouse: expected a name without"),
+    ("warehouse: gs://lake/x\ntables: {a: {key: [x]}}", ":1: key warehouse: gs: locations are not supported"),
     ("warehouse: '/lake/*'\ntables: {a: {key: [x]}}", "key warehouse: '/lake/*' holds '*'"),
     ("registry: {url: x}\ntables: {a: {key: [x]}}", "key registry: not supported yet"),
-    ("s3: {endpoint: x}\ntables: {a: {key: [x]}}", "key s3: not supported yet"),
+    ("s3: {endpoint: x}\ntables: {a: {key: [x]}}", "key s3.endpoint: expected a URL"),
     ("catalog: {type: glue}\ntables: {a: {key: [x]}}", "key catalog.type: 'glue' is not supported yet; use hive"),
     ("catalog: {uri: 'http://x'}\ntables: {a: {key: [x]}}", "key catalog.uri: expected thrift://host:9083, found 'http://x'"),
     ("catalog: {uri: 'thrift://x', metastore_dir: m}\ntables: {a: {key: [x]}}", "key catalog.metastore_dir: "),

@@ -4,6 +4,7 @@
     ├── Refused               the input, the configuration or the state is wrong: trying again changes nothing   (exit 1)
     │   ├── ConfigError           compactor.yaml: names file, table, key
     │   ├── InputRefused          a landed file or record cannot be used: names the file
+    │   │   └── InputUnfinished       a landed file lacks its end: still being written, or never finished
     │   ├── SchemaRefused         a schema change that cannot be followed
     │   ├── OrderRefused          Positions that cannot be compared (null order column, order changed, several partitions)
     │   ├── CheckFailed           staged data broke an invariant: nothing was committed
@@ -38,6 +39,14 @@ class ConfigError(Refused):
 
 class InputRefused(Refused):
     """A landed file or a record in it cannot be used; the message names the file. It stays in landing."""
+
+
+class InputUnfinished(InputRefused):
+    """Landed files without the end their format asks for, and nothing else. `paths`: a young one is left for the next run."""
+
+    def __init__(self, paths: frozenset[str], message: str) -> None:
+        super().__init__(message)
+        self.paths = paths
 
 
 class SchemaRefused(Refused):

@@ -8,7 +8,7 @@ Rules, in the order in which they are tried for one writer's column and the stor
 | the same type, or one that fits | as it is | as it is |
 | a wider type (int → bigint, decimal digits up, float → double, struct members added) | widened: a new generation (H14) |
 | two scalars with no common number type (boolean → text) | widened to string: a new generation |
-| another type, after the column was away or before it existed | a new column; the newest of one source name is shown under it |
+| another type (not a guessed one), after the column was away or before it existed | a new column; the newest of one source name is shown under it |
 | anything else (struct → array) | refused; increments stay in landing |
 | nothing (column gone) | kept, null in new rows |
 """
@@ -86,7 +86,8 @@ def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, writt
     # some writer after its last one and before this one knew other columns and not this one, in this run or an earlier one
     was_away = any(_between(fields[newest].last, last, writer.first) for last in written)
     joined = types.widest(types.parse(fields[newest].type), column.type)
-    return None if joined is None and (came_later or was_away) else newest
+    # a guess that differs is no other column: the next file may look otherwise again
+    return None if joined is None and not column.guessed and (came_later or was_away) else newest
 
 
 def _newest(fields: list[Field], named: list[int]) -> int:

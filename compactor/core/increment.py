@@ -7,8 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from zoneinfo import ZoneInfo
 
-_PARTS = {"%Y": r"(?P<Y>\d{4})", "%m": r"(?P<m>\d{2})", "%d": r"(?P<d>\d{2})", "%H": r"(?P<H>\d{2})", "%M": r"(?P<M>\d{2})"}
+_PARTS = {
+    "%Y": r"(?P<Y>\d{4})",
+    "%m": r"(?P<m>\d{2})",
+    "%d": r"(?P<d>\d{2})",
+    "%H": r"(?P<H>\d{2})",
+    "%M": r"(?P<M>\d{2})",
+    "%-m": r"(?P<m>\d{1,2})",
+    "%-d": r"(?P<d>\d{1,2})",
+    "%-H": r"(?P<H>\d{1,2})",
+}
+"""strftime codes; those with a minus sign (GNU's) are written without leading zeros."""
+
+_CODE = r"%-?."
+_LOAD = re.compile(r"LOAD[_0-9A-Fa-f]+\.[^/]*")
+_CHANGES = re.compile(r"\d{8}-\d{6,}\.[^/]*")
 _UNFINISHED = (".tmp", ".inprogress", ".crc", "._COPYING_")
+_MARKERS = ("_$folder$",)
 SUFFIXES = {".parquet": "parquet", ".avro": "avro", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
 
 
@@ -29,10 +44,10 @@ def split_pattern(path: str) -> tuple[str, str]:
 
 def pattern_problem(pattern: str) -> str | None:
     """What is wrong with a folder pattern, or None."""
-    unknown = sorted(set(re.findall(r"%.", pattern)) - set(_PARTS))
+    unknown = sorted(set(re.findall(_CODE, pattern)) - set(_PARTS))
     if unknown:
         return f"unknown {', '.join(unknown)}; known are {', '.join(_PARTS)}"
-    codes = re.findall(r"%.", pattern)
+    codes = [code[-1] for code in re.findall(_CODE, pattern)]
     if len(codes) != len(set(codes)):
         return "a part of the date occurs twice"
     return None
@@ -40,7 +55,7 @@ def pattern_problem(pattern: str) -> str | None:
 
 def folder_regex(pattern: str) -> re.Pattern[str]:
     """Matches a path below the landing root whose leading folders fit the pattern; group `folder` is that part."""
-    out = "".join(_PARTS.get(piece, re.escape(piece)) for piece in re.split(r"(%.)", pattern))
+    out = "".join(_PARTS.get(piece, re.escape(piece)) for piece in re.split(f"({_CODE})", pattern))
     return re.compile(f"(?P<folder>{out})/" if pattern else "(?P<folder>)")
 
 
@@ -52,14 +67,15 @@ class Landed:
     hour: str | None
 
 
-def landed(pattern: str, relative: str, zone: str = "UTC") -> Landed | None:
+def landed(pattern: str, relative: str, zone: str = "UTC", envelope: str = "") -> Landed | None:
     """The increment of a file, by its path below the landing root; None when it does not fit the pattern or is no date.
 
     `zone` is where the folder's hour was told; `Landed.hour` is UTC (H5: hours name folders, never an order).
+    DMS writes the files of a full load beside the dated folders, not into them: they belong to the folder "".
     """
     match = folder_regex(pattern).match(relative)
     if match is None:
-        return None
+        return Landed("", None) if envelope == "dms" and is_full_load(relative) and "/" not in relative else None
     parts = match.groupdict()
     if "Y" not in parts:
         return Landed(match["folder"], None)
@@ -72,11 +88,21 @@ def landed(pattern: str, relative: str, zone: str = "UTC") -> Landed | None:
     return Landed(match["folder"], moment.strftime("%Y-%m-%dT%H:%M"))
 
 
+def is_full_load(relative: str) -> bool:
+    """Whether DMS names the files of a full load so: `LOAD` and a hexadecimal counter (`LOAD_<segment>_<counter>` of a parallel load)."""
+    return _LOAD.fullmatch(relative.rsplit("/", 1)[-1]) is not None
+
+
+def is_dated_changes(relative: str) -> bool:
+    """Whether DMS names its files of changes so: `20260101-120000123.csv`, the time at which they were written."""
+    return _CHANGES.fullmatch(relative.rsplit("/", 1)[-1]) is not None
+
+
 def ignored(relative: str) -> bool:
     """Whether a file is no data: hidden, a marker, or still being written (`_SUCCESS`, `.crc`, `x.tmp`, `_temporary/...`)."""
     parts = relative.split("/")
     hidden = any(part.startswith((".", "_")) and "=" not in part for part in parts)
-    return hidden or parts[-1].endswith(_UNFINISHED)
+    return hidden or parts[-1].endswith((*_UNFINISHED, *_MARKERS)) or not parts[-1]
 
 
 def file_format(relative: str) -> str | None:

@@ -25,6 +25,8 @@ def incremental_table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
     """The landing folders as a table, one partition a folder; text files show their lines."""
     columns = tuple(Column(name, kind) for name, kind in snapshot.raw or _LINE)
     kind = spec.format if spec.format != "auto" else "parquet" if snapshot.raw else "json"
+    # text is shown as its lines, whatever its format
+    kind = "json" if kind == "csv" else kind
     generation = snapshot.schema.generation
     return TableDef(
         spec.tables_in,

@@ -16,6 +16,12 @@ from compactor.core.spec import TableSpec
 DELTA_LIMIT = 8 << 20
 """Bytes of Spark's own estimate up to which readers get a broadcast join; its threshold is 10 MB (E2)."""
 
+UNFINISHED_GRACE = 900.0
+"""Seconds for which a file that cannot hold data yet (empty, or without the end its format asks for) may still be being written."""
+
+_NEVER_EMPTY = ("parquet", "avro")
+"""Formats whose smallest file has a header or footer: an empty one was never finished."""
+
 _WIDTHS = {"string": 20, "binary": 100, "boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "date": 4, "float": 4}
 
 
@@ -31,7 +37,8 @@ class Found:
 
 @dataclass(frozen=True)
 class Landing:
-    """What lies in landing: `new` inputs to absorb; `waiting` are younger than `settle`; `skipped` are before `from`; `ignored` are no data."""
+    """What lies in landing: `new` inputs to absorb; `waiting` are younger than `settle` or still being written; `skipped` are before `from`;
+    `ignored` are no data."""
 
     new: tuple[Input, ...]
     waiting: int = 0
@@ -46,22 +53,34 @@ class Landing:
 
 
 def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[str, str]], now: float) -> Landing:
-    """New inputs = landing − ledger. `absorbed` holds (path, etag). Raises InputRefused when files lie there and none fits the pattern."""
+    """New inputs = landing − ledger. `absorbed` holds (path, etag).
+
+    A Parquet or Avro file that has stayed empty is taken, and will be found unusable. Raises InputRefused when files lie there and none fits the
+    pattern.
+    """
     new, waiting, skipped, ignored, known = [], 0, 0, 0, 0
     strange: list[str] = []
+    first = increment.landed(spec.pattern, f"{spec.first_folder}/", spec.hours_in) if spec.first_folder else None
     for item in found:
-        if increment.ignored(item.path) or item.size == 0:
+        if increment.ignored(item.path):
             ignored += 1
             continue
-        place = increment.landed(spec.pattern, item.path, spec.hours_in)
+        place = increment.landed(spec.pattern, item.path, spec.hours_in, spec.envelope)
         if place is None:
             strange.append(item.path)
         elif (item.path, item.etag) in absorbed:
             known += 1
-        elif spec.first_folder and place.folder < spec.first_folder:
+        elif spec.first_folder and _before(place, spec.first_folder, first):
             skipped += 1
         elif now - item.modified < spec.settle:
             waiting += 1
+        elif item.size == 0:
+            if _format(spec, item.path) not in _NEVER_EMPTY:
+                ignored += 1
+            elif now - item.modified < UNFINISHED_GRACE:
+                waiting += 1
+            else:
+                new.append(Input(item.path, item.size, item.etag, place.folder, place.hour))
         else:
             new.append(Input(item.path, item.size, item.etag, place.folder, place.hour))
     if strange and not (new or waiting or known or skipped):
@@ -70,6 +89,17 @@ def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[
             f"(found {strange[0]}). Correct `increments:`."
         )
     return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(strange), known)
+
+
+def _before(place: increment.Landed, folder: str, first: increment.Landed | None) -> bool:
+    """Whether an increment comes before the first to take: by the hour that the folders name (`05-03-2024` sorts badly as text)."""
+    if first is not None and first.hour and place.hour:
+        return place.hour < first.hour
+    return place.folder < folder
+
+
+def _format(spec: TableSpec, path: str) -> str | None:
+    return spec.format if spec.format != "auto" else increment.file_format(path)
 
 
 def paths(root: str, infos: Iterable[tuple[str, int, str, float]]) -> list[Found]:

@@ -29,6 +29,22 @@ OPERATIONS = {
 
 
 @dataclass(frozen=True)
+class Csv:
+    """How CSV files are written.
+
+    `header`: whether each file begins with its column names; None: as the envelope has it (DMS: no). `columns` are the names in files without
+    header, in order, without DMS's `Op`. `null_value` is the unquoted text that stands for null; None: as the envelope has it (DMS: `NULL`, else
+    empty). `quote` empty: nothing is quoted.
+    """
+
+    header: bool | None = None
+    columns: tuple[str, ...] = ()
+    null_value: str | None = None
+    delimiter: str = ","
+    quote: str = '"'
+
+
+@dataclass(frozen=True)
 class TableSpec:
     """One table. Locations are full paths or URIs; durations seconds; sizes bytes.
 
@@ -53,6 +69,7 @@ class TableSpec:
     op: str | None = None
     op_map: tuple[tuple[str, str], ...] = ()
     metadata_columns: tuple[str, ...] = ()
+    csv: Csv = Csv()
     delete: str = "hide"
     tombstone_retention: float = 7 * 86400.0
     truncate: str = "apply"
@@ -95,5 +112,6 @@ class TableSpec:
         values = dict(data)
         for name in ("key", "order_by", "metadata_columns"):
             values[name] = tuple(values[name])
+        values["csv"] = Csv(**{**values.get("csv", {}), "columns": tuple(values.get("csv", {}).get("columns", ()))})
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)

@@ -82,6 +82,7 @@ class WriterField:
     `raw` is the Hive type of the value as it can be read (Connect's JSON writes bytes and decimals as base64 text: `raw` is the Connect
     type, `binary`); `semantic` the name that says what it means; `type` what it is stored as; `item` describes an array's elements.
     `default` only where the source's default is a constant (never the epoch or zero uuid that stand for now() and gen_random_uuid()).
+    `guessed`: the type is told by the look of text values only (CSV).
     """
 
     name: str
@@ -92,6 +93,7 @@ class WriterField:
     default: Any = None
     doc: str = ""
     item: WriterField | None = None
+    guessed: bool = False
 
 
 @dataclass(frozen=True)

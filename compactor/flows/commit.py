@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.core import plan
-from compactor.core.errors import CheckFailed, Conflict, TryLater
+from compactor.core.errors import CheckFailed, Conflict, InputUnfinished, TryLater
 from compactor.core.layout import commit_id
 from compactor.core.position import Partitions, latest
 from compactor.core.snapshot import Input, Snapshot
@@ -86,12 +86,24 @@ def _attempt(
     version = parent.version + 1 if parent else 1
     commit = commit_id(version, world.nonce())
     progress(spec.name, "read", 0.1)
-    batch = world.engine().read(spec, parent, inputs, version, elsewhere)
+    try:
+        batch = world.engine().read(spec, parent, inputs, version, elsewhere)
+    except InputUnfinished as error:
+        if elsewhere or not any(_young(world, layout.landed(path)) for path in error.paths):
+            raise
+        # a sink that writes in place is not done with it: it waits for the next run
+        kept = [item for item in inputs if not (item.path in error.paths and _young(world, layout.landed(item.path)))]
+        return _attempt(world, spec, parent, kept, label, progress, elsewhere, operation) if kept else None
     try:
         facts = batch.facts
-        steady = {(item.path, item.etag) for item in facts.inputs if (item.path, item.etag) in elsewhere or _unchanged(world, spec, item)}
+        young = {path for path in facts.unfinished if not elsewhere and _young(world, layout.landed(path))}
+        steady = {
+            (item.path, item.etag)
+            for item in facts.inputs
+            if (item.path, item.etag) in elsewhere or (item.path not in young and _unchanged(world, spec, item))
+        }
         if len(steady) < len(facts.inputs):
-            # a file was written while we read it (H1): what we read of it is worth nothing, it waits for the next run
+            # a file was written while we read it (H1), or is not finished: what we read of it is worth nothing, it waits for the next run
             kept = [item for item in inputs if (item.path, item.etag) in steady]
             return _attempt(world, spec, parent, kept, label, progress, elsewhere, operation) if kept else None
         whole = plan.whole_base(spec, parent, facts.changes, bool(facts.evolved.retyped), facts.truncate is not None)
@@ -127,6 +139,11 @@ def _guard(spec: TableSpec, parent: Snapshot | None, staged: Staged, whole: bool
             f"table {spec.name}: {gone:,} of {before:,} rows would go in one run, `checks: {{max_gone: {spec.max_gone:g}}}` allows fewer. Nothing "
             "was committed, the increments stay in landing. If that is right, raise the limit for one run."
         )
+
+
+def _young(world: World, location: str) -> bool:
+    info = world.storage.stat(location)
+    return info is not None and world.storage.now() - info.modified < plan.UNFINISHED_GRACE
 
 
 def _unchanged(world: World, spec: TableSpec, item: Input) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from compactor.core import increment
-from compactor.core.layout import relative
+from compactor.core.errors import OrderRefused
+from compactor.core.layout import join, relative
 from compactor.core.plan import Found, Landing, discover
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
@@ -15,6 +16,23 @@ from compactor.flows.world import World
 def landing(world: World, spec: TableSpec, snapshot: Snapshot | None) -> Landing:
     """List landing, take away the ledger. Raises InputRefused when files lie there and none fits the pattern."""
     found = [Found(relative(info.path, spec.landing), info.size, info.etag, info.modified) for info in world.storage.list(spec.landing)]
-    places = [increment.landed(spec.pattern, item.path) for item in found]
+    places = [increment.landed(spec.pattern, item.path, envelope=spec.envelope) for item in found]
     known = ledger.absorbed(world, layout_of(spec), snapshot, {place.folder for place in places if place})
-    return discover(spec, found, known, world.storage.now())
+    landed = discover(spec, found, known, world.storage.now())
+    if spec.envelope == "dms" and snapshot is not None:
+        _check_full_load(world, spec, snapshot, landed, {path for path, _ in known})
+    return landed
+
+
+def _check_full_load(world: World, spec: TableSpec, snapshot: Snapshot, landed: Landing, known: set[str]) -> None:
+    """DMS's second full load of a table takes the names of the first; its rows would lie below all changes since. Raises OrderRefused (H6)."""
+    again = {item.path for item in landed.new if item.path in known and increment.is_full_load(item.path)}
+    if not again:
+        return
+    for item in ledger.everything(world, layout_of(spec), snapshot):
+        if item.path in again and (item.position_min or (spec.epoch,))[0] >= spec.epoch:
+            raise OrderRefused(
+                f"table {spec.name}: {join(spec.landing, item.path)}: a file of this name was absorbed before, so DMS has loaded the table anew. "
+                f"A full load comes before all changes, and these rows would lose to every change since. Say `epoch: {spec.epoch + 1}`, with which "
+                "the new load wins (rows deleted since the last one stay: docs/sources.md), or remove the file."
+            )

@@ -33,7 +33,7 @@ from compactor.core.spec import ROW_ID, TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.spark import position, values
 from compactor.spark.decode.frame import Frame, ddl
-from compactor.spark.decode.order import NULLABLE, expression
+from compactor.spark.decode.order import NULL_WHILE, NULLABLE, expression
 from compactor.spark.sql import cast, coalesce, literal, member, null, quoted
 
 
@@ -54,8 +54,8 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order) -> Frame
     assert frame.images is not None
     parts = [expression(name, frame.images, spec.name)[0] for name, _ in order]
     typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
-    must = [part for part, (name, _) in zip(parts, order) if name not in NULLABLE]
-    unordered = " OR ".join(f"({part}) IS NULL" for part in must) or "false"
+    must = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(parts, order) if name not in NULLABLE]
+    unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in must) or "false"
     names = ", ".join(name for name, _ in order)
     told = literal(f"a column of the order ({names}) is null or no number; say `order_by:` with columns that every change has")
     why = f"CASE WHEN _bad IS NOT NULL THEN _bad WHEN _op IS NOT NULL AND ({unordered}) THEN {told} END"

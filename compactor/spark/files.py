@@ -2,6 +2,8 @@
 
 `_block` is the offset of the file's block and `_row` the order inside it: together they order the rows of one file even
 when Spark splits it (H29). Nothing here knows of envelopes.
+
+CSV has a module of its own, `csv_files`, and its frames a column more: `_broken`, why a line cannot be used, else null.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pyspark.sql import types as T
 from compactor.core import avro, types
 from compactor.core.errors import Refused
 from compactor.core.layout import join, relative
+from compactor.core.writer import WriterField
 from compactor.spark.sql import literal
 
 _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
@@ -25,12 +28,19 @@ _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 
 @dataclass(frozen=True)
 class RawFrame:
-    """Rows of files that share a schema. `schema` is None for text; `avro` holds the writer's schema text of Avro files; `paths` are locations."""
+    """Rows of files that share a schema. `schema` is None for JSON text; `avro` holds the writer's schema text of Avro files; `fields` describe
+    the columns where their types were declared or guessed (CSV); `paths` are locations."""
 
     rows: DataFrame
     schema: types.Type | None = None
     avro: str | None = None
+    fields: tuple[WriterField, ...] | None = None
     paths: tuple[str, ...] = ()
+
+    @property
+    def broken(self) -> str:
+        """SQL: why a raw row cannot be used, or null."""
+        return "_broken" if "_broken" in self.rows.columns else "CAST(NULL AS STRING)"
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,15 @@ def from_spark(kind: T.DataType) -> types.Type:
     return types.parse("timestamp" if name == "timestamp_ntz" else "string" if name.startswith(("varchar", "char", "void")) else name)
 
 
-Broken = dict[str, str]
+@dataclass(frozen=True)
+class Why:
+    """Why a file cannot be opened; `unfinished`: its end is missing, as while a sink that writes in place is at it."""
+
+    text: str
+    unfinished: bool = False
+
+
+Broken = dict[str, Why]
 """Location of a file that cannot be opened → why."""
 
 
@@ -82,15 +100,16 @@ def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str])
     broken: Broken = {}
     if kind == "json":
         rows = spark.read.text(list(paths))
-        return [RawFrame(rows.selectExpr(*_origin(origins), "value AS _text"), paths=tuple(paths))], broken
+        return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(paths))], broken
     if kind == "parquet":
         return [_parquet(spark, origins, schema, group) for schema, group in _by_footer(spark, paths, broken).items()], broken
     if kind == "avro":
         return [_avro(spark, origins, text, group) for text, group in _by_header(spark, paths, broken).items()], broken
-    raise Refused(f"format {kind!r} is not supported yet: use parquet, avro or json")
+    raise Refused(f"format {kind!r} is not known: use parquet, avro, json or csv")
 
 
-def _origin(origins: Origins) -> tuple[str, ...]:
+def origin(origins: Origins) -> tuple[str, ...]:
+    """SQL for `_file`, `_block` and `_row` of text and Avro files."""
     return (f"{origins.sql()} AS _file", "_metadata.file_block_start AS _block", f"{_IN_PARTITION} AS _row")
 
 
@@ -111,7 +130,9 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dic
             finally:
                 reader.close()
         except Exception as error:
-            broken[path] = f"not a readable Parquet file ({reason(error)})"
+            why = reason(error)
+            # said of files without the magic bytes at their end: the footer is written last
+            broken[path] = Why(f"not a readable Parquet file ({why})", "is not a Parquet file" in why)
             continue
         groups.setdefault(schema, []).append(path)
     return groups
@@ -129,25 +150,29 @@ def _by_header(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dic
     groups: dict[str, list[str]] = {}
     for path in paths:
         try:
-            groups.setdefault(avro.container_schema(_head(spark, path)), []).append(path)
+            groups.setdefault(avro.container_schema(head(spark, path)), []).append(path)
         except ValueError as error:
-            broken[path] = str(error)
+            broken[path] = Why(str(error), "cut short" in str(error))
     return groups
 
 
-def _head(spark: SparkSession, path: str, size: int = 4 << 20) -> bytes:
+def head(spark: SparkSession, path: str, size: int = 4 << 20, unpack: bool = False) -> bytes:
+    """The first bytes of a file; with `unpack`, of what it holds when its suffix says that it is compressed."""
     jvm: Any = spark._jvm
     location = jvm.org.apache.hadoop.fs.Path(path)
-    stream = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(location)
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    stream = location.getFileSystem(conf).open(location)
     try:
-        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(jvm.org.apache.commons.io.input.BoundedInputStream(stream, size)))
+        codec = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(location) if unpack else None
+        content = codec.createInputStream(stream) if codec is not None else stream
+        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(jvm.org.apache.commons.io.input.BoundedInputStream(content, size)))
     finally:
         stream.close()
 
 
 def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str]) -> RawFrame:
     rows = spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)).load(paths)
-    return RawFrame(rows.selectExpr(*_origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, tuple(paths))
+    return RawFrame(rows.selectExpr(*origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths))
 
 
 def reason(error: BaseException) -> str:

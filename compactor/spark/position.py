@@ -50,6 +50,13 @@ def from_row(row: Any) -> Position | None:
     return tuple(row) if row is not None else None
 
 
+def by_file(order: Order) -> bool:
+    """Whether file and row are part of the order itself and not only tie-breakers (AWS DMS): two rows are then two events, however alike."""
+    return any(name == "dms.file" for name, _ in order)
+
+
 def event(position: str, order: Order) -> str:
     """SQL for the part of a Position that names the event at its source."""
+    if by_file(order):
+        return position
     return "struct(" + ", ".join(f"{position}.{name}" for name, _ in members(order)[: len(order) + 1]) + ")"

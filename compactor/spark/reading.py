@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core import increment, types
+from compactor.core import types
 from compactor.core.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
 from compactor.core.evolution import Evolved, evolve
-from compactor.core.layout import Layout, join
 from compactor.core.position import OFFSETS, earliest, latest, offsets_problem
-from compactor.core.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits, Unusable
+from compactor.core.quarantine import BEYOND_RETENTION, LISTED_MAX, Unusable
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
@@ -22,15 +22,14 @@ from compactor.core.writer import WriterField, WriterSchema, decided, declared, 
 from compactor.ports import Elsewhere, Facts, Storage
 from compactor.spark import files, keyless, position, store, survey
 from compactor.spark.conform import conform, linked, with_position, writer_positions
-from compactor.spark.decode import debezium, flat, kafka
+from compactor.spark.decode import debezium, dms, flat, kafka
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import default_order, expression, flat_connector, flat_source
+from compactor.spark.inputs import Inputs
 from compactor.spark.sql import literal, quoted
 
-ENVELOPES = {"debezium": debezium.decode, "flat": flat.decode}
+ENVELOPES = {"debezium": debezium.decode, "dms": dms.decode, "flat": flat.decode}
 """Where another envelope joins: one module under `decode/`, one entry here."""
-
-FORMATS = ("parquet", "avro", "json")
 
 Columns = tuple[tuple[str, str], ...]
 
@@ -44,6 +43,7 @@ class SparkBatch:
     parent: Snapshot | None
     version: int
     changes: DataFrame
+    scratch: ExitStack = field(default_factory=ExitStack)
 
     def set_aside(self, keys: DataFrame) -> None:
         """Leave out the changes of these keys: they are older than purged tombstones (H12)."""
@@ -59,8 +59,9 @@ class SparkBatch:
         self.changes = store.held(self.changes.join(keys, key, "left_anti"))
 
     def close(self) -> None:
-        """Let the cache go."""
+        """Let the cache go, and what was unpacked beside it."""
         self.changes.unpersist()
+        self.scratch.close()
 
 
 @dataclass(frozen=True)
@@ -72,17 +73,20 @@ class Reader:
 
     def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> SparkBatch:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
-        opened = _Opened(spec, inputs, elsewhere)
-        try:
-            return self._read(opened, parent, version)
-        except CompactorError:
-            raise
-        except Exception as error:
-            if not self._broken(opened):
-                raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
-            return self._read(opened, parent, version)
+        with ExitStack() as scratch:
+            opened = Inputs(self.spark, spec, inputs, elsewhere, scratch)
+            try:
+                batch = self._read(opened, parent, version)
+            except CompactorError:
+                raise
+            except Exception as error:
+                if not opened.find_broken():
+                    raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
+                batch = self._read(opened, parent, version)
+            batch.scratch = scratch.pop_all()
+            return batch
 
-    def _read(self, opened: _Opened, parent: Snapshot | None, version: int) -> SparkBatch:
+    def _read(self, opened: Inputs, parent: Snapshot | None, version: int) -> SparkBatch:
         spec = opened.spec
         frames, landed = self._frames(opened, parent)
         if not frames:
@@ -92,6 +96,8 @@ class Reader:
             rubbish = [item for frame in frames for item in _unusable(frame)]
             opened.within_limits(len(rubbish), len(rubbish), rubbish)
         order = _order(spec, parent, frames)
+        if spec.envelope == "dms":
+            dms.check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
         placed = [with_position(frame, spec, order) for frame in frames]
         found = survey.counted(placed, spec)
         unusable = tuple(item for frame in placed if found.bad for item in _unusable(frame))
@@ -105,7 +111,7 @@ class Reader:
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name)
         if spec.keyless:
             numbered = any(name == "offset" for name, _ in order)
-            contents = {} if numbered else {item.path: self._digest(place) for item, place in opened.places.items()}
+            contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}
             placed = [keyless.identified(frame, order, spec.epoch, contents) for frame in placed]
         untold = _untold(placed, evolved) if spec.partial else set()
         changes = conform(placed, evolved, spec, order, bool(found.partial or untold))
@@ -120,7 +126,7 @@ class Reader:
         facts = dataclasses.replace(facts, partial=tuple(sorted({*facts.partial, *untold})))
         return SparkBatch(facts, spec, parent, version, changes)
 
-    def _frames(self, opened: _Opened, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
+    def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
         """The decoded frames, and the columns of the files as they lie there."""
         spec = opened.spec
         decode = ENVELOPES.get(spec.envelope)
@@ -130,15 +136,13 @@ class Reader:
         schema = from_avro(spec.avro_schema) if spec.avro_schema else None
         landed: dict[str, types.Type] = {}
         for kind, paths in opened.by_format().items():
-            raws, broken = files.read(self.spark, kind, opened.origins, paths)
-            opened.broken.update(broken)
-            for raw in raws:
+            for raw in opened.raw(kind, paths, _stored_fields(parent), schema):
                 try:
                     frame = decode(kafka.unpacked(raw, spec.container), spec)
                 except InputRefused as error:
-                    opened.broken.update(dict.fromkeys(raw.paths, str(error)))
+                    opened.broken.update(dict.fromkeys(raw.paths, files.Why(str(error))))
                     continue
-                for name, found in raw.schema[1] if raw.schema else ():
+                for name, found in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), found), found) or ("string",)
                 if frame.images is None:
                     writers = survey.writers_of(self.spark, frame, spec.key, schema)
@@ -148,63 +152,11 @@ class Reader:
                 frames.append(flat.settled(frame, spec) if spec.envelope == "flat" else frame)
         return frames, tuple((name, types.text(types.lower_names(found))) for name, found in landed.items())
 
-    def _digest(self, location: str) -> str:
+    def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
+        """What tells a file's rows from another file's. DMS never writes a file twice: equal content is another event there."""
+        if spec.envelope == "dms":
+            return item.path.rsplit("/", 1)[-1]
         return hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
-
-    def _broken(self, opened: _Opened) -> bool:
-        """Find the files that make Spark fail: read each half alone until single files are left (H29). Whether there are any."""
-        before = len(opened.broken)
-        for kind, paths in opened.by_format().items():
-            self._read_halves(opened, kind, paths)
-        return len(opened.broken) > before
-
-    def _read_halves(self, opened: _Opened, kind: str, paths: list[str]) -> None:
-        try:
-            raws, _ = files.read(self.spark, kind, opened.origins, paths)
-            for raw in raws:
-                raw.rows.write.format("noop").mode("overwrite").save()
-        except Exception as error:
-            if len(paths) == 1:
-                opened.broken[paths[0]] = f"cannot be read ({files.reason(error)})"
-                return
-            half = len(paths) // 2
-            self._read_halves(opened, kind, paths[:half])
-            self._read_halves(opened, kind, paths[half:])
-
-
-class _Opened:
-    """Inputs while they are read: where each lies, and which turned out to be `broken` (location → why)."""
-
-    def __init__(self, spec: TableSpec, inputs: Sequence[Input], elsewhere: Elsewhere) -> None:
-        layout = Layout(spec.root, spec.landing)
-        self.spec, self.inputs = spec, inputs
-        self.places = {item: elsewhere.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
-        roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
-        odd = tuple((place, item.path) for item, place in self.places.items() if place in elsewhere.values() and roots.path(place) != item.path)
-        self.origins = dataclasses.replace(roots, named=odd)
-        self.broken: files.Broken = {}
-
-    def by_format(self) -> dict[str, list[str]]:
-        """Locations by file format, told by the configuration or by the file's name, without the broken ones."""
-        found: dict[str, list[str]] = {}
-        for item, place in self.places.items():
-            kind = self.spec.format if self.spec.format != "auto" else increment.file_format(item.path)
-            if kind is None:
-                self.broken[place] = f"the name tells no format; say `format: {'|'.join(FORMATS)}`"
-            if place not in self.broken:
-                found.setdefault(str(kind), []).append(place)
-        return found
-
-    def unusable(self) -> list[Unusable]:
-        """The broken files."""
-        return [Unusable(item.path, self.broken[place]) for item, place in self.places.items() if place in self.broken]
-
-    def within_limits(self, bad: int, read: int, records: Sequence[Unusable] = ()) -> None:
-        """Raises InputRefused when more of the inputs cannot be used than the table allows."""
-        broken = self.unusable()
-        limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share)
-        if problem := limits.problem([*broken, *records], bad, read, len(broken), len(self.inputs)):
-            raise InputRefused(f"table {self.spec.name}: {join(self.spec.landing)}: {problem}")
 
 
 def _untold(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
@@ -289,7 +241,7 @@ def _payload_writers(spec: TableSpec, frames: Sequence[Frame]) -> list[WriterSch
     return list(writers.values())
 
 
-def _facts(opened: _Opened, found: survey.Found, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]) -> Facts:
+def _facts(opened: Inputs, found: survey.Found, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]) -> Facts:
     spec, held = opened.spec, found.files
     broken = {item.path: item.reason for item in opened.unusable()}
     counted = []
@@ -318,5 +270,6 @@ def _facts(opened: _Opened, found: survey.Found, evolved: Evolved, order: positi
         raw=landed,
         offsets=found.offsets if order and order[0][0] in OFFSETS else (),
         quarantined=found.bad,
+        unfinished=opened.unfinished,
         unusable=(*opened.unusable(), *records)[:LISTED_MAX],
     )

@@ -139,6 +139,8 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
         "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
         "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
+        # a timestamp without zone is a moment in UTC like any other (AWS DMS, pandas and Flink write such Parquet)
+        "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
         # A marker file would be the only object in a table's folder that no Snapshot names.
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.ui.showConsoleProgress": str(settings.verbose).lower(),

@@ -66,6 +66,23 @@ def stored(value: str, found: types.Type, field: WriterField) -> str:
     return plain(value, found, field.type)
 
 
+def from_text(value: str, wanted: types.Type) -> str:
+    """A value that a CSV file holds as text. Bytes are hexadecimal there, as AWS DMS writes them; a date may have a midnight behind it (Oracle's)."""
+    if wanted[0] == "string":
+        return value
+    if wanted[0] == "binary":
+        return f"CASE WHEN {value} RLIKE '^([0-9A-Fa-f]{{2}})*$' THEN unhex({value}) END"
+    if wanted[0] == "date":
+        day = f"regexp_extract({value}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})(Z|[ T]00:00:00([.]0+)?)?$', 1)"
+        return cast(f"nullif({day}, '')", wanted)
+    if wanted[0] == "timestamp":
+        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", wanted)
+    if not types.is_scalar(wanted):
+        inside = types.text(("struct", (("v", wanted),)), quote=True)[len("struct<") : -1]
+        return f"from_json(concat('{{\"v\":', {value}, '}}'), {literal(inside)}).v"
+    return cast(value, wanted)
+
+
 def plain(value: str, found: types.Type, wanted: types.Type) -> str:
     """A value without special meaning, from the type it was read as to the one it is stored as."""
     if found == wanted:

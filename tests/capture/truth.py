@@ -84,7 +84,7 @@ def family(form: str) -> str:
     """The group of forms that lose the same cells."""
     if form.startswith("debezium_json_noschema"):
         return "debezium_json_noschema"
-    for name in ("debezium_json", "flat", "debezium_avro", "debezium_parquet"):
+    for name in ("debezium_json", "flat", "debezium_avro", "debezium_parquet", "dms"):
         if form.startswith(name):
             return name
     raise ValueError(f"unknown form {form!r}")
@@ -207,6 +207,11 @@ def from_view(value: Any, kind: str, form: str) -> Any:
 
 
 def _view(value: Any, kind: str, form: str) -> Any:
+    if family(form) == "dms" and isinstance(value, str):
+        if kind.endswith("[]") or kind == "point":  # JSON there
+            value = json.loads(value, parse_float=Decimal)
+        elif kind == "bit(1)":
+            return int(value == "true")
     if kind.endswith("[]"):
         if not isinstance(value, list):
             raise TypeError("not an array")

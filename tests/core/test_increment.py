@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.increment import Landed, file_format, ignored, landed, pattern_problem, split_pattern
+from compactor.core.increment import (
+    Landed,
+    file_format,
+    ignored,
+    is_dated_changes,
+    is_full_load,
+    landed,
+    pattern_problem,
+    split_pattern,
+)
 
 HOURLY = "increment_%Y%m%d%H"
 HIVE = "year=%Y/month=%m/day=%d/hour=%H"
@@ -40,7 +49,17 @@ def test_good_patterns_have_no_problem(pattern: str) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "problem"),
-    [("%Y%j", "%j"), ("%y%m%d", "%y"), ("hour_%s", "%s"), ("%%Y", "%%"), ("%Y/%Y%m", "twice"), ("%H%d%H", "twice"), ("%Y%m%d%H%M%S", "%S")],
+    [
+        ("%Y%j", "%j"),
+        ("%y%m%d", "%y"),
+        ("hour_%s", "%s"),
+        ("%%Y", "%%"),
+        ("%Y/%Y%m", "twice"),
+        ("%m/%-m", "twice"),
+        ("%-Y", "%-Y"),
+        ("%H%d%H", "twice"),
+        ("%Y%m%d%H%M%S", "%S"),
+    ],
 )
 def test_bad_patterns_are_named(pattern: str, problem: str) -> None:
     """Codes nobody knows, and parts said twice."""
@@ -98,6 +117,72 @@ def test_a_file_that_fits_no_folder_or_no_date_has_no_increment(pattern: str, pa
     assert landed(pattern, path) is None
 
 
+SEQUENCES = {"YYYYMMDD": "Ymd", "YYYYMMDDHH": "YmdH", "YYYYMM": "Ym", "MMYYYYDD": "mYd", "DDMMYYYY": "dmY"}
+DELIMITERS = {"SLASH": "/", "UNDERSCORE": "_", "DASH": "-", "NONE": ""}
+
+
+@pytest.mark.parametrize("delimiter", DELIMITERS)
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_every_folder_that_dms_dates_can_be_said(sequence: str, delimiter: str) -> None:
+    """DatePartitionSequence and DatePartitionDelimiter; with a delimiter also without leading zeros, as AWS's walk-throughs show them."""
+    values = {"Y": "2026", "m": "03", "d": "09", "H": "07"}
+    between = DELIMITERS[delimiter]
+    pattern = between.join(f"%{code}" for code in SEQUENCES[sequence])
+    folder = between.join(values[code] for code in SEQUENCES[sequence])
+    day = "09" if "d" in SEQUENCES[sequence] else "01"
+    hour = "07" if "H" in SEQUENCES[sequence] else "00"
+    assert pattern_problem(pattern) is None
+    assert landed(pattern, f"{folder}/20260309-071500123.csv", envelope="dms") == Landed(folder, f"2026-03-{day}T{hour}:00")
+    assert split_pattern(f"dms/school/student/{pattern}") == ("dms/school/student", pattern)
+    if between:
+        bare = between.join(f"%{'' if code == 'Y' else '-'}{code}" for code in SEQUENCES[sequence])
+        short = between.join(values[code].lstrip("0") for code in SEQUENCES[sequence])
+        assert pattern_problem(bare) is None
+        for found in (folder, short):
+            assert landed(bare, f"{found}/x.csv") == Landed(found, f"2026-03-{day}T{hour}:00")
+
+
+@pytest.mark.parametrize(
+    ("path", "load", "changes"),
+    [
+        ("LOAD00000001.csv", True, False),
+        ("LOAD0000000A.parquet", True, False),
+        ("LOAD001.csv", True, False),
+        ("LOAD00000001.csv.gz", True, False),
+        ("LOAD_2_0000000F.csv", True, False),
+        ("a/b/LOAD00000001.csv", True, False),
+        ("20141029-1134010000.csv", False, True),
+        ("20220521-145815742.parquet", False, True),
+        ("2022/05/21/20220521-145815742.csv.gz", False, True),
+        ("LOADING.csv", False, False),
+        ("load00000001.csv", False, False),
+        ("LOAD.csv", False, False),
+        ("LOAD00000001", False, False),
+        ("20220521.csv", False, False),
+        ("part-00000.csv", False, False),
+        ("LOAD00000001.csv/part-0.csv", False, False),
+    ],
+)
+def test_how_dms_calls_its_files(path: str, load: bool, changes: bool) -> None:
+    """Full load and changes, by the last part of the path."""
+    assert (is_full_load(path), is_dated_changes(path)) == (load, changes)
+
+
+@pytest.mark.parametrize(
+    ("path", "envelope", "expected"),
+    [
+        ("LOAD00000001.csv", "dms", Landed("", None)),
+        ("LOAD00000001.csv", "flat", None),
+        ("x/LOAD00000001.csv", "dms", None),
+        ("20260101-000000000.csv", "dms", None),
+        ("2026/01/01/LOAD00000001.csv", "dms", Landed("2026/01/01", "2026-01-01T00:00")),
+    ],
+)
+def test_a_full_load_lies_beside_the_dated_folders(path: str, envelope: str, expected: Landed | None) -> None:
+    """And belongs to the table's own folder."""
+    assert landed("%Y/%m/%d", path, envelope=envelope) == expected
+
+
 @given(moment=st.datetimes(min_value=datetime(1000, 1, 1)), pattern=st.sampled_from([HOURLY, HIVE, PLAIN]))
 def test_the_folder_of_any_hour_names_that_hour(moment: datetime, pattern: str) -> None:
     """`strftime` and its inverse."""
@@ -121,6 +206,8 @@ def test_the_folder_of_any_hour_names_that_hour(moment: datetime, pattern: str) 
         ("_temporary/0/a.parquet", True),
         (".hidden/a.parquet", True),
         ("f/.a", True),
+        ("f_$folder$", True),
+        ("f/", True),
     ],
 )
 def test_markers_and_unfinished_files_are_ignored(path: str, expected: bool) -> None:

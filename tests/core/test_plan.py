@@ -52,6 +52,18 @@ def found(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> F
         ([found("h_2026010102/a")], {"first_folder": "h_2026010102"}, {"new": ["h_2026010102/a"]}),
         ([found("notes.txt"), found("h_2026010100/a")], {}, {"new": ["h_2026010100/a"], "ignored": 1}),
         ([found("notes.txt"), found("h_2026010100/a", "known")], {}, {"absorbed": 1, "ignored": 1}),
+        (
+            [found("05-03-2026/b"), found("31-12-2025/a")],
+            {"pattern": "%d-%m-%Y", "first_folder": "01-01-2026"},
+            {"skipped": 1, "new": ["05-03-2026/b"]},
+        ),
+        ([found("LOAD1.csv"), found("h_2026010100/a")], {"envelope": "dms"}, {"new": ["LOAD1.csv", "h_2026010100/a"]}),
+        ([found("LOAD1.csv"), found("h_2026010100/a")], {}, {"new": ["h_2026010100/a"], "ignored": 1}),
+        ([found("h_2026010100/a.parquet", size=0, modified=99.0)], {}, {"waiting": 1}),
+        ([found("h_2026010100/a.avro", size=0, modified=99.0)], {}, {"waiting": 1}),
+        ([found("h_2026010100/a", size=0, modified=99.0)], {"format": "parquet"}, {"waiting": 1}),
+        ([found("h_2026010100/a.csv", size=0), found("h_2026010100/a.json.gz", size=0)], {}, {"ignored": 2}),
+        ([found("h_2026010100/", size=0), found("h_2026010100_$folder$", size=0)], {"format": "parquet"}, {"ignored": 2}),
         ([found("any/name"), found("x")], {"pattern": ""}, {"new": ["any/name", "x"]}),
         ([found("_SUCCESS")], {}, {"ignored": 1}),
     ],
@@ -63,6 +75,12 @@ def test_discover(files: list[Found], changes: dict[str, Any], expected: dict[st
     for name in ("waiting", "skipped", "ignored", "absorbed"):
         assert getattr(landing, name) == expected.get(name, 0), name
     assert landing.size == 5 * len(landing.new)
+
+
+def test_a_parquet_file_that_stays_empty_is_taken_and_will_be_found_unusable() -> None:
+    """Nobody is going to finish it: it goes to quarantine, which names it, instead of waiting for ever."""
+    landing = plan.discover(SPEC, [found("h_2026010100/a.parquet", size=0)], frozenset(), plan.UNFINISHED_GRACE)
+    assert [item.path for item in landing.new] == ["h_2026010100/a.parquet"]
 
 
 def test_discover_refuses_a_landing_where_nothing_fits() -> None:

@@ -11,6 +11,8 @@ Rules:
 
 from __future__ import annotations
 
+import dataclasses
+
 from compactor.core import types
 from compactor.core.spec import OPERATIONS, TableSpec
 from compactor.core.writer import from_avro, signature
@@ -29,13 +31,16 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     unknown = ("CAST(NULL AS STRUCT<_none: STRING>) AS _source", "CAST(NULL AS BIGINT) AS _time")
     if raw.schema is not None:
         described = from_avro(raw.avro) if raw.avro else plain_writer(signature(types.text(raw.schema)), raw.schema)
+        if raw.fields is not None:
+            present = {field.name for field in raw.fields}
+            described = dataclasses.replace(described, fields=raw.fields, undecided=tuple(name for name, _ in raw.schema[1] if name not in present))
         rows = raw.rows.selectExpr(
             "_file",
             "_block",
             "_row",
             "_offset",
             "_partition",
-            "CAST(NULL AS STRING) AS _bad",
+            f"{raw.broken} AS _bad",
             "CASE WHEN _value IS NOT NULL THEN 'u' END AS _op",
             f"{literal(described.id)} AS _writer",
             "CAST(NULL AS STRING) AS _schema",

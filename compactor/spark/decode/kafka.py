@@ -28,7 +28,7 @@ def unpacked(raw: RawFrame, container: str) -> RawFrame:
             "CAST(NULL AS STRING) AS _key",
             "CAST(NULL AS STRING) AS _oldkey",
         )
-        return RawFrame(raw.rows.selectExpr("*", *nulls), raw.schema, raw.avro)
+        return RawFrame(raw.rows.selectExpr("*", *nulls), raw.schema, raw.avro, raw.fields)
     return _json(raw) if raw.schema is None else _typed(raw)
 
 

@@ -7,6 +7,9 @@
 | `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (fixed-width hex) | SQL Server |
 | `scn`, `ssn` | `source.scn`, `source.ssn` | Oracle |
 | `offset` | the Kafka offset, where the sink keeps it | all |
+| `dms.phase` | 0 in a file of the full load, 1 in a file of changes | (AWS DMS) |
+| `dms.change_seq`, `dms.stream_position` | `AR_H_CHANGE_SEQ`; `transact_id`, its numbers brought to one width | (AWS DMS) |
+| `dms.file` | the file's name without folders | (AWS DMS) |
 | any other | a column of the row, or a dotted path into the envelope such as `source.ts_us` | |
 
 The default order ends with `offset` where it is kept: the source's own order comes first because offsets go on growing when
@@ -56,8 +59,15 @@ _COMPUTED = {
     "scn": "try_cast(_source.scn AS BIGINT)",
     "ssn": "try_cast(_source.ssn AS BIGINT)",
     "offset": "_offset",
+    "dms.phase": "_source.phase",
+    "dms.change_seq": "_source.change_seq",
+    "dms.stream_position": "_source.stream_position",
+    "dms.file": "_source.file",
 }
-_TEXT = ("commit_lsn_text", "change_lsn_text")
+_TEXT = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_position", "dms.file")
+
+NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0"}
+"""Order columns that may be null, and sort first then, only where this SQL holds: rows of a full load come from no log."""
 
 NULLABLE = frozenset(
     {

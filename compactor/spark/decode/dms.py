@@ -1,0 +1,135 @@
+"""AWS Database Migration Service's S3 target: one record is one row, as Parquet or CSV, in files that DMS names.
+
+Source: AWS DMS user guide, "Using Amazon S3 as a target", and the S3Settings of its API.
+
+Rules:
+- files of the full load are called `LOAD` and a hexadecimal counter, files of changes by the time they were written
+  (`20260101-120000123.csv`). The full load comes first, whatever its columns say; then the order is the file's name, then the row.
+- `Op` is I, U or D, in any case; another code makes the record unusable. Without it (a full load without `IncludeOpForFullLoad`,
+  `CdcInsertsOnly`, `CdcInsertsAndUpdates`) a row is an upsert; in a table without key an insert.
+- an update holds the row as it is afterwards. The key that it had before is in the columns `BI_<key>` of a before-image rule
+  (`add-before-image-columns`), where there are any; without them a changed key cannot be seen and the old row stays.
+- a delete holds the row as it was; only its key is used. In a table without key all of it is: one equal row goes.
+- `AR_H_CHANGE_SEQ` and `transact_id`, where they are, order the changes: they come again unchanged when DMS sends a change again.
+- `Op`, `BI_*`, `AR_H_*` and `transact_id` are metadata: not stored unless `metadata_columns` asks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from compactor.core import increment, types
+from compactor.core.errors import InputRefused, OrderRefused
+from compactor.core.spec import TableSpec
+from compactor.core.writer import WriterField, signature
+from compactor.spark.decode.frame import Frame, plain_writer
+from compactor.spark.files import RawFrame
+from compactor.spark.sql import literal, null, quoted, struct
+from compactor.spark.values import plain
+
+OPERATION = "op"
+BEFORE = "BI_"
+_SEQUENCE, _STREAM = "ar_h_change_seq", "transact_id"
+_OPERATIONS = {"i": "c", "u": "u", "d": "d"}
+
+_NAME = "element_at(split(_file, '/'), -1)"
+_LOADED = f"{_NAME} RLIKE '^LOAD[_0-9A-Fa-f]+[.]'"
+
+_RUNS = "regexp_extract_all(lower(trim({0})), '([0-9a-f]+|[^0-9a-f]+)', 1)"
+_PADDED = "array_join(transform(" + _RUNS + ", _p -> CASE WHEN _p RLIKE '^[0-9a-f]' THEN lpad(_p, greatest(length(_p), {1}), '0') ELSE _p END), '')"
+"""A position whose numbers (decimal or hexadecimal, between other characters) have one width, so that text sorts as they do."""
+
+
+def order(spec: TableSpec, names: Iterable[str]) -> tuple[str, ...]:
+    """The order columns of a table whose files have columns of these names: full load first, then what orders its changes."""
+    if spec.order_by:
+        return ("dms.phase", *spec.order_by, "dms.file")
+    known = {name.lower() for name in names}
+    if _SEQUENCE in known:
+        return ("dms.phase", "dms.change_seq")
+    return ("dms.phase", "dms.stream_position", "dms.file") if _STREAM in known else ("dms.phase", "dms.file")
+
+
+def check_names(spec: TableSpec, order_names: Iterable[str], paths: Iterable[str]) -> None:
+    """Where only the files' names order the changes, they must be DMS's own. Raises OrderRefused."""
+    if tuple(order_names) != ("dms.phase", "dms.file"):
+        return
+    for path in paths:
+        if not (increment.is_full_load(path) or increment.is_dated_changes(path)):
+            raise OrderRefused(
+                f"table {spec.name}: {path}: DMS calls its files LOAD00000001.csv or 20260101-120000123.csv, and nothing but the name orders "
+                "the changes of this table. Restore the name, or say `order_by:` with columns that order the changes."
+            )
+
+
+def decode(raw: RawFrame, spec: TableSpec) -> Frame:
+    """One raw frame as a Frame. Raises InputRefused for files that cannot be DMS's."""
+    if raw.schema is None or spec.container != "value":
+        raise InputRefused(f"table {spec.name}: DMS writes parquet or csv, these files are text. Is it another `envelope:`?")
+    columns = dict(raw.schema[1])
+    by_low = {name.lower(): name for name in columns}
+    op = by_low.get(OPERATION)
+    code = f"lower(trim(_value.{quoted(op)}))" if op and columns[op] == ("string",) else "CAST(NULL AS STRING)"
+    bare = f"CASE WHEN {_LOADED} THEN 'r' ELSE '{'u' if spec.key else 'c'}' END"
+    known = " ".join(f"WHEN {literal(text)} THEN {literal(meaning)}" for text, meaning in _OPERATIONS.items())
+    meaning = f"CASE WHEN coalesce({code}, '') = '' THEN {bare} WHEN {code} = 'i' AND {_LOADED} THEN 'r' ELSE CASE {code} {known} END END"
+    codes = ", ".join(literal(text) for text in _OPERATIONS)
+    bad = f"coalesce({raw.broken}, CASE WHEN coalesce({code}, '') NOT IN ('', {codes}) THEN concat('has an unknown Op ', {code}) END)"
+    payload = [name for name in columns if not _is_metadata(name, columns, spec)]
+    before = _before(columns, payload, spec)
+    described = plain_writer(signature("dms" + types.text(raw.schema)), raw.schema)
+    fields: tuple[WriterField, ...] = described.fields if raw.fields is None else raw.fields
+    undecided = tuple(name for name in payload if name not in {field.name for field in fields})
+    writer = dataclasses.replace(described, fields=tuple(field for field in fields if field.name in payload), undecided=undecided)
+    sequence, stream = (_text(by_low.get(name), columns) for name in (_SEQUENCE, _STREAM))
+    moment = by_low.get("ar_h_commit_timestamp", by_low.get("ar_h_timestamp"))
+    source = [
+        ("phase", f"CASE WHEN {_LOADED} THEN 0L ELSE 1L END"),
+        ("file", _NAME),
+        ("change_seq", f"lpad({sequence}, 40, '0')"),
+        ("stream_position", _PADDED.format(stream, 20)),
+    ]
+    rows = raw.rows.selectExpr(
+        "_file",
+        "_block",
+        "_row",
+        "_offset",
+        "_partition",
+        f"{bad} AS _bad",
+        f"{meaning} AS _op",
+        f"{literal(writer.id)} AS _writer",
+        "CAST(NULL AS STRING) AS _schema",
+        "_value AS _after",
+        f"CASE WHEN {code} = 'd' THEN _value WHEN {code} = 'u' THEN {before} END AS _before",
+        "_key AS _keyrec",
+        "_oldkey",
+        f"{struct(source)} AS _source",
+        f"unix_micros(try_cast({_text(moment, columns)} AS TIMESTAMP)) AS _time",
+    )
+    return Frame(rows, raw.schema, (writer,))
+
+
+def _is_metadata(name: str, columns: dict[str, types.Type], spec: TableSpec) -> bool:
+    low = name.lower()
+    image = name.startswith(BEFORE) and name[len(BEFORE) :] in columns
+    return (image or low in (OPERATION, _STREAM) or low.startswith("ar_h_")) and name not in spec.metadata_columns
+
+
+def _before(columns: dict[str, types.Type], payload: list[str], spec: TableSpec) -> str:
+    """SQL for the before image of an update, of the rows' own type: the columns that have one, null for the others.
+
+    Without key a row is found by all it holds, so an image that lacks columns is none.
+    """
+    imaged = [name for name in payload if BEFORE + name in columns]
+    kind: types.Type = ("struct", tuple(columns.items()))
+    if not imaged or (not spec.key and len(imaged) < len(payload)):
+        return null(kind)
+    images = {name: plain(f"_value.{quoted(BEFORE + name)}", columns[BEFORE + name], columns[name]) for name in imaged}
+    return struct([(name, images.get(name, null(found))) for name, found in columns.items()])
+
+
+def _text(name: str | None, columns: dict[str, types.Type]) -> str:
+    if name is None or not types.is_scalar(columns[name]):
+        return "CAST(NULL AS STRING)"
+    return f"nullif(trim(CAST(_value.{quoted(name)} AS STRING)), '')"

@@ -1,0 +1,123 @@
+"""The inputs of a batch while they are read: where each lies, what opens as which raw frames, and which cannot be opened."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from pyspark.sql import SparkSession
+
+from compactor.core import increment
+from compactor.core.errors import InputRefused, InputUnfinished
+from compactor.core.layout import Layout, join
+from compactor.core.quarantine import Limits, Unusable
+from compactor.core.snapshot import Input
+from compactor.core.spec import TableSpec
+from compactor.core.writer import WriterField, WriterSchema
+from compactor.ports import Elsewhere
+from compactor.spark import csv_files, files, text_types, zstandard
+from compactor.spark.decode import dms
+
+FORMATS = ("parquet", "avro", "json", "csv")
+
+
+class Inputs:
+    """Opens files and remembers which were `broken` (location → why). `scratch` holds what is unpacked on the way, until it is closed."""
+
+    def __init__(self, spark: SparkSession, spec: TableSpec, inputs: Sequence[Input], elsewhere: Elsewhere, scratch: ExitStack) -> None:
+        layout = Layout(spec.root, spec.landing)
+        self._spark, self.spec, self.inputs, self._scratch = spark, spec, inputs, scratch
+        self.places = {item: elsewhere.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
+        roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
+        odd = tuple((place, item.path) for item, place in self.places.items() if place in elsewhere.values() and roots.path(place) != item.path)
+        self.origins = dataclasses.replace(roots, named=odd)
+        self.broken: files.Broken = {}
+
+    def by_format(self) -> dict[str, list[str]]:
+        """Locations by file format, told by the configuration or by the file's name, without the broken ones."""
+        found: dict[str, list[str]] = {}
+        for item, place in self.places.items():
+            kind = self.spec.format if self.spec.format != "auto" else increment.file_format(item.path)
+            if kind is None:
+                self.broken[place] = files.Why(f"the name tells no format; say `format: {'|'.join(FORMATS)}`")
+            if place not in self.broken:
+                found.setdefault(str(kind), []).append(place)
+        return found
+
+    def raw(self, kind: str, paths: list[str], known: Sequence[WriterField], schema: WriterSchema | None) -> list[files.RawFrame]:
+        """The raw frames of files of one format, with typed values; `known` are the stored columns, `schema` what is declared."""
+        found = self._opened(kind, paths)
+        if kind != "csv":
+            return found
+        words = (self.spec.op or csv_files.OPERATION,)
+        return text_types.typed(found, known, schema, words, dms.BEFORE if self.spec.envelope == "dms" else "")
+
+    def find_broken(self) -> bool:
+        """Find the files that make Spark fail: read each half alone until single files are left (H29). Whether there are any."""
+        before = len(self.broken)
+        for kind, paths in self.by_format().items():
+            self._read_halves(kind, paths)
+        return len(self.broken) > before
+
+    def unusable(self) -> list[Unusable]:
+        """The broken files."""
+        return [Unusable(item.path, self.broken[place].text) for item, place in self.places.items() if place in self.broken]
+
+    @property
+    def unfinished(self) -> frozenset[str]:
+        """Paths of the broken files that lack their end."""
+        return frozenset(item.path for item, place in self.places.items() if place in self.broken and self.broken[place].unfinished)
+
+    def within_limits(self, bad: int, read: int, records: Sequence[Unusable] = ()) -> None:
+        """Raises InputRefused when more of the inputs cannot be used than the table allows; InputUnfinished when all that is wrong may pass."""
+        broken = self.unusable()
+        judged = [item for item in broken if item.path not in self.unfinished]
+        limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share)
+        where = f"table {self.spec.name}: {join(self.spec.landing)}"
+        if problem := limits.problem([*judged, *records], bad, read, len(judged), len(self.inputs)):
+            raise InputRefused(f"{where}: {problem}")
+        if broken and len(broken) == len(self.inputs):
+            problem = limits.problem(broken, bad, read, len(broken), len(self.inputs))
+            raise InputUnfinished(self.unfinished, f"{where}: {problem}")
+
+    def _opened(self, kind: str, paths: list[str]) -> list[files.RawFrame]:
+        packed = [path for path in paths if kind in ("csv", "json") and zstandard.needed(self._spark, path)]
+        plain = [path for path in paths if path not in packed]
+        out = self._read(kind, self.origins, plain) if plain else []
+        if packed:
+            place = self._scratch.enter_context(tempfile.TemporaryDirectory(prefix="compactor-"))
+            copies = []
+            for path in packed:
+                try:
+                    copies.append(zstandard.copied(self._spark, path, join(place, self.origins.path(path))))
+                except InputRefused as error:
+                    self.broken[path] = files.Why(str(error))
+            out += [zstandard.renamed(raw) for raw in self._read(kind, files.Origins((place,)), copies)] if copies else []
+        return out
+
+    def _read(self, kind: str, origins: files.Origins, paths: list[str]) -> list[files.RawFrame]:
+        if kind != "csv":
+            found, broken = files.read(self._spark, kind, origins, paths)
+            self.broken.update(broken)
+            return found
+        try:
+            return csv_files.read(self._spark, self.spec, origins, paths)
+        except InputRefused as error:
+            if len(paths) == 1:
+                self.broken[paths[0]] = files.Why(str(error))
+                return []
+            return [raw for path in paths for raw in self._read(kind, origins, [path])]
+
+    def _read_halves(self, kind: str, paths: list[str]) -> None:
+        try:
+            for raw in self._opened(kind, paths):
+                raw.rows.write.format("noop").mode("overwrite").save()
+        except Exception as error:
+            if len(paths) == 1:
+                self.broken[paths[0]] = files.Why(f"cannot be read ({files.reason(error)})")
+                return
+            half = len(paths) // 2
+            self._read_halves(kind, paths[:half])
+            self._read_halves(kind, paths[half:])

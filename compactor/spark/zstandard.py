@@ -1,0 +1,59 @@
+"""Text files packed with zstd, for Sparks whose Hadoop has no native library (the one on PyPI): unpacked into a scratch directory first.
+
+Hadoop reads `.gz`, `.bz2` and `.snappy` with Java alone, `.zst` only with its native library, which EMR has. Parquet and Avro files are not
+concerned: they are packed inside, and Spark unpacks those itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from compactor.core.errors import InputRefused
+from compactor.spark.files import RawFrame, reason
+
+_PLAIN = ".plain"
+"""Ends the name of an unpacked copy: `.zst` at its end would have Hadoop unpack it again."""
+
+
+def needed(spark: SparkSession, path: str) -> bool:
+    """Whether a text file must be unpacked before Spark can read it."""
+    if not path.endswith(".zst"):
+        return False
+    jvm: Any = spark._jvm
+    try:
+        jvm.org.apache.hadoop.io.compress.ZStandardCodec.checkNativeCodeLoaded()
+    except Exception:
+        return True
+    return False
+
+
+def copied(spark: SparkSession, path: str, copy: str) -> str:
+    """The location of an unpacked copy, called like `copy` and a suffix. Raises InputRefused naming a file that cannot be unpacked."""
+    if not str(spark.sparkContext.master).startswith("local"):
+        raise InputRefused(
+            f"{path}: this cluster's Hadoop cannot unpack zstd (no native library). Have the sink write gzip, or install libhadoop with zstd."
+        )
+    target = copy + _PLAIN
+    jvm: Any = spark._jvm
+    location = jvm.org.apache.hadoop.fs.Path(path)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    stream = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(location)
+    try:
+        jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(jvm.com.github.luben.zstd.ZstdInputStream(stream), jvm.java.io.File(target))
+    except Exception as error:
+        raise InputRefused(f"{path}: cannot be unpacked ({reason(error)}). Have the sink write it again, or remove it.") from None
+    finally:
+        stream.close()
+    return target
+
+
+def renamed(raw: RawFrame) -> RawFrame:
+    """A frame of copies with the names of the files that they are copies of."""
+    rows = raw.rows.selectExpr(
+        *[f"substr(_file, 1, length(_file) - {len(_PLAIN)}) AS _file" if name == "_file" else name for name in raw.rows.columns]
+    )
+    return dataclasses.replace(raw, rows=rows)

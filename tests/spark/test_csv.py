@@ -1,0 +1,179 @@
+"""CSV through the real flows: dialect, nulls, and types guessed from text without changing it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.core.errors import InputRefused, NoRowsYet
+from compactor.core.spec import Csv, TableSpec
+from compactor.spark import csv_files, text_types
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+
+def put(spec: TableSpec, hour: int, text: str, file: str = "part-0.csv") -> Path:
+    """A file in the folder of an hour, its bytes as they are."""
+    path = Path(spec.landing) / f"increment_20240305{hour:02d}" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_flat_rows_in_csv(lake: Lake) -> None:
+    """A header, an operation, an order of numbers (10 comes after 9), values with delimiter, quote and line break."""
+    spec = lake.spec()
+    put(spec, 1, 'id,seq,op,v\n1,9,u,"a, ""b""\nc"\n2,9,u,x\n')
+    lake.run(spec)
+    put(spec, 2, "id,seq,op,v\n1,10,u,later\n2,10,d,\n3,10,c,\\n\n")
+    put(spec, 2, "id,seq,op,v\n1,8,u,late\n", "part-1.csv")
+    lake.run(spec)
+    assert [{"id": 1, "seq": 10, "v": "later"}, {"id": 3, "seq": 10, "v": "\\n"}] == lake.rows(spec)
+    assert [] == lake.problems(spec)
+
+
+DIALECTS = {
+    "null and empty": (Csv(), 'id,seq,v\n1,1,\n2,1,""\n3,1,NULL\n4,1, \n', [None, "", "NULL", " "]),
+    "a null marker": (Csv(null_value="NULL"), 'id,seq,v\n1,1,\n2,1,""\n3,1,NULL\n4,1,null\n', ["", "", None, "null"]),
+    "lines end with CRLF": (Csv(), 'id,seq,v\r\n1,1,a\r\n2,1,"b"\r\n3,1,"c\r\nd"\r\n4,1,\r\n', ["a", "b", "c\r\nd", None]),
+    "carriage returns inside": (Csv(), 'id,seq,v\n1,1,"a\rb"\n2,1,c\n3,1,d\n4,1,e', ["a\rb", "c", "d", "e"]),
+    "tabulators": (Csv(delimiter="\t"), "id\tseq\tv\n1\t1\ta,b\n2\t1\tc\n3\t1\td\n4\t1\te\n", ["a,b", "c", "d", "e"]),
+    "nothing is quoted": (Csv(quote=""), 'id,seq,v\n1,1,"a\n2,1,"b"\n3,1,c"\n4,1,d\n', ['"a', '"b"', 'c"', "d"]),
+    "backslashes are text": (Csv(), 'id,seq,v\n1,1,"a\\"\n2,1,b\\\n3,1,"\\""x"\n4,1,d\n', ["a\\", "b\\", '\\"x', "d"]),
+    "byte order mark": (Csv(), "\ufeffid,seq,v\n1,1,a\n2,1,b\n3,1,ä\n4,1,€\n", ["a", "b", "ä", "€"]),
+    "names in the configuration": (Csv(columns=("id", "seq", "v")), "1,1,a\n2,1,b\n3,1,c\n4,1,d\n", ["a", "b", "c", "d"]),
+}
+
+
+def test_dialects(lake: Lake) -> None:
+    """One table a dialect, all in one session: four rows each, read as they were meant."""
+    for number, (name, (csv, text, expected)) in enumerate(DIALECTS.items()):
+        spec = lake.spec(f"t{number}", csv=csv)
+        put(spec, 1, text)
+        raws = text_types.typed(csv_files.read(lake.spark, spec, spec.landing, [str(next(Path(spec.landing).rglob("*.csv")))]), (), None)
+        rows = raws[0].rows.selectExpr("_value.id", "_value.v", "_broken").orderBy("id").collect()
+        assert [(at + 1, value, None) for at, value in enumerate(expected)] == [tuple(row) for row in rows], name
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("id,seq,v\n1,1,a\n2,1\n", "record 2: has another number of values than there are columns .3: id, seq, v"),
+        ("id,seq,v\n1,1,a,b\n", "record 1: has another number"),
+        ("id,seq,id\n1,1,a\n", "names 'id' twice"),
+        ("1,1,a\n2,1,b\n", "names '1' twice"),
+        ("7,1,a\n2,1,b\n", "'id' is not in the data; columns found: 7, 1, a"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(lake: Lake, text: str, words: str) -> None:
+    """A file of the wrong shape, and a file without the header that was expected."""
+    spec = lake.spec(order_by=("seq",) if text.startswith("id") else ("1",))
+    put(spec, 1, text)
+    with pytest.raises(Exception, match=words):
+        lake.run(spec)
+    assert ["part-0.csv"] == lake.landed(spec)
+
+
+GUESSES = {
+    "whole": (["1", "-20", "0"], "bigint"),
+    "beyond 64 bits": (["1", "12345678901234567890"], "decimal(38,0)"),
+    "beyond 38 digits": (["1", "9" * 39], "string"),
+    "leading zeros": (["1", "007"], "string"),
+    "plus sign": (["+1"], "string"),
+    "minus nothing": (["-0"], "string"),
+    "money": (["12.50", "-0.01", "1234567890123456789.00"], "decimal(21,2)"),
+    "many digits": (["12345678901234567.8901"], "decimal(23,4)"),
+    "whole digits up to 38": (["123456789012345678901234567890.12345678"], "decimal(38,8)"),
+    "differing scale": (["1.5", "2"], "string"),
+    "minus zero": (["-0.00", "1.00"], "string"),
+    "an exponent": (["1e5"], "string"),
+    "no point before": ([".5"], "string"),
+    "dates": (["2024-01-01"], "string"),
+    "words": (["true"], "string"),
+    "blanks": ([" 1"], "string"),
+    "an empty text": (["1", '""'], "string"),
+    "null and numbers": (["1", ""], "bigint"),
+}
+
+
+def test_guesses_change_no_value(lake: Lake) -> None:
+    """A table of columns: the type, and every value printed as it was written."""
+    spec = lake.spec()
+    rows = itertools.zip_longest(*[values for values, _ in GUESSES.values()], fillvalue="")
+    path = put(spec, 1, ",".join(f'"{name}"' for name in GUESSES) + "\n" + "".join(",".join(row) + "\n" for row in rows))
+    (raw,) = text_types.typed(csv_files.read(lake.spark, spec, spec.landing, [str(path)]), (), None)
+    fields = {field.name: field for field in raw.fields or ()}
+    assert {name: kind for name, (_, kind) in GUESSES.items()} == {name: text_types.types.text(field.type) for name, field in fields.items()}
+    printed = raw.rows.selectExpr(*[f"CAST(_value.`{name}` AS STRING) AS `{name}`" for name in GUESSES]).collect()
+    for name, (values, _) in GUESSES.items():
+        assert [value.replace('""', "") for value in values if value] == [row[name] for row in printed if row[name] is not None], name
+
+
+def test_any_split_into_runs_gives_the_same_table(lake: Lake) -> None:
+    """Files whose guesses differ, absorbed together and in every order alone: one column each, and no value changed."""
+    files = ["id,seq,a,b\n1,1,7,1.50\n", "id,seq,a,b\n2,2,007,2.25\n", "id,seq,a,b\n3,3,8,2\n"]
+    expected = [{"id": 1, "seq": 1, "a": "7", "b": "1.50"}, {"id": 2, "seq": 2, "a": "007", "b": "2.25"}, {"id": 3, "seq": 3, "a": "8", "b": "2"}]
+    for number, runs in enumerate([[[0, 1, 2]], [[0], [1], [2]], [[2], [1], [0]], [[1], [0, 2]]]):
+        spec = lake.spec(f"t{number}")
+        for run in runs:
+            for file in run:
+                put(spec, 1, files[file], f"part-{file}.csv")
+            lake.run(spec)
+        assert expected == lake.rows(spec), runs
+        assert ["id", "seq", "a", "b"] == [field.name for field in lake.snapshot(spec).schema.fields], runs
+        assert [] == lake.problems(spec)
+
+
+def test_a_file_that_holds_nothing(lake: Lake) -> None:
+    """Empty, or its header only: no rows, no error; a header alone tells no types, so a new table waits."""
+    spec = lake.spec()
+    put(spec, 1, "id,seq,v\n")
+    put(spec, 1, "", "part-1.csv")
+    with pytest.raises(NoRowsYet):
+        lake.run(spec)
+    put(spec, 1, "id,seq,v\n1,1,a\n", "part-2.csv")
+    assert "committed" == lake.run(spec).outcome
+    put(spec, 2, "id,seq,v\n", "part-3.csv")
+    lake.run(spec)
+    assert [{"id": 1, "seq": 1, "v": "a"}] == lake.rows(spec)
+
+
+def packed(lake: Lake, codec: str, data: bytes) -> bytes:
+    """Data as Hadoop's codec of that name packs it, in Spark's JVM."""
+    jvm: Any = lake.spark._jvm
+    out = jvm.java.io.ByteArrayOutputStream()
+    if codec == "zst":
+        stream = jvm.com.github.luben.zstd.ZstdOutputStream(out)
+    else:
+        conf = lake.spark._jsparkSession.sessionState().newHadoopConf()  # type: ignore[attr-defined]
+        stream = jvm.org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodecByName(codec).createOutputStream(out)
+    stream.write(data)
+    stream.close()
+    return bytes(out.toByteArray())
+
+
+@pytest.mark.parametrize(("suffix", "codec"), [("gz", "gzip"), ("bz2", "bzip2"), ("snappy", "snappy"), ("zst", "zst")])
+def test_compressed_text(lake: Lake, suffix: str, codec: str) -> None:
+    """CSV and JSON lines, by the suffix of the name."""
+    spec = lake.spec()
+    folder = Path(spec.landing) / "increment_2024030501"
+    folder.mkdir(parents=True)
+    (folder / f"a.csv.{suffix}").write_bytes(packed(lake, codec, b"id,seq,v\n1,1,a\n"))
+    (folder / f"b.json.{suffix}").write_bytes(packed(lake, codec, b'{"id": 2, "seq": 2, "v": "b"}\n'))
+    lake.run(spec)
+    assert [{"id": 1, "seq": 1, "v": "a"}, {"id": 2, "seq": 2, "v": "b"}] == lake.rows(spec)
+
+
+def test_a_cut_compressed_file_is_named(lake: Lake) -> None:
+    """Half a gzip is no half of its rows."""
+    spec = lake.spec()
+    whole = packed(lake, "gzip", b"id,seq,v\n" + b"".join(b"%d,1,%d\n" % (n, n * n) for n in range(50000)))
+    path = put(spec, 1, "", "part-0.csv.gz")
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputRefused, match=r"part-0.csv.gz"):
+        lake.run(spec)
+    assert ["part-0.csv.gz"] == lake.landed(spec)
