@@ -250,7 +250,11 @@ def main() -> None:
         _last_words(f"{error}", verbose)
         sys.exit(error.exit_code)
     except Exception as error:
-        reason = (str(error).strip() or "no message").splitlines()[0]
+        try:
+            reason = (str(error).strip() or "no message").splitlines()[0]
+        except Exception:
+            # an error of the JVM's asks the JVM for its words, which may have ended
+            reason = "no message"
         hint = "" if verbose else " (-v shows where)"
         _last_words(f"unexpected {type(error).__name__}: {reason[:500]}{hint}", verbose)
         sys.exit(1)

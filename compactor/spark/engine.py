@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core.errors import CheckFailed, InputRefused
+from compactor.core.errors import CheckFailed, CompactorError, InputRefused, Refused
 from compactor.core.layout import Layout, join, relative
 from compactor.core.position import Position, at_or_below, event_part, latest
 from compactor.core.schema import Schema
@@ -16,6 +16,7 @@ from compactor.core.snapshot import COUNTS, Delta, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.ports import Check, Elsewhere, Staged, Storage
 from compactor.spark import compare, keyless, position, store
+from compactor.spark.files import reason
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.resolve import BASE, EVENT, MOVED, Resolver, union
 from compactor.spark.sql import named, quoted
@@ -104,6 +105,14 @@ class SparkEngine:
 
     def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         """The view against its reference definition and against one resolve of all inputs."""
+        try:
+            return self._compared(spec, snapshot, inputs, elsewhere)
+        except CompactorError:
+            raise
+        except Exception as error:
+            raise Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
+
+    def _compared(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         checks = [compare.against_reference(self._spark, spec, snapshot)]
         # what runs have left out is left out here too, however much it is
         batch = self.read(dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0), None, inputs, 1, elsewhere)
