@@ -18,13 +18,13 @@ from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.ports import Facts, Storage
-from compactor.spark import files, keyless, position, store, survey
+from compactor.spark import files, keyless, position, signatures, store, survey
 from compactor.spark.conform import conform, linked, with_position, writer_positions
-from compactor.spark.decode import debezium, flat, kafka
+from compactor.spark.decode import change_event, debezium, flat, kafka, named, wal2json
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import default_order, expression, flat_connector, flat_source
 
-ENVELOPES = {"debezium": debezium.decode, "flat": flat.decode}
+ENVELOPES = {"debezium": debezium.decode, "flat": flat.decode, "wal2json": wal2json.decode, "change-event": change_event.decode}
 """Where another envelope joins: one module under `decode/`, one entry here."""
 
 Columns = tuple[tuple[str, str], ...]
@@ -95,7 +95,11 @@ class Reader:
                 for name, found in raw.schema[1] if raw.schema else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), found), found) or ("string",)
                 frame = decode(kafka.unpacked(raw, spec.container), spec)
-                if frame.images is None:
+                if frame.omits:
+                    stored = _stored_fields(parent)
+                    writers = signatures.writers_of(frame, stored, schema, spec)
+                    frame = named.with_columns(frame, writers, [field.name for field in stored])
+                elif frame.images is None:
                     writers = survey.writers_of(self.spark, frame, spec.key, schema)
                     frame = frame.parsed(decided(writers, _stored_fields(parent)))
                 elif schema and raw.avro is None:
@@ -164,7 +168,7 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
         names = default_order(connector, offsets, spec.name)
         # a flattened row has no transaction block
         names = tuple(name for name in names if spec.envelope != "flat" or name != "total_order")
-    return tuple((name, str(expression(name, images, spec.name)[1][0])) for name in names)
+    return tuple((name, str(expression(name, images, spec.name, spec.envelope)[1][0])) for name in names)
 
 
 def _payload_writers(spec: TableSpec, frames: Sequence[Frame]) -> list[WriterSchema]:
@@ -188,7 +192,9 @@ def _facts(spec: TableSpec, inputs: Sequence[Input], found: survey.Found, evolve
         else item
         for item in inputs
     )
-    partial = {evolved.columns[writer][name] for writer, name in found.partial if name in evolved.columns.get(writer, {})}
+    shown = {field.source: field.name for field in evolved.schema.payload}
+    # a column that a record leaves out is none of its writer's
+    partial = {evolved.columns.get(writer, {}).get(name, shown.get(name)) for writer, name in found.partial} - {None}
     return Facts(
         evolved=evolved,
         order=tuple(order),
@@ -196,7 +202,7 @@ def _facts(spec: TableSpec, inputs: Sequence[Input], found: survey.Found, evolve
         read=found.read,
         ignored=found.ignored,
         changes=found.read - found.ignored,
-        partial=tuple(sorted(partial)),
+        partial=tuple(sorted(str(name) for name in partial)),
         moves=found.moves + found.unlinked,
         truncates=found.truncates,
         first=earliest([file.first for file in held.values()]),

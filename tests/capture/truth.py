@@ -84,7 +84,7 @@ def family(form: str) -> str:
     """The group of forms that lose the same cells."""
     if form.startswith("debezium_json_noschema"):
         return "debezium_json_noschema"
-    for name in ("debezium_json", "flat", "debezium_avro", "debezium_parquet"):
+    for name in ("debezium_json", "flat", "debezium_avro", "debezium_parquet", "wal2json_v1", "wal2json_v2"):
         if form.startswith(name):
             return name
     raise ValueError(f"unknown form {form!r}")
@@ -211,6 +211,8 @@ def _view(value: Any, kind: str, form: str) -> Any:
         if not isinstance(value, list):
             raise TypeError("not an array")
         return tuple(from_view(member, kind[:-2], form) for member in value)
+    if form in landing.WAL2JSON and isinstance(value, str) and (kind.startswith("bit") or kind in ("point", "hstore", "addr")):
+        return from_truth(value, kind)  # PostgreSQL's own text
     if kind.startswith("bit"):
         if isinstance(value, str):
             return int.from_bytes(base64.b64decode(value, validate=True), "little")
@@ -507,4 +509,6 @@ IMPOSSIBLE: dict[str, tuple[Impossible, ...]] = {
     "debezium_parquet": (*_ALWAYS, *_OVERFLOW, *_NO_NAN, *_TYPED_RANGE, *_NULL_AS_DEFAULT, *_NO_DEFAULTS),
     "debezium_json_noschema": (*_ALWAYS, *_OVERFLOW, *_NO_NAN, *_NO_DEFAULTS, *_SCALE_GONE),
     "flat": (*_ALWAYS, *_NULL_AS_DEFAULT, *_NO_DEFAULTS, *_FLAT_ONLY),
+    "wal2json_v1": (),
+    "wal2json_v2": (),
 }
