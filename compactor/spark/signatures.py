@@ -96,7 +96,8 @@ def _depth(kind: types.Type) -> int:
 
 def _textual(field: WriterField) -> WriterField:
     """A declared column whose values come as text, whatever `schema:` says of how it would be encoded."""
-    return replace(field, raw=("string",), semantic=TEXT, item=None)
+    item = _textual(WriterField("", field.type[1], field.type[1])) if field.type[0] == "array" else None
+    return replace(field, raw=("string",), semantic=TEXT, scale=0, item=item)
 
 
 def _counted(frame: Frame, names: Sequence[str], known: _Known) -> dict[str, Row]:
@@ -108,7 +109,7 @@ def _counted(frame: Frame, names: Sequence[str], known: _Known) -> dict[str, Row
     )
     value = "`values`"
     fits = [
-        f"WHEN {literal(name)} THEN {value} = '' OR {texts.stored(value, replace(known.stored[name], semantic=TEXT))} IS NOT NULL"
+        f"WHEN {literal(name)} THEN {value} = '' OR {texts.stored(value, _textual(known.stored[name]))} IS NOT NULL"
         for name in names
         if name in known.stored and known.stored[name].type != ("string",)
     ]
@@ -131,7 +132,7 @@ def _counted(frame: Frame, names: Sequence[str], known: _Known) -> dict[str, Row
 def _inferred(name: str, held: WriterField | None, row: Row | None) -> WriterField | None:
     """The table's type where all values fit it, else the narrowest that reads them all, else text; None for nulls of an unknown column."""
     if held is not None and (row is None or row.fits):
-        return replace(held, raw=("string",), semantic=TEXT)
+        return _textual(held)
     if row is None:
         return None
     kind: types.Type = ("string",)

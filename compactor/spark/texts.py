@@ -69,11 +69,12 @@ def _bare(value: str) -> str:
 
 
 def _array(value: str, field: WriterField) -> str:
-    """An array of the field's depth; a value of another depth cannot be there: `signatures` made the column text then."""
+    """An array of the field's depth. A value of another depth is null; where types come from PostgreSQL, `signatures` made the column text then."""
     depth, item = 0, field
     while item.item is not None:
         depth, item = depth + 1, item.item
-    parsed = f"from_json({as_json(value)}, '{'array<' * depth}string{'>' * depth}', map('allowUnquotedControlChars', 'true'))"
+    fits = f"CASE WHEN coalesce({dimensions(value)}, {depth}) = {depth} THEN {as_json(value)} END"
+    parsed = f"from_json({fits}, '{'array<' * depth}string{'>' * depth}', map('allowUnquotedControlChars', 'true'))"
     return _each(parsed, depth, item)
 
 

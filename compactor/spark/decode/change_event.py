@@ -22,6 +22,7 @@ from compactor.spark import texts
 from compactor.spark.decode import named
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import micros
+from compactor.spark.decode.tables import of_other_table
 from compactor.spark.files import RawFrame
 from compactor.spark.sql import literal, member, quoted
 
@@ -95,7 +96,7 @@ def _typed(raw: RawFrame, spec: TableSpec, own: list[str]) -> DataFrame:
 
 def _other(spec: TableSpec) -> str:
     # events of one table need not name it
-    return f"_d.`table` IS NOT NULL AND {named.of_other_table('_d.schema', '_d.`table`', spec.source_table)}"
+    return f"_d.`table` IS NOT NULL AND {of_other_table('_d.schema', '_d.`table`', spec.source_table)}"
 
 
 def _spelled(names: str, spec: TableSpec) -> str:

@@ -52,19 +52,6 @@ def source(fields: Mapping[str, str]) -> str:
     return f"struct({', '.join(members)}) AS _source"
 
 
-def of_other_table(schema: str, table: str, wanted: str | None) -> str:
-    """SQL: whether an event belongs to none of the tables that `source_table` names: `schema.table`, `schema.part_*`, several with commas."""
-    if not wanted:
-        return "false"
-    name = f"concat_ws('.', {schema}, {table})"
-    tests = []
-    for part in (part.strip() for part in wanted.split(",")):
-        for told in (name, table) if "." not in part else (name,):
-            pattern = "(.*)".join(rf"\Q{piece}\E" for piece in part.split("*"))
-            tests.append(f"{told} RLIKE {literal(f'^{pattern}$')}" if "*" in part else f"{told} = {literal(part)}")
-    return f"NOT coalesce({' OR '.join(tests)}, false)"
-
-
 def frame(rows: DataFrame, spec: TableSpec, omits: str) -> Frame:
     """Rows with `_op`, `_bad`, `_table`, `_new`, `_old` (images), `_source`, `_time` and their place, as a frame without columns yet."""
     kept = "CASE WHEN _op = 'u' AND _old IS NOT NULL THEN array_except(_old.names, _new.names) ELSE array() END"
@@ -127,9 +114,8 @@ def _problem(spec: TableSpec) -> str:
 
 def _odd(kind: str, value: str) -> str:
     """SQL: what is wrong with a value whose text depends on settings of the server (02-04-2013 may be in February or in April)."""
-    moment = (
-        f"{kind} RLIKE '^(date|timestamptz?)([ (].*)?$' AND {kind} NOT LIKE '%]' AND NOT ({value} RLIKE '{texts.ISO_DATE}' OR {value} RLIKE '{texts.INFINITE}')"
-    )
+    day = f"{kind} RLIKE '^(date|timestamptz?)([ (].*)?$' AND {kind} NOT LIKE '%]'"
+    moment = f"{day} AND NOT ({value} RLIKE '{texts.ISO_DATE}' OR {value} RLIKE '{texts.INFINITE}')"
     escaped = f"{kind} = 'bytea' AND {value} NOT RLIKE {literal(_HEX_DIGITS)}"
     return (
         f"CASE WHEN {moment} THEN concat('holds the date ', {value}, ', which is not ISO: set DateStyle of the sending session to ISO') "

@@ -23,6 +23,7 @@ from compactor.spark import texts
 from compactor.spark.decode import named
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import lsn_number, micros
+from compactor.spark.decode.tables import of_other_table
 from compactor.spark.files import RawFrame
 from compactor.spark.sql import literal
 
@@ -61,7 +62,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     events = documents.selectExpr("*", f"{unusable} AS _unusable", f"posexplode_outer({_events()}) AS (_event, _e)")
     names = ", ".join(literal(code) for code in (*_OPS, *_SILENT))
     codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in _OPS.items())
-    other = named.of_other_table("_e.schema", "_e.`table`", spec.source_table)
+    other = of_other_table("_e.schema", "_e.`table`", spec.source_table)
     strange = f"CASE WHEN _e.kind NOT IN ({names}) THEN concat('has an unknown action ', _e.kind) END"
     rows = events.selectExpr(
         *("_file", "_block", "_row", "_event", "_offset", "_partition"),
