@@ -98,8 +98,8 @@ class WriterField:
 class WriterSchema:
     """The columns of one producer, with the least and greatest Position of the Changes read with it (filled in by the engine).
 
-    `undecided` are there but hold nothing that tells their type. A writer that is not `whole` wrote old keys only (deletes): it says nothing of
-    which columns the table had.
+    `undecided` are there but hold nothing that tells their type. A writer that is not `whole` leaves out columns at will (deletes that tell old
+    keys only, hand-made events): it says nothing of which columns the table had.
     """
 
     id: str

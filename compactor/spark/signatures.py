@@ -19,6 +19,7 @@ from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.spark import texts
 from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.named import ANY
 from compactor.spark.sql import literal
 from compactor.spark.store import named
 
@@ -60,10 +61,12 @@ def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema
         fields = [_field(name, kind, known, counts) for name, kind in _pairs(said[row["_writer"]])]
         undecided = tuple(name for (name, _), field in zip(_pairs(said[row["_writer"]]), fields) if field is None)
         told = [field for field in fields if field is not None]
-        if schema and row.whole:
+        if schema:
             # declared columns are there from the first run on, whether or not an event has told one yet
             told += [_textual(field) for field in schema.fields if field.name not in {name for name, _ in _pairs(said[row["_writer"]])}]
-        out.append(WriterSchema(row["_writer"], tuple(told), undecided=undecided, whole=bool(row.whole)))
+        # hand-made events name what they please
+        whole = bool(row.whole) and frame.omits != ANY
+        out.append(WriterSchema(row["_writer"], tuple(told), undecided=undecided, whole=whole))
     return out
 
 

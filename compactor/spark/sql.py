@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from compactor.core import types
 from compactor.core.ddl import quoted
 
-__all__ = ["cast", "coalesce", "literal", "member", "null", "quoted", "struct"]
+__all__ = ["cast", "coalesce", "literal", "member", "null", "once", "quoted", "struct"]
 
 
 def literal(value: Any) -> str:
@@ -54,3 +56,10 @@ def struct(members: Sequence[tuple[str, str]]) -> str:
     """A struct of (name, expression) pairs."""
     inside = ", ".join(f"{literal(name)}, {value}" for name, value in members)
     return f"named_struct({inside})"
+
+
+def once(rows: DataFrame) -> DataFrame:
+    """The same rows, each column computed once. Spark writes an expression into every place that uses its column, and steps that build on each
+    other grow beyond what it can plan; it does not look through a generator.
+    """
+    return rows.selectExpr(f"inline(array(struct({', '.join(quoted(name) for name in rows.columns)})))")

@@ -154,7 +154,7 @@ VALUES: list[tuple[str, str, str, Any]] = [
     ("date", '"0044-03-15 BC"', "date", "-0043-03-15"),
     ("date", '"infinity"', "date", None),
     ("timestamp with time zone", '"2024-03-05 10:00:00.5+05:30"', "timestamp", "2024-03-05T04:30:00.500000Z"),
-    ("timestamp(3) without time zone", '"2024-03-05 10:00:00"', "timestamp", "2024-03-05T10:00:00Z"),
+    ("timestamp(3) without time zone", '"2024-03-05 10:00:00"', "timestamp", "2024-03-05T10:00:00.000000Z"),
     ("time with time zone", '"24:00:00+01"', "string", "24:00:00+01"),
     ("interval", '"P1Y2M3DT4H5M6.789012S"', "string", "P1Y2M3DT4H5M6.789012S"),
     ("bytea", '"00ff5c"', "binary", "AP9c"),
@@ -169,7 +169,7 @@ VALUES: list[tuple[str, str, str, Any]] = [
     ("text[]", r'"{\"a,b\",\"\",NULL,\"NULL\",\"q\\\"\\\\\",null1}"', "array<string>", ["a,b", "", None, "NULL", 'q"\\', "null1"]),
     ("numeric(4,1)[]", '"{1.5}"', "array<decimal(4,1)>", [Decimal("1.5")]),
     ("bytea[]", r'"{\"\\\\x00ff\"}"', "array<binary>", ["AP8="]),
-    ("timestamp with time zone[]", r'"{\"2024-01-01 00:00:00+01\"}"', "array<timestamp>", ["2023-12-31T23:00:00Z"]),
+    ("timestamp with time zone[]", r'"{\"2024-01-01 00:00:00+01\"}"', "array<timestamp>", ["2023-12-31T23:00:00.000000Z"]),
     ("text", '"__debezium_unavailable_value"', "string", "__debezium_unavailable_value"),
 ]  # fmt: skip
 

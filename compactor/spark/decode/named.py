@@ -23,7 +23,7 @@ from compactor.core.writer import WriterSchema
 from compactor.spark import texts
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import SOURCE
-from compactor.spark.sql import literal, quoted
+from compactor.spark.sql import literal, once, quoted
 from compactor.spark.values import stored
 
 TOAST, ANY = "toast", "any"
@@ -55,14 +55,14 @@ def source(fields: Mapping[str, str]) -> str:
 def frame(rows: DataFrame, spec: TableSpec, omits: str) -> Frame:
     """Rows with `_op`, `_bad`, `_table`, `_new`, `_old` (images), `_source`, `_time` and their place, as a frame without columns yet."""
     kept = "CASE WHEN _op = 'u' AND _old IS NOT NULL THEN array_except(_old.names, _new.names) ELSE array() END"
-    rows = rows.selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {kept} END AS _kept")
+    rows = once(rows).selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {kept} END AS _kept")
     taken = "transform(_kept, _n -> get(_old.{0}, CAST(array_position(_old.names, _n) AS INT) - 1))"
     parts = [f"concat(_new.{part}, {taken.format(part)})" for part in ("types", "`values`")]
-    rows = rows.selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {image('concat(_new.names, _kept)', *parts)} END AS _full")
+    rows = once(rows.selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {image('concat(_new.names, _kept)', *parts)} END AS _full"))
     rows = rows.selectExpr("*", f"{_problem(spec)} AS _why", "CASE WHEN _op = 'd' THEN _old ELSE _full END AS _told_by")
     signature = "CASE WHEN _told_by IS NOT NULL THEN to_json(named_struct('table', _table, 'names', _told_by.names, 'types', _told_by.types)) END"
     rows = rows.selectExpr("*", f"{signature} AS _schema")
-    return Frame(
+    out = once(
         rows.selectExpr(
             "_file",
             "_block",
@@ -81,10 +81,9 @@ def frame(rows: DataFrame, spec: TableSpec, omits: str) -> Frame:
             "CAST(NULL AS STRING) AS _oldkey",
             "_source",
             "_time",
-        ),
-        None,
-        omits=omits,
+        )
     )
+    return Frame(out, None, omits=omits)
 
 
 def _problem(spec: TableSpec) -> str:
@@ -128,7 +127,7 @@ def with_columns(frame: Frame, writers: Sequence[WriterSchema], held: Sequence[s
     names = list(dict.fromkeys([*(field.name for writer in writers for field in writer.fields), *held]))
     images: types.Type = ("struct", tuple((name, ("string",)) for name in names))
     parsed = [_struct(column, names) if column in ("_after", "_before") else column for column in frame.rows.columns]
-    out = frame.rows.selectExpr(*parsed)
+    out = once(frame.rows.selectExpr(*parsed))
     if frame.omits == ANY:
         bad = f"coalesce(_bad, get(array_compact(array({', '.join(_misfits(writers))})), 0)) AS _bad"
         out = out.selectExpr(*[bad if column == "_bad" else column for column in out.columns])

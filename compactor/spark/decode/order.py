@@ -63,6 +63,8 @@ _COMPUTED = {
     "offset": "_offset",
 }
 _TEXT = ("commit_lsn_text", "change_lsn_text")
+_CHANGE_EVENT = {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(("offset", "kafka.offset"), "_offset")}
+"""What a change event's own names are; other names are columns of the row, else fields of the record."""
 
 NAMED = ("wal2json", "change-event")
 """Envelopes whose records name their columns: their values are text until the columns are made."""
@@ -134,12 +136,16 @@ def expression(name: str, images: types.Type, table: str, envelope: str = "flat"
     """
     columns = dict(images[1])
     bare = name.split(".", 1)[-1] if name.startswith("after.") else name
-    if envelope == "change-event" and name == "timestamp":
-        return _COMPUTED["commit_time"], ("bigint",)
-    if bare in columns and (envelope == "flat" or name not in _COMPUTED):
+    own = _CHANGE_EVENT if envelope == "change-event" else _COMPUTED if envelope != "flat" else {}
+    if name in own:
+        return own[name], ("string",) if name in _TEXT else ("bigint",)
+    if bare in columns:
         if envelope in NAMED:
             return _comparable(f"coalesce({', '.join(f'{image}.{quoted(bare)}' for image in ('_after', '_before'))})"), ("bigint",)
         return _ordered(f"coalesce(_after.{quoted(bare)}, _before.{quoted(bare)})", columns[bare], name, table)
+    if envelope == "change-event":
+        field = "event_" + name.removeprefix("event.")
+        return _comparable(f"_source.{quoted(field)}"), ("bigint",)
     if name in _COMPUTED:
         return _COMPUTED[name], ("string",) if name in _TEXT else ("bigint",)
     if name in ("kafka.offset", "_offset"):
@@ -149,9 +155,6 @@ def expression(name: str, images: types.Type, table: str, envelope: str = "flat"
         return (_COMPUTED["commit_lsn"], ("bigint",)) if part == "sequence" else _number_or_text(part)
     if name == "transaction.total_order":
         return _COMPUTED["total_order"], ("bigint",)
-    if envelope == "change-event":
-        field = "event_" + name.removeprefix("event.")
-        return _comparable(f"_source.{quoted(field)}"), ("bigint",)
     raise OrderRefused(f"table {table}: order_by column {name!r} is not in the data; columns found: {', '.join(columns) or 'none'}")
 
 
