@@ -304,7 +304,7 @@ class Catalog(_Keys):
     type: Annotated[str, _choice("hive", later=("glue",))] = _key("hive", "Kind of catalog.")
 
 
-Envelope = Annotated[str, _choice("flat", "debezium", "dms", later=("wal2json", "change-event", "snapshot"))]
+Envelope = Annotated[str, _choice("flat", "debezium", "wal2json", "dms", "change-event", later=("snapshot",))]
 Format = Annotated[str, _choice("auto", "parquet", "avro", "json", "csv")]
 
 
@@ -317,10 +317,12 @@ class Table(_Keys):
         "Where the sink writes: below the warehouse, or an absolute path. strftime codes (%Y %m %d %H %M) name the folder of "
         "an hour, none mean one flat folder. Default <table>/incremental/increment_%Y%m%d%H.",
     )
-    envelope: Envelope = _key("flat", "How a change is wrapped: flat rows, Debezium's before/after envelope, or AWS DMS's files.")
+    envelope: Envelope = _key("flat", "How a change is wrapped: flat rows, Debezium, wal2json, AWS DMS's files, change events.")
     format: Format = _key("auto", "File format; auto tells it by the file's suffix.")
     container: Annotated[str, _choice("value", "kafka")] = _key("value", "What the sink wrote: values, or whole Kafka records.")
-    source_table: Text | None = _key(None, "schema.table to take from a stream that several tables share; default all.")
+    source_table: Text | None = _key(
+        None, "schema.table to take from a stream that several tables share; several with commas, * for any part of a name. Default all."
+    )
     schema_: Annotated[str, Read(_schema, {"type": "string"})] = _key(
         "infer", "infer (from the files, widest compatible type), or the path of an .avsc file.", alias="schema"
     )

@@ -9,6 +9,7 @@ Rules, in the order in which they are tried for one writer's column and the stor
 | a wider type (int → bigint, decimal digits up, float → double, struct members added) | widened: a new generation (H14) |
 | two scalars with no common number type (boolean → text) | widened to string: a new generation |
 | another type (not a guessed one), after the column was away or before it existed | a new column; the newest of one source name is shown under it |
+| arrays of another depth (`integer[]` may hold `{1}` and `{{1}}`) | widened to string, as JSON: a new generation |
 | anything else (struct → array) | refused; increments stay in landing |
 | nothing (column gone) | kept, null in new rows |
 """
@@ -55,7 +56,9 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
                 fields.append(_new(fields, column, writer, version))
                 at = len(fields) - 1
             else:
-                fields[at] = _followed(fields[at], column, writer, table, retyped)
+                followed = _followed(fields[at], column, writer, table, retyped)
+                kept = {} if writer.whole else {"first": fields[at].first, "last": fields[at].last, "default": fields[at].default}
+                fields[at] = dataclasses.replace(followed, **kept)
             columns[writer.id][column.name] = fields[at].name
         for name in writer.undecided:
             # a column of nulls only tells no type, but it is there
@@ -111,7 +114,7 @@ def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version
 def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, retyped: list[str]) -> Field:
     stored = types.parse(field.type)
     joined = types.widest(stored, column.type)
-    if joined is None and types.is_scalar(stored) and types.is_scalar(column.type):
+    if joined is None and ((types.is_scalar(stored) and types.is_scalar(column.type)) or _depth(stored) != _depth(column.type) > 0 < _depth(stored)):
         joined = ("string",)
     if joined is None:
         raise SchemaRefused(
@@ -125,6 +128,10 @@ def _followed(field: Field, column: WriterField, writer: WriterSchema, table: st
     # an older writer that knows the column moves its beginning back; the default is the one of the beginning
     first, default = (writer.first, column.default) if earlier else (field.first, field.default)
     return dataclasses.replace(field, type=types.text(joined), last=last, first=first, default=default)
+
+
+def _depth(kind: types.Type) -> int:
+    return 1 + _depth(kind[1]) if kind[0] == "array" else 0
 
 
 def _key_column(fields: list[Field], name: str, table: str) -> str:

@@ -98,13 +98,18 @@ class WriterField:
 
 @dataclass(frozen=True)
 class WriterSchema:
-    """The columns of one producer, with the least and greatest Position of the Changes read with it (filled in by the engine)."""
+    """The columns of one producer, with the least and greatest Position of the Changes read with it (filled in by the engine).
+
+    `undecided` are there but hold nothing that tells their type. A writer that is not `whole` leaves out columns at will (deletes that tell old
+    keys only, hand-made events): it says nothing of which columns the table had.
+    """
 
     id: str
     fields: tuple[WriterField, ...]
     first: Position | None = None
     last: Position | None = None
     undecided: tuple[str, ...] = ()
+    whole: bool = True
 
     def field(self, name: str) -> WriterField | None:
         """The field of that source name, or None."""

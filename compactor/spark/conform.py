@@ -33,8 +33,12 @@ from compactor.core.spec import ROW_ID, TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.spark import position, values
 from compactor.spark.decode.frame import Frame, ddl
+from compactor.spark.decode.named import can_be_absent
 from compactor.spark.decode.order import NULL_WHILE, NULLABLE, expression
 from compactor.spark.sql import cast, coalesce, literal, member, null, quoted
+
+EVENTS_MAX = 1 << 30
+"""Events that one record can hold; with the 33 bits of a row's number they fill a bigint."""
 
 
 def key_text(columns: Sequence[str], kinds: Sequence[str]) -> str:
@@ -52,7 +56,7 @@ def key_columns(text: str, kinds: Sequence[str]) -> list[str]:
 def with_position(frame: Frame, spec: TableSpec, order: position.Order) -> Frame:
     """The frame with `_position`, and in `_bad` also what cannot be ordered: an order column that must be there is null. Such rows lose `_op`."""
     assert frame.images is not None
-    parts = [expression(name, frame.images, spec.name)[0] for name, _ in order]
+    parts = [expression(name, frame.images, spec.name, spec.envelope)[0] for name, _ in order]
     typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
     must = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(parts, order) if name not in NULLABLE]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in must) or "false"
@@ -60,15 +64,23 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order) -> Frame
     told = literal(f"a column of the order ({names}) is null or no number; say `order_by:` with columns that every change has")
     why = f"CASE WHEN _bad IS NOT NULL THEN _bad WHEN _op IS NOT NULL AND ({unordered}) THEN {told} END"
     keep = [name for name in frame.rows.columns if name not in ("_bad", "_op")]
-    rows = frame.rows.selectExpr(*keep, f"{position.built(spec.epoch, typed)} AS _position", f"{why} AS _bad", "_op")
-    return Frame(rows.withColumn("_op", F.expr("CASE WHEN _bad IS NULL THEN _op END")), frame.images, frame.writers)
+    # a record that holds several events: its place orders the file, theirs orders them
+    place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if "_event" in frame.rows.columns else "_row"
+    rows = frame.rows.selectExpr(*keep, f"{position.built(spec.epoch, typed, place)} AS _position", f"{why} AS _bad", "_op")
+    return dataclasses.replace(frame, rows=rows.withColumn("_op", F.expr("CASE WHEN _bad IS NULL THEN _op END")))
 
 
 def missing_columns(frame: Frame) -> list[tuple[str, str]]:
     """(source name, SQL: whether a row's value of it is unavailable), for the columns that can be."""
     assert frame.images is not None
+    if frame.absent is not None:
+        return [(name, _untold(name)) for name in frame.absent]
     tests = [(name, values.is_placeholder(f"_after.{quoted(name)}", kind)) for name, kind in frame.images[1]]
     return [(name, f"coalesce({test}, false)") for name, test in tests if test]
+
+
+def _untold(name: str) -> str:
+    return f"(_op = 'u' AND NOT array_contains(_told, {literal(name)}))"
 
 
 def conform(frames: Sequence[Frame], evolved: Evolved, spec: TableSpec, order: position.Order, partial: bool) -> DataFrame:
@@ -149,10 +161,12 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
     branches = []
     absent = []
     unfit = []
+    if frame.omits and field.visible and can_be_absent(wanted, frame.omits):
+        absent.append(_untold(field.source))
     for column, writers in variants.items():
         raw = f"_after.{quoted(column.name)}"
         value = values.plain(values.stored(raw, images[column.name], column), column.type, wanted)
-        test = values.is_placeholder(raw, images[column.name])
+        test = None if frame.omits else values.is_placeholder(raw, images[column.name])
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         branches.append((only, value))
         strange = values.unfit(raw, images[column.name], value, column.type)

@@ -1,4 +1,4 @@
-"""SparkEngine: the Engine port on Spark. Actions happen here and in `survey` and `store`; the steps themselves are pure."""
+"""SparkEngine: the Engine port on Spark. Actions happen here and in `survey`, `signatures`, `store`; the steps themselves are pure."""
 
 from __future__ import annotations
 

@@ -20,15 +20,21 @@ from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.ports import Elsewhere, Facts, Storage
-from compactor.spark import files, keyless, position, store, survey
-from compactor.spark.conform import conform, linked, with_position, writer_positions
-from compactor.spark.decode import debezium, dms, flat, kafka
+from compactor.spark import files, keyless, position, signatures, store, survey
+from compactor.spark.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
+from compactor.spark.decode import change_event, debezium, dms, flat, kafka, named, wal2json
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import default_order, expression, flat_connector, flat_source
+from compactor.spark.decode.order import NAMED, default_order, expression, flat_connector, flat_source
 from compactor.spark.inputs import Inputs
 from compactor.spark.sql import literal, quoted
 
-ENVELOPES = {"debezium": debezium.decode, "dms": dms.decode, "flat": flat.decode}
+ENVELOPES = {
+    "change-event": change_event.decode,
+    "debezium": debezium.decode,
+    "dms": dms.decode,
+    "flat": flat.decode,
+    "wal2json": wal2json.decode,
+}
 """Where another envelope joins: one module under `decode/`, one entry here."""
 
 Columns = tuple[tuple[str, str], ...]
@@ -49,7 +55,7 @@ class SparkBatch:
         """Leave out the changes of these keys: they are older than purged tombstones (H12)."""
         key = list(self.facts.evolved.schema.key)
         rows = self.changes.where("_op <> 't'").join(keys, key, "left_semi")
-        rows = rows.selectExpr("*", "_position.block AS _block", "_position.row AS _row")
+        rows = rows.selectExpr("*", *_place(self.spec))
         counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
         told = survey.unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
         facts = self.facts
@@ -118,7 +124,7 @@ class Reader:
         if found.unlinked and not spec.keyless:
             changes = linked(changes, evolved.schema)
         changes = store.held(changes)
-        changes, unfit, told = _fitting(changes, evolved.schema)
+        changes, unfit, told = _fitting(spec, changes, evolved.schema)
         if unfit:
             found, unusable = found.without(unfit), (*unusable, *told)
             opened.within_limits(found.bad, found.read, unusable)
@@ -144,7 +150,11 @@ class Reader:
                     continue
                 for name, found in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), found), found) or ("string",)
-                if frame.images is None:
+                if frame.omits:
+                    stored = _stored_fields(parent)
+                    writers = signatures.writers_of(frame, stored, schema, spec)
+                    frame = named.with_columns(frame, writers, [field.name for field in stored])
+                elif frame.images is None:
                     writers = survey.writers_of(self.spark, frame, spec.key, schema)
                     frame = frame.parsed(decided(writers, _stored_fields(parent)))
                 elif schema and raw.avro is None:
@@ -172,11 +182,17 @@ def _unusable(frame: Frame) -> list[Unusable]:
     return survey.unusable(frame.rows.where("_bad IS NOT NULL"), "_bad", text)
 
 
-def _fitting(changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
+def _place(spec: TableSpec) -> tuple[str, str]:
+    """SQL for where the record of a Change stands."""
+    row = f"_position.row div {EVENTS_MAX}L" if spec.envelope in NAMED else "_position.row"
+    return "_position.block AS _block", f"{row} AS _row"
+
+
+def _fitting(spec: TableSpec, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
     """The changes whose key is known (H27) and whose values are of their types, and of the others their number in each file and what is wrong."""
     nameless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
     unfit = f"(_unfit IS NOT NULL OR {nameless})"
-    rows = changes.where(unfit).selectExpr("*", "_position.block AS _block", "_position.row AS _row")
+    rows = changes.where(unfit).selectExpr("*", *_place(spec))
     counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
     if not counts:
         return changes, {}, ()
@@ -211,7 +227,7 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
         names = default_order(connector, offsets, spec.name)
         # a flattened row has no transaction block
         names = tuple(name for name in names if spec.envelope != "flat" or name != "total_order")
-    return tuple((name, str(expression(name, images, spec.name)[1][0])) for name in names)
+    return tuple((name, str(expression(name, images, spec.name, spec.envelope)[1][0])) for name in names)
 
 
 def _comparable(spec: TableSpec, parent: Snapshot | None, order: position.Order, found: survey.Found) -> None:
@@ -252,7 +268,9 @@ def _facts(opened: Inputs, found: survey.Found, evolved: Evolved, order: positio
             file = held[item.path]
             item = dataclasses.replace(item, rows=file.rows, position_min=file.first, position_max=file.last, quarantined=file.bad)
         counted.append(item)
-    partial = {evolved.columns[writer][name] for writer, name in found.partial if name in evolved.columns.get(writer, {})}
+    shown = {field.source: field.name for field in evolved.schema.payload}
+    # a column that a record leaves out is none of its writer's
+    partial = {evolved.columns.get(writer, {}).get(name, shown.get(name)) for writer, name in found.partial} - {None}
     return Facts(
         evolved=evolved,
         order=tuple(order),
@@ -260,7 +278,7 @@ def _facts(opened: Inputs, found: survey.Found, evolved: Evolved, order: positio
         read=found.read,
         ignored=found.ignored,
         changes=found.read - found.ignored - found.bad,
-        partial=tuple(sorted(partial)),
+        partial=tuple(sorted(str(name) for name in partial)),
         moves=found.moves + found.unlinked,
         truncates=found.truncates,
         first=earliest([file.first for file in held.values()]),

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from compactor.core import types
 from compactor.core.ddl import quoted
 
-__all__ = ["cast", "coalesce", "literal", "member", "named", "null", "quoted", "struct"]
+__all__ = ["cast", "coalesce", "literal", "member", "named", "null", "once", "quoted", "struct"]
 
 
 def literal(value: Any) -> str:
@@ -61,3 +62,10 @@ def struct(members: Sequence[tuple[str, str]]) -> str:
 def named(sql: str, name: str) -> Any:
     """An expression with a name, for `agg`."""
     return F.expr(sql).alias(name)
+
+
+def once(rows: DataFrame) -> DataFrame:
+    """The same rows, each column computed once. Spark writes an expression into every place that uses its column, and steps that build on each
+    other grow beyond what it can plan; it does not look through a generator.
+    """
+    return rows.selectExpr(f"inline(array(struct({', '.join(quoted(name) for name in rows.columns)})))")

@@ -7,7 +7,9 @@ never a wrong value.
 from __future__ import annotations
 
 from compactor.core import types
+from compactor.core.postgres import HEX, TEXT
 from compactor.core.writer import DECIMAL, VARIABLE_DECIMAL, WriterField
+from compactor.spark import texts
 from compactor.spark.sql import cast, literal, member, null, struct
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -44,6 +46,8 @@ def json_type(raw: types.Type) -> types.Type:
 
 def stored(value: str, found: types.Type, field: WriterField) -> str:
     """`value`, read as type `found` and meant as `field` says, as an expression of type `field.type`."""
+    if field.semantic in (TEXT, HEX):
+        return texts.stored(value, field)
     if field.item is not None and found[0] == "array":
         return f"transform({value}, _e -> {stored('_e', found[1], field.item)})"
     short = field.semantic.rsplit(".", 1)[-1]

@@ -45,6 +45,9 @@ def table_config(form: str, name: str, order_by: Iterable[str] | None = None) ->
     """The settings of one table for a form."""
     if form not in landing.FORMS:
         raise ValueError(f"unknown form {form!r}")
+    if form in landing.WAL2JSON:
+        stream = {"envelope": "wal2json", "format": "json", "increments": "wal2json/incremental/increment_%Y%m%d%H"}
+        return {**stream, "source_table": landing.source_tables(name), "key": list(keys()[name])}
     flat = form in landing.FLAT
     key = list(keys()[name])
     if form in ("debezium_avro_files", "debezium_parquet"):

@@ -24,7 +24,11 @@ HOURS: tuple[int, ...] = tuple(range(9))
 
 DEBEZIUM_JSON = ("debezium_json_value", "debezium_json_kafka", "debezium_json_noschema_value")
 FLAT = ("flat_value", "flat_kafka")
-FORMS = (*DEBEZIUM_JSON, *FLAT, "debezium_avro_files", "debezium_parquet")
+WAL2JSON = ("wal2json_v1", "wal2json_v2")
+FORMS = (*DEBEZIUM_JSON, *FLAT, "debezium_avro_files", "debezium_parquet", *WAL2JSON)
+
+PARTITIONED = {"public.measure": ("public.measure_2024_01", "public.measure_2024_02", "public.measure_rest")}
+"""wal2json names the partition a row is in, never the partitioned table."""
 
 # Topics of the capture that are no table here: the signal table, and what is left of a table dropped before any checkpoint.
 # The partitions of measure appear in the initial snapshot only, and PostgreSQL's own answer for them was not taken.
@@ -62,6 +66,19 @@ def records(stream: str, hour: int) -> dict[str, list[dict[str, Any]]]:
     for rows in found.values():
         rows.sort(key=lambda record: (record["partition"], record["offset"]))
     return found
+
+
+@cache
+def documents(form: str, hour: int) -> tuple[str, ...]:
+    """The lines of an hour of wal2json, as they came from the slot. (Not `splitlines`: a text may hold U+2028.)"""
+    with gzip.open(DATA / form / f"hour={hour:02}.json.gz", "rt", encoding="utf-8", newline="") as content:
+        return tuple(line for line in content.read().split("\n") if line)
+
+
+def source_tables(name: str) -> str:
+    """`source_table` of a configured table, for a stream that all tables share."""
+    source = tables()[name]
+    return ",".join(PARTITIONED.get(source, (source,)))
 
 
 def folder(warehouse: Path, table: str, hour: int) -> Path:
@@ -109,6 +126,7 @@ def land(
     duplicate: every file again under another name, so many hours later (0: in the same hour's folder).
     late: hour of the capture -> hour in whose folder it lands.
     Avro and Parquet come one file per schema, as the sink closed them: `files` and `seed` do not apply to them.
+    wal2json is one stream for all tables, landed once in the folder `wal2json`; `only` does not matter.
     """
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
@@ -116,7 +134,7 @@ def land(
         raise ValueError(f"{form} cannot be split")
     written: list[Path] = []
     sources = tables()
-    names = list(sources if only is None else only)
+    names = ["wal2json"] if form in WAL2JSON else list(sources if only is None else only)
     for hour in hours:
         for name in names:
             target = folder(warehouse, name, (late or {}).get(hour, hour))
@@ -126,6 +144,8 @@ def land(
                 if spark is None:
                     raise ValueError("debezium_parquet needs a Spark session")
                 made = to_parquet(spark, avro_files(sources[name], hour), target)
+            elif form in WAL2JSON:
+                made = _write_stream(form, hour, target, files, seed, compress)
             else:
                 made = _write_json(sources[name], hour, form, target, files, seed, compress)
             written += made
@@ -144,6 +164,17 @@ def _write_json(source: str, hour: int, form: str, target: Path, files: int, see
         path = target / f"{first['topic']}+{first['partition']}+{first['offset']:010}.json{'.gz' if compress else ''}"
         target.mkdir(parents=True, exist_ok=True)
         content = "".join(line + "\n" for _, line in share).encode()
+        path.write_bytes(gzip.compress(content, mtime=0) if compress else content)
+        written.append(path)
+    return written
+
+
+def _write_stream(form: str, hour: int, target: Path, files: int, seed: int | None, compress: bool) -> list[Path]:
+    written = []
+    for number, share in enumerate(_shares(list(documents(form, hour)), files, seed)):
+        path = target / f"stream-{number:03}.json{'.gz' if compress else ''}"
+        target.mkdir(parents=True, exist_ok=True)
+        content = "".join(line + "\n" for line in share).encode()
         path.write_bytes(gzip.compress(content, mtime=0) if compress else content)
         written.append(path)
     return written

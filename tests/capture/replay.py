@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from . import config, landing, truth
+from .stream import streamed
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = base64.b64encode(PLACEHOLDER.encode()).decode()
@@ -103,6 +104,8 @@ class Table:
 def replay(form: str, hour: int) -> dict[str, list[Row]]:
     """Every table's rows, column names as in the view, after all changes of the hours 0 to `hour`."""
     kind = truth.family(form)
+    if kind in landing.WAL2JSON:
+        return streamed(kind, hour)
     found = {}
     for name, source in landing.tables().items():
         spelling = config.avro_name if kind in ("debezium_avro", "debezium_parquet") else str

@@ -35,6 +35,8 @@ SAMPLE = {
         {"files": 2, "seed": 5, "duplicate": 0},
     ),
     "hour by hour, Kafka records": ("debezium_json_kafka", TELLING, HOURLY, {}),
+    "wal2json, transactions of all tables in one stream": ("wal2json_v1", TELLING[2:5], HOURLY[:4], {"files": 2}),
+    "wal2json, a change a line": ("wal2json_v2", ("student", "measure", "audit_log", "evolve"), [[0, 1, 2], [3, 4], [5, 6, 7, 8]], {}),
     "flat rows without schema": ("flat_value", TELLING, [[0, 1, 2, 3], [4], [5, 6, 7, 8]], {}),
 }
 MORE = {

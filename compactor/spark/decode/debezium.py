@@ -16,6 +16,7 @@ from compactor.core.spec import TableSpec
 from compactor.core.writer import from_avro, signature
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.order import SOURCE
+from compactor.spark.decode.tables import of_other_table
 from compactor.spark.files import RawFrame
 from compactor.spark.sql import literal, member, null
 from compactor.spark.values import plain
@@ -79,11 +80,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
 
 def _operation(op: str, no_after: str, no_before: str, schema: str, table: str, spec: TableSpec) -> str:
     """c, u, d, r, t, or null for what carries no row of this table."""
-    other = "false"
-    if spec.source_table:
-        wanted = spec.source_table.split(".")
-        named = f"concat_ws('.', {schema}, {table})" if len(wanted) > 1 else table
-        other = f"NOT coalesce({named} = {literal(spec.source_table)}, false)"
+    other = of_other_table(schema, table, spec.source_table)
     return (
         f"CASE WHEN {other} THEN NULL WHEN {op} = 't' THEN 't' WHEN {op} IN ('c', 'u', 'r') AND NOT ({no_after}) THEN {op} "
         f"WHEN {op} = 'd' AND NOT ({no_before} AND _key IS NULL) THEN 'd' END"

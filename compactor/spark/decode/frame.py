@@ -16,6 +16,8 @@ Columns of `Frame.rows`:
 | `_keyrec`, `_oldkey` | string | JSON of the record's key, and of the key this row had before (Debezium's header) |
 | `_source` | struct | the envelope's own fields that order and identify (`spark/decode/order.py`) |
 | `_time` | bigint | the source's commit time, microseconds since 1970 |
+| `_event` | int | where a record can hold several events: the place of this one in it |
+| `_told` | array<string> | where records name their columns: the columns named (null: a delete) |
 """
 
 from __future__ import annotations
@@ -35,11 +37,17 @@ RECORD = ("_file", "_block", "_row")
 
 @dataclass(frozen=True)
 class Frame:
-    """Decoded rows. `images` is the struct type of `_after` and `_before`, None while they are JSON text. `writers` is empty until they are known."""
+    """Decoded rows. `images` is the struct type of `_after` and `_before`, None while they are JSON text. `writers` is empty until they are known.
+
+    `omits` is set where records name their columns (`decode/named.py`) and says what an update may leave out; then `absent` names the columns
+    that are unavailable where `_told` does not name them. Elsewhere a placeholder marks unavailable values.
+    """
 
     rows: DataFrame
     images: types.Type | None
     writers: tuple[WriterSchema, ...] = ()
+    omits: str | None = None
+    absent: tuple[str, ...] | None = None
 
     def parsed(self, writers: Sequence[WriterSchema]) -> Frame:
         """With the images of JSON text parsed, once, into a struct that holds what all these writers wrote; types that clash are read as text."""

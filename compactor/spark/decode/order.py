@@ -6,6 +6,9 @@
 | `file_number`, `pos`, `row` | `source.file` (its digits), `source.pos`, `source.row`, as numbers | MySQL, MariaDB |
 | `commit_lsn_text`, `change_lsn_text`, `event_serial_no` | `source.commit_lsn`, `source.change_lsn` (fixed-width hex) | SQL Server |
 | `scn`, `ssn` | `source.scn`, `source.ssn` | Oracle |
+| `commit_lsn`, `total_order` | `nextlsn`, the place in `change` | wal2json, format 1 |
+| `commit_time`, `change_lsn` | `timestamp`, `lsn` | wal2json, format 2 |
+| `commit_time` | `timestamp` | change-event |
 | `offset` | the Kafka offset, where the sink keeps it | all |
 | `dms.phase` | 0 in a file of the full load, 1 in a file of changes | (AWS DMS) |
 | `dms.change_seq`, `dms.stream_position` | `AR_H_CHANGE_SEQ`; `transact_id`, its numbers brought to one width | (AWS DMS) |
@@ -56,6 +59,8 @@ _COMPUTED = {
     "commit_lsn_text": "_source.commit_lsn",
     "change_lsn_text": "_source.change_lsn",
     "event_serial_no": "try_cast(_source.event_serial_no AS BIGINT)",
+    "commit_time": "try_cast(_source.ts_us AS BIGINT)",
+    "change_lsn": "try_cast(_source.lsn AS BIGINT)",
     "scn": "try_cast(_source.scn AS BIGINT)",
     "ssn": "try_cast(_source.ssn AS BIGINT)",
     "offset": "_offset",
@@ -68,6 +73,13 @@ _TEXT = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_pos
 
 NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0"}
 """Order columns that may be null, and sort first then, only where this SQL holds: rows of a full load come from no log."""
+_CHANGE_EVENT = {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(("offset", "kafka.offset"), "_offset")}
+"""What a change event's own names are; other names are columns of the row, else fields of the record."""
+
+NAMED = ("wal2json", "change-event")
+"""Envelopes whose records name their columns: their values are text until the columns are made."""
+
+_LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$"
 
 NULLABLE = frozenset(
     {
@@ -92,7 +104,27 @@ DEFAULTS = {
     "mariadb": ("file_number", "pos", "row"),
     "sqlserver": ("commit_lsn_text", "change_lsn_text", "event_serial_no"),
     "oracle": ("scn", "ssn"),
+    "wal2json 1": ("commit_lsn", "total_order"),
+    "wal2json 2": ("commit_time", "change_lsn"),
+    "wal2json 2 without timestamp": ("change_lsn",),
+    "change-event": ("commit_time",),
 }
+
+
+def lsn_number(text: str) -> str:
+    """SQL: PostgreSQL's `0/44CF6F8` as a number (two 32-bit halves in hexadecimal); as text `0/9` would come after `0/10`. Null for other text."""
+    halves = [f"CAST(conv(split_part({text}, '/', {part}), 16, 10) AS BIGINT)" for part in (1, 2)]
+    return f"CASE WHEN {text} RLIKE '{_LSN}' THEN try_add(try_multiply({halves[0]}, 4294967296L), {halves[1]}) END"
+
+
+def micros(text: str) -> str:
+    """SQL: a time as microseconds since 1970: ISO text, or a number whose size tells seconds, milli-, micro- or nanoseconds."""
+    number = f"try_cast({text} AS DECIMAL(38, 9))"
+    scaled = (
+        f"CASE WHEN abs(_n) < {10**11}L THEN _n * 1000000 WHEN abs(_n) < {10**14}L THEN _n * 1000 WHEN abs(_n) < {10**17}L THEN _n ELSE _n / 1000 END"
+    )
+    iso = f"unix_micros(try_cast({text} AS TIMESTAMP))"
+    return f"coalesce(get(transform(array({number}), _n -> try_cast({scaled} AS BIGINT)), 0), CASE WHEN {text} RLIKE '^[0-9]{{4}}-' THEN {iso} END)"
 
 
 def default_order(connector: str | None, has_offset: bool, table: str) -> tuple[str, ...]:
@@ -107,12 +139,23 @@ def default_order(connector: str | None, has_offset: bool, table: str) -> tuple[
     return order
 
 
-def expression(name: str, images: types.Type, table: str) -> tuple[str, types.Type]:
-    """SQL on a decoded row, and its type (`bigint`, `string` or `double`). Raises OrderRefused for an unknown name or a type without order."""
+def expression(name: str, images: types.Type, table: str, envelope: str = "flat") -> tuple[str, types.Type]:
+    """SQL on a decoded row, and its type (`bigint`, `string` or `double`). Raises OrderRefused for an unknown name or a type without order.
+
+    Inside an envelope its own names come first: a payload column `lsn` is `after.lsn` there.
+    """
     columns = dict(images[1])
     bare = name.split(".", 1)[-1] if name.startswith("after.") else name
+    own = _CHANGE_EVENT if envelope == "change-event" else _COMPUTED if envelope != "flat" else {}
+    if name in own:
+        return own[name], ("string",) if name in _TEXT else ("bigint",)
     if bare in columns:
+        if envelope in NAMED:
+            return _comparable(f"coalesce({', '.join(f'{image}.{quoted(bare)}' for image in ('_after', '_before'))})"), ("bigint",)
         return _ordered(f"coalesce(_after.{quoted(bare)}, _before.{quoted(bare)})", columns[bare], name, table)
+    if envelope == "change-event":
+        field = "event_" + name.removeprefix("event.")
+        return _comparable(f"_source.{quoted(field)}"), ("bigint",)
     if name in _COMPUTED:
         return _COMPUTED[name], ("string",) if name in _TEXT else ("bigint",)
     if name in ("kafka.offset", "_offset"):
@@ -123,6 +166,11 @@ def expression(name: str, images: types.Type, table: str) -> tuple[str, types.Ty
     if name == "transaction.total_order":
         return _COMPUTED["total_order"], ("bigint",)
     raise OrderRefused(f"table {table}: order_by column {name!r} is not in the data; columns found: {', '.join(columns) or 'none'}")
+
+
+def _comparable(text: str) -> str:
+    """SQL: text that is a whole number, an LSN or a time, as a number that sorts as it does."""
+    return f"coalesce(try_cast({text} AS BIGINT), {lsn_number(text)}, {micros(text)})"
 
 
 def _number_or_text(part: str) -> tuple[str, types.Type]:
@@ -137,6 +185,9 @@ def _ordered(value: str, kind: types.Type, name: str, table: str) -> tuple[str, 
         sequence = f"try_cast(get(filter(from_json({value}, 'ARRAY<STRING>'), _x -> _x IS NOT NULL), 0) AS BIGINT)"
         if name.endswith("sequence"):
             return sequence, ("bigint",)
+        if name.lower().endswith("lsn"):
+            halves = ", '/', ".join(f"lpad(upper(split_part({value}, '/', {part})), 8, '0')" for part in (1, 2))
+            return f"CASE WHEN {value} RLIKE '{_LSN}' THEN concat({halves}) ELSE {value} END", kind
         return value, kind
     if kind[0] in ("tinyint", "smallint", "int", "bigint"):
         return f"CAST({value} AS BIGINT)", ("bigint",)

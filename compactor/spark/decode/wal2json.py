@@ -1,0 +1,138 @@
+"""wal2json's JSON (PostgreSQL's logical decoding plugin, README of version 2.5), one document a line, both formats.
+
+| | format 1: a transaction | format 2: a change |
+|---|---|---|
+| insert, update, delete | `change[i].kind`, `columnnames`, `columntypes`, `columnvalues`, `oldkeys` | `action` I, U, D, `columns`, `identity` |
+| truncate | not written: an empty `change` | `action` T |
+| carries no row | `kind` message; an empty `change` | `action` B, C, M |
+| Position | `nextlsn` (end of the commit), then the place in `change` | `timestamp` (of the commit), then `lsn` |
+
+Rules beyond `decode/named.py`:
+- one record of format 1 is as many events as `change` has elements, or one ignored event when it has none.
+- format 2 tells the commit's LSN in B and C only, which may lie in another file than a change: Positions must not depend on how a stream was
+  cut, so the commit's time orders transactions (of two that touch one row, the later begins its change after the earlier committed).
+- numbers are exact: they are read as text, then as what the type beside them says.
+- a stream of several tables needs `source_table`; lines that do not name the table are checked for being whole, and not taken apart.
+"""
+
+from __future__ import annotations
+
+from compactor.core.errors import InputRefused
+from compactor.core.spec import TableSpec
+from compactor.spark import texts
+from compactor.spark.decode import named
+from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.order import lsn_number, micros
+from compactor.spark.decode.tables import of_other_table
+from compactor.spark.files import RawFrame
+from compactor.spark.sql import literal
+
+_COLUMNS = "ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>"
+_TEXTS = "ARRAY<STRING>"
+_CHANGE = (
+    f"STRUCT<kind: STRING, schema: STRING, `table`: STRING, columnnames: {_TEXTS}, columntypes: {_TEXTS}, columnvalues: {_TEXTS}, "
+    f"oldkeys: STRUCT<keynames: {_TEXTS}, keytypes: {_TEXTS}, keyvalues: {_TEXTS}>>"
+)
+_DOCUMENT = (
+    "action STRING, xid STRING, `timestamp` STRING, lsn STRING, nextlsn STRING, schema STRING, `table` STRING, "
+    f"columns {_COLUMNS}, identity {_COLUMNS}, change ARRAY<{_CHANGE}>, _corrupt STRING"
+)
+
+_OPS = {"i": "c", "insert": "c", "u": "u", "update": "u", "d": "d", "delete": "d", "t": "t", "truncate": "t"}
+_SILENT = ("b", "c", "m", "message")
+
+FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without lsn"
+"""What `_source.connector` says, for the default order (`order.DEFAULTS`)."""
+
+
+def decode(raw: RawFrame, spec: TableSpec) -> Frame:
+    """One raw frame of JSON text as a Frame of rows that name their columns. Raises InputRefused for files of another format."""
+    if raw.schema is not None:
+        raise InputRefused(f"table {spec.name}: wal2json writes JSON text, found files with columns. Say `format: json`, or `container: kafka`.")
+    empty = "(_text IS NULL OR trim(_text) = '')"
+    keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys")
+    options = "map('columnNameOfCorruptRecord', '_corrupt')"
+    document = f"from_json({texts.exact_numbers('_text')}, {literal(_DOCUMENT)}, {options})"
+    documents = keyed.selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d")
+    unusable = (
+        f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object, or not a whole one' "
+        f"WHEN _text RLIKE {literal(named.TWO_DOCUMENTS)} THEN 'holds several JSON documents: one a line is expected' "
+        "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is no wal2json record (neither `action` nor `change`)' END"
+    )
+    events = documents.selectExpr("*", f"{unusable} AS _unusable", f"posexplode_outer({_events()}) AS (_event, _e)")
+    names = ", ".join(literal(code) for code in (*_OPS, *_SILENT))
+    codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in _OPS.items())
+    other = of_other_table("_e.schema", "_e.`table`", spec.source_table)
+    strange = f"CASE WHEN _e.kind NOT IN ({names}) THEN concat('has an unknown action ', _e.kind) END"
+    rows = events.selectExpr(
+        *("_file", "_block", "_row", "_event", "_offset", "_partition"),
+        f"coalesce(_unusable, {strange}) AS _bad",
+        f"CASE WHEN _unusable IS NOT NULL OR {other} THEN NULL ELSE CASE _e.kind {codes} END END AS _op",
+        "concat_ws('.', _e.schema, _e.`table`) AS _table",
+        "_e.new AS _new",
+        "_e.old AS _old",
+        *("_d.action AS _action", "_d.xid AS _xid", f"{lsn_number('coalesce(_d.lsn, _d.nextlsn)')} AS _lsn", "_d.`timestamp` AS _at"),
+    )
+    if not spec.key:
+        rows = rows.selectExpr("*", _twin("_run"), _digest()).selectExpr("*", _runs()).selectExpr("*", _numbered())
+    return named.frame(rows.selectExpr("*", _source(spec), f"{micros('_at')} AS _time"), spec, named.TOAST)
+
+
+def _mentions(spec: TableSpec) -> str:
+    """SQL: whether a line can hold an event of this table at all; most lines of a shared stream cannot, and need no taking apart."""
+    wanted = [part.strip().split(".", 1)[-1] for part in (spec.source_table or "*").split(",")]
+    plain = all(name.isascii() and name.isprintable() and not set(name) & set('*"\\') for name in wanted)
+    return "(" + " OR ".join(f"instr(_text, {literal(f'{chr(34)}{name}{chr(34)}')}) > 0" for name in wanted) + ")" if plain else "true"
+
+
+def _events() -> str:
+    def listed(columns: str) -> str:
+        return named.image(*(f"transform({columns}, _c -> _c.{part})" for part in ("name", "type", "value")))
+
+    def event(kind: str, place: str, new: str, old: str) -> str:
+        return f"named_struct('kind', lower({kind}), 'schema', {place}.schema, 'table', {place}.`table`, 'new', {new}, 'old', {old})"
+
+    new = named.image("_c.columnnames", "_c.columntypes", "_c.columnvalues")
+    old = named.image("_c.oldkeys.keynames", "_c.oldkeys.keytypes", "_c.oldkeys.keyvalues")
+    one = event("_d.action", "_d", listed("_d.columns"), listed("_d.identity"))
+    return f"CASE WHEN _d.action IS NOT NULL THEN array({one}) ELSE transform(_d.change, _c -> {event('_c.kind', '_c', new, old)}) END"
+
+
+def _source(spec: TableSpec) -> str:
+    single = "_action IS NOT NULL"
+    unordered = f"_lsn IS NULL THEN '{NO_LSN}' WHEN NOT ({single}) THEN '{FORMAT_1}' WHEN _at IS NULL THEN '{NO_TIME}' ELSE '{FORMAT_2}'"
+    return named.source(
+        {
+            "connector": f"CASE WHEN {unordered} END",
+            "txId": "_xid",
+            "lsn": f"CASE WHEN {single} THEN CAST(_lsn AS STRING) END",
+            "sequence": f"CASE WHEN NOT ({single}) THEN concat('[\"', _lsn, '\"]') END",
+            "ts_us": f"CAST({micros('_at')} AS STRING)",
+            "total_order": f"CASE WHEN NOT ({single}) THEN CAST(_event AS STRING) {'' if spec.key else 'ELSE _twins'} END",
+        }
+    )
+
+
+# ---- tables without key: what tells events of one LSN apart ----------------------------------------------------------------
+# COPY writes many rows at one LSN. In format 1 the place in the transaction tells them apart; in format 2 their content does, and equal rows
+# are numbered as they follow each other. Sent again, they get the same numbers. Only equal rows of one COPY that a sink puts into two files cannot
+# be told from one row sent twice.
+
+_IN_FILE = "PARTITION BY _file ORDER BY _block, _row, _event"
+
+
+def _twin(name: str) -> str:
+    return f"(lag(struct(_lsn, _xid)) OVER ({_IN_FILE}) <=> struct(_lsn, _xid)) AS {name}"
+
+
+def _digest() -> str:
+    return "sha2(to_json(struct(_table, _new, _old)), 256) AS _content"
+
+
+def _runs() -> str:
+    return f"count_if(NOT _run) OVER ({_IN_FILE} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS _run_no"
+
+
+def _numbered() -> str:
+    number = "row_number() OVER (PARTITION BY _file, _run_no, _content ORDER BY _block, _row, _event)"
+    return f"concat(substr(_content, 1, 16), '.', {number}) AS _twins"

@@ -1,0 +1,288 @@
+"""wal2json by hand-made documents: what each becomes, and what a table of them becomes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from compactor.core.errors import InputRefused, OrderRefused
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+TYPES = {"id": "integer", "v": "text", "n": "integer"}
+
+
+def told(row: Mapping[str, Any], types: Mapping[str, str] = TYPES) -> list[dict[str, Any]]:
+    return [{"name": name, "type": types[name], "value": value} for name, value in row.items()]
+
+
+def one(
+    action: str, lsn: int, new: Mapping[str, Any] | None = None, old: Mapping[str, Any] | None = None, at: int = 0, **more: Any
+) -> dict[str, Any]:
+    """A change in format 2: `lsn` is its place, `at` the second at which its transaction committed."""
+    types = more.pop("types", TYPES)
+    out = {"action": action, "xid": at or lsn, "timestamp": f"2024-03-05 10:{at or lsn:02d}:00.5+00", "lsn": f"0/{lsn:X}"}
+    out |= {"schema": more.pop("schema", "public"), "table": more.pop("table", "t")}
+    out |= {"columns": told(new, types)} if new is not None else {}
+    out |= {"identity": told(old, types)} if old is not None else {}
+    return {**out, **more}
+
+
+def many(nextlsn: int, *changes: tuple[str, Mapping[str, Any] | None, Mapping[str, Any] | None], table: str = "t") -> dict[str, Any]:
+    """A transaction in format 1: (kind, columns, old keys) each."""
+    out = []
+    for kind, new, old in changes:
+        change: dict[str, Any] = {"kind": kind, "schema": "public", "table": table}
+        if new is not None:
+            change |= {"columnnames": [*new], "columntypes": [TYPES[name] for name in new], "columnvalues": [*new.values()]}
+        if old is not None:
+            change["oldkeys"] = {"keynames": [*old], "keytypes": [TYPES[name] for name in old], "keyvalues": [*old.values()]}
+        out.append(change)
+    return {"xid": nextlsn, "nextlsn": f"0/{nextlsn:X}", "timestamp": "2024-03-05 10:00:00+00", "change": out}
+
+
+def wal2json(lake: Lake, **settings: Any) -> Any:
+    return lake.spec(**{"envelope": "wal2json", "format": "json", "order_by": (), **settings})
+
+
+def shown(lake: Lake, spec: Any) -> dict[Any, Any]:
+    return {row["id"]: (row.get("v"), row.get("n")) for row in lake.rows(spec)}
+
+
+HISTORY = [
+    many(
+        0xFF,
+        ("insert", {"id": 1, "v": "big", "n": 1}, None),
+        ("insert", {"id": 2, "v": "b", "n": 2}, None),
+        ("insert", {"id": 9, "v": "x", "n": 9}, None),
+    ),
+    many(
+        0x100,
+        ("update", {"id": -1, "n": 1}, {"id": 1}),
+        ("update", {"id": 1, "v": "b", "n": 2}, {"id": 2}),
+        ("update", {"id": 2, "n": 10}, {"id": -1}),
+    ),
+    many(0x101, ("delete", None, {"id": 9})),
+    many(0x102),
+    {"change": [{"kind": "message", "transactional": False, "prefix": "app", "content": "hello"}]},
+]
+"""Three inserts; 1 and 2 change places through -1, the large value of 1 unchanged and left out; a delete; nothing; a message."""
+
+
+def as_format_2(documents: Iterable[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The same history as format 2 writes it: the lines of each transaction."""
+    actions = {"insert": "I", "update": "U", "delete": "D"}
+    transactions = []
+    for number, document in enumerate(documents, 1):
+        out: list[dict[str, Any]] = []
+        out.append({"action": "B", "xid": number, "timestamp": "2024-03-05 10:00:00+00", "lsn": "0/1", "nextlsn": "0/2"})
+        for place, change in enumerate(document["change"]):
+            if change["kind"] == "message":
+                out.append({"action": "M", "xid": None, "timestamp": None, "lsn": "0/1", "transactional": False, "prefix": "p", "content": "c"})
+                continue
+            new = dict(zip(change.get("columnnames", []), change.get("columnvalues", [])))
+            old = dict(zip(change["oldkeys"]["keynames"], change["oldkeys"]["keyvalues"])) if "oldkeys" in change else None
+            out.append(one(actions[change["kind"]], 250 + number * 10 + place, new or None, old, at=number))
+        out.append({"action": "C", "xid": number, "timestamp": "2024-03-05 10:00:00+00", "lsn": "0/1", "nextlsn": "0/2"})
+        transactions.append(out)
+    return transactions
+
+
+@pytest.mark.parametrize("format_", [1, 2])
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "the key changes last"])
+def test_a_history_in_both_formats(lake: Lake, format_: int, apart: bool) -> None:
+    """Key changes carry left-out values along, LSNs are numbers (FF comes before 100), and every event is counted."""
+    spec = wal2json(lake)
+    documents = [[each] for each in HISTORY] if format_ == 1 else as_format_2(HISTORY)
+    parts = ([0], [2, 3, 4], [1]) if apart else ([0, 1, 2, 3, 4],)
+    groups = [[each for part in group for each in documents[part]] for group in parts]
+    read = 0
+    for hour, group in enumerate(groups):
+        lake.land(spec, hour, group)
+        counts = lake.run(spec).counts
+        read += counts["read"]
+        assert counts["read"] == sum(number for name, number in counts.items() if name != "read")
+    assert {1: ("b", 2), 2: ("big", 10)} == shown(lake, spec)
+    # an empty transaction, and each document of format 2, is one event read
+    assert (9 if format_ == 1 else 18) == read
+    assert [] == lake.problems(spec)
+    assert 0 == lake.snapshot(spec).unresolved
+
+
+CASES: list[tuple[str, Any, str]] = [
+    ("a cut line", '{"action":"I","xid":1,"lsn":"0/10","schema":"public","ta', "not a whole one"),
+    ("no JSON", "hello", "is not a JSON object"),
+    ("two documents on a line", json.dumps(one("I", 1, {"id": 1})) + json.dumps(one("I", 2, {"id": 2})), "several JSON documents"),
+    ("another envelope", {"op": "c", "after": {"id": 1}}, "no wal2json record"),
+    ("an unknown action", one("X", 1, {"id": 1}), "unknown action x"),
+    ("lists of different lengths", {**many(1), "change": [{"kind": "insert", "table": "t", "columnnames": ["id", "v"], "columntypes": ["integer", "text"],
+                                                          "columnvalues": [1]}]}, "2 column names and 1 values"),
+    ("a delete without its key", one("D", 1, None, {"v": "a"}), "no value for the key column id"),
+    ("an insert without its key", one("I", 1, {"v": "a"}), "no value for the key column id"),
+    ("a null key", one("I", 1, {"id": None, "v": "a"}), "no value for the key column id"),
+    ("an insert of nothing", one("I", 1), "has no columns"),
+    ("a date in another style", one("I", 1, {"id": 1, "d": "02-04-2013"}, types={"id": "integer", "d": "date"}), "set DateStyle"),
+    ("bytes in another style", one("I", 1, {"id": 1, "b": "\\001a"}, types={"id": "integer", "b": "bytea"}), "set bytea_output"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "why"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_what_cannot_be_used_is_told_with_its_record(lake: Lake, document: Any, why: str) -> None:
+    """The message names file, record and reason; nothing is absorbed."""
+    spec = wal2json(lake)
+    lake.land(spec, 1, [one("I", 5, {"id": 5, "v": "a"}), document])
+    with pytest.raises(InputRefused, match=f"part-0.json, record 2: .*{why}"):
+        lake.run(spec)
+
+
+VALUES: list[tuple[str, str, str, Any]] = [
+    ("smallint", "-32768", "smallint", -32768),
+    ("bigint", "9223372036854775807", "bigint", 9223372036854775807),
+    ("oid", "4294967295", "bigint", 4294967295),
+    ("numeric(38,10)", "9999999999999999999999999999.9999999999", "decimal(38,10)", Decimal("9999999999999999999999999999.9999999999")),
+    ("numeric(2,-3)", "45000", "decimal(5,0)", 45000),
+    ("numeric", "1.00", "string", "1.00"),
+    ("numeric(60,30)", "123456789012345678901234567890.123456789012345678901234567890", "string", "123456789012345678901234567890.123456789012345678901234567890"),
+    ("real", "8.714286", "float", Decimal("8.714286")),
+    ("double precision", "1e+300", "double", Decimal("1E300")),
+    ("boolean", "false", "boolean", False),
+    ("date", '"0044-03-15 BC"', "date", "-0043-03-15"),
+    ("date", '"infinity"', "date", None),
+    ("timestamp with time zone", '"2024-03-05 10:00:00.5+05:30"', "timestamp", "2024-03-05T04:30:00.500000Z"),
+    ("timestamp(3) without time zone", '"2024-03-05 10:00:00"', "timestamp", "2024-03-05T10:00:00.000000Z"),
+    ("time with time zone", '"24:00:00+01"', "string", "24:00:00+01"),
+    ("interval", '"P1Y2M3DT4H5M6.789012S"', "string", "P1Y2M3DT4H5M6.789012S"),
+    ("bytea", '"00ff5c"', "binary", "AP9c"),
+    ("uuid", '"00000000-0000-0000-0000-000000000001"', "string", "00000000-0000-0000-0000-000000000001"),
+    ("jsonb", '"{\\"a\\": 1.10}"', "string", '{"a": 1.10}'),
+    ("character(4)", '"a   "', "string", "a   "),
+    ("public.mood", '"ok"', "string", "ok"),
+    ("bit varying(16)", '"0101"', "string", "0101"),
+    ("integer[]", '"{1,NULL,-1}"', "array<int>", [1, None, -1]),
+    ("integer[]", '"[0:1]={1,2}"', "array<int>", [1, 2]),
+    ("integer[]", '"{{1,2},{3,4}}"', "array<array<int>>", [[1, 2], [3, 4]]),
+    ("text[]", r'"{\"a,b\",\"\",NULL,\"NULL\",\"q\\\"\\\\\",null1}"', "array<string>", ["a,b", "", None, "NULL", 'q"\\', "null1"]),
+    ("numeric(4,1)[]", '"{1.5}"', "array<decimal(4,1)>", [Decimal("1.5")]),
+    ("bytea[]", r'"{\"\\\\x00ff\"}"', "array<binary>", ["AP8="]),
+    ("timestamp with time zone[]", r'"{\"2024-01-01 00:00:00+01\"}"', "array<timestamp>", ["2023-12-31T23:00:00.000000Z"]),
+    ("text", '"__debezium_unavailable_value"', "string", "__debezium_unavailable_value"),
+]  # fmt: skip
+
+
+def test_values_are_what_the_type_beside_them_says(lake: Lake) -> None:
+    """PostgreSQL type, JSON text as wal2json writes it, Hive type, what the view shows: numbers exact, no value guessed."""
+    columns = ",".join(f'{{"name":"c{at}","type":"{kind}","value":{text}}}' for at, (kind, text, _, _) in enumerate(VALUES))
+    nulls = ",".join(f'{{"name":"c{at}","type":"{kind}","value":null}}' for at, (kind, _, _, _) in enumerate(VALUES))
+    head = '{"action":"I","xid":1,"timestamp":"2024-03-05 10:00:00+00","lsn":"0/%d","schema":"public","table":"t","columns":[{"name":"id","type":"integer","value":%d},'
+    spec = wal2json(lake)
+    lake.land(spec, 1, [head % (1, 1) + columns + "]}", head % (2, 2) + nulls + "]}"])
+    lake.run(spec)
+    first, second = sorted(lake.rows(spec), key=lambda row: row["id"])
+    stored = {field.name: field.type for field in lake.snapshot(spec).schema.fields}
+    assert [(kind, hive) for kind, _, hive, _ in VALUES] == [(kind, stored[f"c{at}"]) for at, (kind, *_) in enumerate(VALUES)]
+    assert {f"c{at}": case[3] for at, case in enumerate(VALUES)} == {name: value for name, value in first.items() if name != "id"}
+    assert {"id": 2, **dict.fromkeys(f"c{at}" for at in range(len(VALUES)))} == second
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "two runs"])
+def test_an_array_column_whose_values_differ_in_depth_becomes_json(lake: Lake, apart: bool) -> None:
+    """`integer[]` allows it; no value is lost, and both ways of arriving end in the same text."""
+    spec, types = wal2json(lake), {"id": "integer", "a": "integer[]"}
+    events = [one("I", 1, {"id": 1, "a": "{1,2}"}, types=types), one("I", 2, {"id": 2, "a": "{{3},{4}}"}, types=types)]
+    for hour, group in enumerate([[each] for each in events] if apart else [events]):
+        lake.land(spec, hour, group)
+        lake.run(spec)
+    assert [{"id": 1, "a": "[1,2]"}, {"id": 2, "a": "[[3],[4]]"}] == sorted(lake.rows(spec), key=lambda row: row["id"])
+    assert [] == lake.problems(spec)
+
+
+def test_a_transaction_that_commits_late_wins(lake: Lake) -> None:
+    """The commit orders, not the LSN of the change: this one was written early and committed last."""
+    spec = wal2json(lake)
+    lake.land(spec, 1, [one("I", 1, {"id": 1, "v": "a"}), one("U", 5, {"id": 1, "v": "late commit"}, {"id": 1}, at=50)])
+    lake.run(spec)
+    lake.land(spec, 2, [one("U", 20, {"id": 1, "v": "quick"}, {"id": 1}, at=20)])
+    lake.run(spec)
+    assert {1: ("late commit", None)} == shown(lake, spec)
+
+
+def test_truncate_is_a_barrier(lake: Lake) -> None:
+    """Format 2 tells it: older rows go, also those that arrive later."""
+    spec = wal2json(lake)
+    lake.land(spec, 1, [one("I", 1, {"id": 1, "v": "a"}), one("T", 5), one("I", 6, {"id": 2, "v": "b"})])
+    lake.run(spec)
+    lake.land(spec, 2, [one("I", 3, {"id": 3, "v": "late"})])
+    lake.run(spec)
+    assert {2: ("b", None)} == shown(lake, spec)
+
+
+def test_what_an_update_leaves_out(lake: Lake) -> None:
+    """A large value left out keeps what it was; under REPLICA IDENTITY FULL the old image tells it; a column of fixed size was dropped."""
+    spec = wal2json(lake)
+    lake.land(
+        spec, 1, [one("I", 1, {"id": 1, "v": "old", "n": 1}), one("I", 2, {"id": 2, "v": "old", "n": 2}), one("I", 3, {"id": 3, "v": None, "n": 3})]
+    )
+    lake.run(spec)
+    lake.land(
+        spec,
+        2,
+        [one("U", 11, {"id": 1}, {"id": 1}), one("U", 12, {"id": 2, "n": 5}, {"id": 2, "v": "told", "n": 2}), one("U", 13, {"id": 3}, {"id": 3})],
+    )
+    lake.run(spec)
+    assert {1: ("old", None), 2: ("told", 5), 3: (None, None)} == shown(lake, spec)
+
+
+def test_a_stream_of_several_tables(lake: Lake) -> None:
+    """Without `source_table` it is refused; a list and a pattern take the partitions of one table together."""
+    documents = [
+        one("I", 1, {"id": 1, "v": "a"}, table="m_2024"), one("D", 2, None, {"id": 1}, table="m_2024"), one("I", 3, {"id": 1, "v": "moved"}, table="m_2025"),
+        one("I", 4, {"id": 7, "v": "other"}, table="x"), one("I", 5, {"id": 8, "v": "other schema"}, table="m_2024", schema="old"),
+    ]  # fmt: skip
+    open_, listed, pattern = (
+        wal2json(lake),
+        wal2json(lake, name="l", source_table="public.m_2024, public.m_2025"),
+        wal2json(lake, name="p", source_table="public.m_*"),
+    )
+    for spec in (open_, listed, pattern):
+        lake.land(spec, 1, documents)
+    with pytest.raises(InputRefused, match=r"several tables .*public.m_2024.*Say `source_table:`"):
+        lake.run(open_)
+    for spec in (listed, pattern):
+        assert 2 == lake.run(spec).counts["ignored"]
+        assert {1: ("moved", None)} == shown(lake, spec)
+
+
+@pytest.mark.parametrize("format_", [1, 2])
+def test_a_table_without_key(lake: Lake, format_: int) -> None:
+    """Equal rows of one COPY share an LSN and are as many; sent again they stay as many; updates and deletes take one equal row each."""
+    spec = wal2json(lake, key=())
+    same = {"id": 1, "v": "same"}
+    if format_ == 1:
+        copied = [many(10, ("insert", same, None), ("insert", same, None), ("insert", {"id": 2, "v": "b"}, None))]
+        changed = [many(20, ("update", {"id": 1, "v": "new"}, same), ("delete", None, {"id": 2, "v": "b"}))]
+    else:
+        copied = [one("I", 10, same), one("I", 10, same), one("I", 10, {"id": 2, "v": "b"})]
+        changed = [one("U", 20, {"id": 1, "v": "new"}, same), one("D", 21, None, {"id": 2, "v": "b"})]
+    lake.land(spec, 1, copied)
+    lake.run(spec)
+    lake.land(spec, 2, [*copied, *changed], file="again.json")
+    lake.run(spec)
+    assert [{"id": 1, "v": "new"}, {"id": 1, "v": "same"}] == lake.rows(spec)
+
+
+def test_a_stream_without_lsn_is_refused_unless_something_else_orders_it(lake: Lake) -> None:
+    """wal2json writes LSNs when asked (`include-lsn`); the Kafka offset or another order will do."""
+    spec = wal2json(lake)
+    bare = {name: value for name, value in one("I", 1, {"id": 1, "v": "a"}).items() if name != "lsn"}
+    lake.land(spec, 1, [bare])
+    with pytest.raises(OrderRefused, match=r"wal2json without lsn .* has no default order"):
+        lake.run(spec)
+    kafka = wal2json(lake, name="k", container="kafka")
+    lake.land(kafka, 1, [{"offset": 7, "partition": 0, "key": None, "value": json.dumps(bare)}])
+    lake.run(kafka)
+    assert {1: ("a", None)} == shown(lake, kafka)
