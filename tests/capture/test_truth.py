@@ -121,7 +121,8 @@ def test_columns_postgresql_does_not_have_are_ignored() -> None:
         ("hstore", '"a"=>"1", "b"=>NULL, "c d"=>"e\\"f"', '{"a":"1","b":null,"c d":"e\\"f"}', "flat"),
         ("addr", '("main, st",12345)', "KCJtYWluLCBzdCIsMTIzNDUp", "flat"),
         ("text[]", '{a,NULL,"x,y","q\\"uote",""}', ["a", None, "x,y", 'q"uote', ""], "flat"),
-        ("integer[]", "{{1,2},{3,4}}", [[1, 2], [3, 4]], None),
+        ("integer[]", "{{1,2},{3,4}}", [[1, 2], [3, 4]], "wal2json_v2"),
+        ("integer[]", "{{1,2},{3,4}}", [1, 2, 3, 4], None),
         ("text", "true", True, "flat"),
     ],
 )
