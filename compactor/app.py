@@ -8,6 +8,8 @@ Spark starts when something first needs it: what reads only files never starts a
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import os
 import re
 import threading
@@ -17,15 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from compactor.config import Settings, load
-from compactor.config_keys import is_s3
-from compactor.core.errors import ConfigError, Refused
+from compactor.config_keys import absolute, is_s3
+from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
 from compactor.core.s3a import s3a_properties
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.flows.world import World
-from compactor.ports import Catalog, Engine, Storage
+from compactor.ports import Catalog, Engine, Registry, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
 
@@ -84,6 +86,9 @@ class App:
         """End Spark, if it was started. The App can be used again: it starts another."""
         with self._lock:
             spark, self._spark = self._spark, None
+            registry = self._made.pop("registry", None)
+            if registry is not None:
+                registry.close()
             self._made.clear()
             if spark is not None:
                 from compactor.spark.session import close_session
@@ -98,11 +103,18 @@ class App:
 
     def run(self, names: Sequence[str] = (), progress: Progress = silent, parallel: int = PARALLEL, label: str = "") -> list[TableReport]:
         """Bring tables up to date. Raises only what concerns all of them (no Java, metastore in use); reports tell the rest."""
-        from compactor.flows.run import run_tables
+        from compactor.flows.run import failure, run_tables
 
-        specs = self.specs(names)
+        asked, specs, failed = self.specs(names), [], {}
+        for spec in asked:
+            try:
+                specs.append(self._with_schema(spec))
+            except CompactorError as error:
+                failed[spec.name] = failure(spec.name, error)
+                progress(spec.name, "done", 1.0)
         self._need(specs, archived=False)
-        return run_tables(self.world(), specs, progress=progress, parallel=parallel, label=label)
+        done = {report.table: report for report in run_tables(self.world(), specs, progress=progress, parallel=parallel, label=label)}
+        return [failed.get(spec.name) or done[spec.name] for spec in asked]
 
     def status(self, names: Sequence[str] = ()) -> list[TableStatus]:
         """Where tables stand. Starts no JVM."""
@@ -129,6 +141,7 @@ class App:
 
         specs = self.specs(names)
         if not files_only:
+            specs = [self._with_schema(spec) for spec in specs]
             self._need(specs, archived=True)
         world = self.world(files_only=files_only)
         return [check for spec in specs for check in verify(world, spec)]
@@ -153,7 +166,7 @@ class App:
         """Take again what waits in quarantine, all or these paths."""
         from compactor.flows.run import replay_table
 
-        (spec,) = self.specs([name])
+        spec = self._with_schema(self.specs([name])[0])
         self._need([spec], archived=True)
         return replay_table(self.world(), spec, paths, progress=progress, label=label)
 
@@ -178,6 +191,25 @@ class App:
     def world(self, files_only: bool = False) -> World:
         """What the flows get. Engine and catalog start Spark when they are first asked for."""
         return World(self._storage, self._engine, self._catalog, files_only=files_only)
+
+    def _with_schema(self, spec: TableSpec) -> TableSpec:
+        """The spec with the newest schema of its subject. Raises RegistryRefused for an unknown one."""
+        if spec.subject is None:
+            return spec
+        registry = self._registry()
+        found = registry.latest(spec.subject)
+        if found is None:
+            near = difflib.get_close_matches(spec.subject, registry.subjects(), 1, 0.6)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise RegistryRefused(f"table {spec.name}: {registry} has no subject {spec.subject}{hint}")
+        return dataclasses.replace(spec, avro_schema=found.text)
+
+    def _registry(self) -> Registry:
+        with self._lock:
+            if "registry" not in self._made:
+                self._made["registry"] = _registry(self.settings, self._storage)
+            registry: Registry = self._made["registry"]
+            return registry
 
     def _remote(self, location: str) -> Storage:
         try:
@@ -253,6 +285,21 @@ def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: f
             f"Avro files and S3 need {', '.join(sorted(fetched))}, which Spark could not fetch from Maven Central. Download the jars "
             f"and say {JARS}=/path/to/one.jar,/path/to/another.jar. Spark said: {_unresolved(str(error))}"
         ) from None
+
+
+def _registry(settings: Settings, storage: Storage) -> Registry:
+    said = settings.registry
+    here = str(settings.file.parent)
+    if said.folder:
+        from compactor.registry.files import FileRegistry
+
+        return FileRegistry(storage, absolute(said.folder, here))
+    from compactor.registry.confluent import ConfluentRegistry
+    from compactor.registry.settings import RegistrySettings
+
+    plain = {name: value for name, value in said.model_dump().items() if value and name not in ("url", "folder")}
+    files = {name: absolute(value, here) for name, value in plain.items() if name.endswith("_file")}
+    return ConfluentRegistry(RegistrySettings(urls=said.url, **{**plain, **files}))
 
 
 def _unresolved(said: str) -> str:

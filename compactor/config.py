@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor import config_rules, config_text
-from compactor.config_keys import S3, Catalog, Checks, Fold, Keys, Quarantine, Table, absolute, alike, shown
+from compactor.config_keys import S3, SUBJECT, Catalog, Checks, Fold, Keys, Quarantine, Registry, Table, absolute, alike, shown
 from compactor.config_keys import Csv as CsvKeys
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
@@ -149,7 +149,15 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     if len(place) == 1:
         below = "; a table stands below `tables:`" if isinstance(values.get(name), dict) else ""
         return f"unknown key{alike(name, _known(Keys)) or below}"
-    models: dict[str, type[BaseModel]] = {"catalog": Catalog, "fold": Fold, "quarantine": Quarantine, "checks": Checks, "s3": S3, "csv": CsvKeys}
+    models: dict[str, type[BaseModel]] = {
+        "catalog": Catalog,
+        "checks": Checks,
+        "csv": CsvKeys,
+        "fold": Fold,
+        "quarantine": Quarantine,
+        "registry": Registry,
+        "s3": S3,
+    }
     above = "; it stands at the top of the file" if name in _known(Keys) else ""
     return f"unknown key{above or alike(name, _known(models.get(str(place[-2]), Table)))}"
 
@@ -197,6 +205,7 @@ def _resolve(settings: Settings) -> Iterator[Problem]:
 
 def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> TableSpec:
     place, pattern = landing(settings, name, table)
+    subject = table.schema_.removeprefix(SUBJECT) if table.schema_.startswith(SUBJECT) else ""
     database = settings.catalog.database
     return TableSpec(
         name=name,
@@ -207,7 +216,8 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         view=table.view or name,
         tables_in=table.tables_in or database,
         key=table.key or (),
-        avro_schema=_avro_schema(table.schema_, str(settings.file.parent)),
+        avro_schema=None if subject else _avro_schema(table.schema_, str(settings.file.parent)),
+        subject=subject or None,
         op_map=tuple(table.op_map.items()),
         tombstone_retention=0.0 if table.delete == "hard" else table.tombstone_retention,
         csv=Csv(**dict(table.csv)),

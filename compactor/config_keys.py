@@ -156,11 +156,17 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+SUBJECT = "subject:"
+"""Begins a `schema` that the registry holds."""
+
+
 def _schema(value: Any) -> str:
-    if isinstance(value, dict) and "subject" in value:
-        raise ValueError("the registry is not supported yet; say `infer` or the path of an .avsc file")
+    if isinstance(value, dict):
+        if set(value) != {"subject"} or not isinstance(value["subject"], str) or not value["subject"]:
+            raise ValueError(f"expected {{subject: name}}, found {shown(value)}")
+        return SUBJECT + value["subject"]
     if not isinstance(value, str) or not (value == "infer" or value.endswith(".avsc")):
-        raise ValueError(f"expected `infer` or the path of an .avsc file, found {shown(value)}")
+        raise ValueError(f"expected `infer`, the path of an .avsc file, or {{subject: name}}, found {shown(value)}")
     return value
 
 
@@ -268,6 +274,31 @@ class S3(_Keys):
     requester_pays: Annotated[bool, Read(_flag, {"type": "boolean"})] = _key(False, "Whether we pay for requests to others' buckets.")
 
 
+def _urls(value: Any) -> tuple[str, ...]:
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not found or not all(isinstance(url, str) and url for url in found):
+        raise ValueError(f"expected an address such as http://registry:8081, or a list of them, found {shown(value)}")
+    return tuple(found)
+
+
+class Registry(_Keys):
+    """Where schemas are registered. Passwords and tokens are named by environment variables, never written here."""
+
+    url: Annotated[tuple[str, ...], Read(_urls, {"type": ["string", "array"], "items": {"type": "string"}})] = _key(
+        (), "Address of a registry that speaks Confluent's API; several of the same contents are tried in turn."
+    )
+    folder: Text | None = _key(None, "Folder of .avsc files instead, relative to this file.")
+    context: Text | None = _key(None, "Context of Confluent's server.")
+    username: Text | None = _key(None, "User; or username_env.")
+    username_env: Text | None = _key(None, "Environment variable that holds the user.")
+    password_env: Text | None = _key(None, "Environment variable that holds the password.")
+    token_env: Text | None = _key(None, "Environment variable that holds a bearer token.")
+    ca_file: Text | None = _key(None, "Certificates of the authorities to trust.")
+    cert_file: Text | None = _key(None, "Our certificate.")
+    key_file: Text | None = _key(None, "Its key.")
+    proxy: Text | None = _key(None, "Proxy; default HTTPS_PROXY and its like.")
+
+
 class Quarantine(_Keys):
     """How much of what landed may be unusable."""
 
@@ -323,8 +354,8 @@ class Table(_Keys):
     source_table: Text | None = _key(
         None, "schema.table to take from a stream that several tables share; several with commas, * for any part of a name. Default all."
     )
-    schema_: Annotated[str, Read(_schema, {"type": "string"})] = _key(
-        "infer", "infer (from the files, widest compatible type), or the path of an .avsc file.", alias="schema"
+    schema_: Annotated[str, Read(_schema, {"type": ["string", "object"]})] = _key(
+        "infer", "infer (from the files, widest compatible type), the path of an .avsc file, or {subject: name} in the registry.", alias="schema"
     )
     order_by: Names = _key((), "Columns that order the changes, most significant first; default per envelope and connector.")
     op: Text | None = _key(None, "(flat) Column with the operation. Default op, else __op, else Op; none: every row is an upsert.")
@@ -402,7 +433,7 @@ class Keys(_Keys):
 
     warehouse: Text = _key("warehouse", "Directory of the tables: a path, relative to this file, or s3://bucket/prefix.")
     catalog: Catalog = _key(Catalog(), "Where tables and views are registered.")
-    registry: NotYet = _key(None, "Schema registry. Not supported yet.")
+    registry: Registry = _key(Registry(), "Schema registry, for tables whose `schema` names a subject.")
     s3: S3 = _key(S3(), "How S3 is reached.")
     defaults: Table = _key(Table(), "Keys for every table that does not say them itself.")
     tables: dict[str, Table] = Field(description="The tables, by name.")

@@ -6,7 +6,7 @@ import re
 import zoneinfo
 from collections.abc import Iterator, Mapping
 
-from compactor.config_keys import Keys, Table, absolute, is_s3, shown
+from compactor.config_keys import SUBJECT, Keys, Table, absolute, is_s3, shown
 from compactor.config_text import Place
 from compactor.core import s3
 from compactor.core.errors import ConfigError
@@ -46,6 +46,8 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
     except ConfigError as error:
         name, _, told = str(error).partition(": ")
         yield tuple(name.split(".")), told
+    if keys.registry.url and keys.registry.folder:
+        yield ("registry", "folder"), "a folder is not read beside `url`; keep one of them"
     catalog = keys.catalog
     if catalog.uri is not None and not all(re.fullmatch(r"thrift://[^/:]+(:\d+)?", uri.strip()) for uri in catalog.uri.split(",")):
         yield ("catalog", "uri"), f"expected thrift://host:9083, found {shown(catalog.uri)}"
@@ -80,6 +82,8 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
             yield ("partial",), f"only flat rows have it, and the envelope is {table.envelope}; leave it out"
     elif table.partial and table.key == ():
         yield ("partial",), "a table without key has no row whose columns could be kept; leave it out"
+    if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
+        yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
     yield from _file_problems(table)
     if table.live_view:
         yield from _live_problems(table)

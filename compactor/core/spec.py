@@ -48,8 +48,9 @@ class Csv:
 class TableSpec:
     """One table. Locations are full paths or URIs; durations seconds; sizes bytes.
 
-    `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default).
-    `pattern` is the strftime folder pattern below `landing` (empty = one flat folder).
+    `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default). `subject` names
+    the schema in the registry, which `app.py` asks before a run. `pattern` is the strftime folder pattern below `landing` (empty = one flat
+    folder).
     """
 
     name: str
@@ -65,6 +66,7 @@ class TableSpec:
     container: str = "value"
     source_table: str | None = None
     avro_schema: str | None = None
+    subject: str | None = None
     order_by: tuple[str, ...] = ()
     op: str | None = None
     op_map: tuple[tuple[str, str], ...] = ()

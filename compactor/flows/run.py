@@ -35,16 +35,20 @@ def _reported(world: World, spec: TableSpec, progress: Progress, label: str) -> 
         report = run_table(world, spec, progress, label)
     except NoRowsYet as error:
         report = TableReport(spec.name, "idle", notes=(str(error),))
-    except TryLater as error:
-        report = TableReport(spec.name, "later", error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
     except CompactorError as error:
-        report = TableReport(spec.name, "failed", error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
+        report = failure(spec.name, error)
     except Exception as error:
         # nobody foresaw it: this table's failure all the same, or the others' reports would be lost with it
         log.exception("table %s: unexpected %s", spec.name, type(error).__name__)
         report = TableReport(spec.name, "failed", error=f"unexpected {type(error).__name__}: {error}", error_class=type(error).__name__, exit_code=1)
     progress(spec.name, "done", 1.0)
     return _timed(report, time.monotonic() - began)
+
+
+def failure(table: str, error: CompactorError) -> TableReport:
+    """The report of a table that could not be brought up to date."""
+    outcome = "later" if isinstance(error, TryLater) else "failed"
+    return TableReport(table, outcome, error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
 
 
 def _timed(report: TableReport, seconds: float) -> TableReport:
