@@ -220,6 +220,9 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         subject=subject or None,
         op_map=tuple(table.op_map.items()),
         tombstone_retention=0.0 if table.delete == "hard" else table.tombstone_retention,
+        epoch=table.epoch.number,
+        epoch_from=table.epoch.first,
+        epoch_replaces=table.epoch.replace,
         csv=Csv(**dict(table.csv)),
         fold_every=table.fold.every,
         max_gone=table.checks.max_gone,
@@ -235,7 +238,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 _SAME = (
     *("envelope", "format", "container", "source_table", "order_by", "op", "metadata_columns", "delete", "partial"),
     *("truncate", "unresolved", "beyond_retention", "compaction", "live_view", "timestamps", "target_file_bytes", "settle"),
-    *("hours_in", "epoch", "publish_window"),
+    *("hours_in", "publish_window"),
 )
 """What a TableSpec takes from the file as it is."""
 

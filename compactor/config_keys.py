@@ -170,12 +170,24 @@ def _schema(value: Any) -> str:
     return value
 
 
-def _epoch(value: Any) -> int:
-    if isinstance(value, dict):
-        raise ValueError("a new epoch that begins at a folder is not supported yet; say a whole number")
-    if not re.fullmatch(r"\d{1,9}", str(value)):
-        raise ValueError(f"expected a whole number, found {shown(value)}")
-    return int(value)
+@dataclass(frozen=True)
+class Epoch:
+    """A count of Positions: its number, the first folder that belongs to it, and whether what was before goes."""
+
+    number: int = 0
+    first: str | None = None
+    replace: bool = False
+
+
+def _epoch(value: Any) -> Epoch:
+    said = value if isinstance(value, dict) else {"number": value}
+    unknown = sorted(set(said) - {"number", "from", "replace"})
+    if unknown:
+        raise ValueError(f"expected number, from, replace; found {unknown[0]!r}")
+    if not re.fullmatch(r"\d{1,9}", str(said.get("number"))):
+        raise ValueError(f"expected a whole number{' as `number`' if isinstance(value, dict) else ''}, found {shown(said.get('number'))}")
+    first = said.get("from")
+    return Epoch(int(said["number"]), None if first is None else _text(first), _flag(said.get("replace", False)))
 
 
 def _null_value(value: Any) -> str:
@@ -222,7 +234,7 @@ class _Keys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
 
 
-def _key(default: Any, description: str, *, written: str | None = None, alias: str | None = None) -> Any:
+def _key(default: Any, description: str, *, written: str | int | None = None, alias: str | None = None) -> Any:
     """A field. `written`: its default as the file would say it, where that is not how it is computed with."""
     extra: dict[str, Any] = {} if written is None else {"default": written}
     return Field(default, description=description, alias=alias, json_schema_extra=extra)
@@ -384,8 +396,11 @@ class Table(_Keys):
     settle: Duration = _key(0.0, "Least age of a landed file, for sinks that write files in place.", written="0s")
     hours_in: Text = _key("UTC", "Time zone of the hour folders' names. They name folders, never an order.")
     from_: Text | None = _key(None, "First folder to take, such as increment_2026112014; older ones are skipped.", alias="from")
-    epoch: Annotated[int, Read(_epoch, {"type": "integer", "minimum": 0})] = _key(
-        0, "Raise it by one when the source's positions have started again."
+    epoch: Annotated[Epoch, Read(_epoch, {"type": ["integer", "object"], "minimum": 0})] = _key(
+        Epoch(),
+        "Raise it by one when the source's positions have started again; or {number, from: first folder of it, replace: true when what was "
+        "before shall go}.",
+        written=0,
     )
     archive: Annotated[str, _choice("move", "keep")] | None = _key(
         None,

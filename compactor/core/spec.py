@@ -90,6 +90,8 @@ class TableSpec:
     hours_in: str = "UTC"
     first_folder: str | None = None
     epoch: int = 0
+    epoch_from: str | None = None
+    epoch_replaces: bool = False
     archive: str = "move"
     publish_window: float = 600.0
     comment: str = ""

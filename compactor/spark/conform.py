@@ -53,8 +53,9 @@ def key_columns(text: str, kinds: Sequence[str]) -> list[str]:
     return [f"unhex({part})" if kind == "binary" else cast(part, types.parse(kind)) for part, kind in zip(parts, kinds)]
 
 
-def with_position(frame: Frame, spec: TableSpec, order: position.Order) -> Frame:
-    """The frame with `_position`, and in `_bad` also what cannot be ordered: an order column that must be there is null. Such rows lose `_op`."""
+def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: str) -> Frame:
+    """The frame with `_position` (`epoch` is SQL), and in `_bad` also what cannot be ordered: an order column that must be there is null.
+    Rows with `_bad` lose `_op`."""
     assert frame.images is not None
     parts = [expression(name, frame.images, spec.name, spec.envelope)[0] for name, _ in order]
     typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
@@ -66,7 +67,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order) -> Frame
     keep = [name for name in frame.rows.columns if name not in ("_bad", "_op")]
     # a record that holds several events: its place orders the file, theirs orders them
     place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if "_event" in frame.rows.columns else "_row"
-    rows = frame.rows.selectExpr(*keep, f"{position.built(spec.epoch, typed, place)} AS _position", f"{why} AS _bad", "_op")
+    rows = frame.rows.selectExpr(*keep, f"{position.built(epoch, typed, place)} AS _position", f"{why} AS _bad", "_op")
     return dataclasses.replace(frame, rows=rows.withColumn("_op", F.expr("CASE WHEN _bad IS NULL THEN _op END")))
 
 

@@ -20,7 +20,7 @@ from compactor.spark.sql import literal, quoted
 REMOVAL, FOUND = "x", "found"
 
 
-def identified(frame: Frame, order: position.Order, epoch: int, contents: dict[str, str]) -> Frame:
+def identified(frame: Frame, order: position.Order, contents: dict[str, str]) -> Frame:
     """The frame with `_identity` and `_source_kind`, updates and deletes as removals. `contents`: file → hash of its content."""
     assert frame.images is not None
     rows = frame.rows
@@ -29,7 +29,7 @@ def identified(frame: Frame, order: position.Order, epoch: int, contents: dict[s
     known = "_source.total_order IS NOT NULL" if has_order else "false"
     if any(name == "offset" for name, _ in order):
         offset = expression("offset", frame.images, "")[0]
-        place = f"concat_ws(':', 'o', {epoch}, _partition, {offset})"
+        place = f"concat_ws(':', 'o', _position.epoch, _partition, {offset})"
     else:
         # neither source nor sink numbers the event: the same line of the same content is the same event, under whatever name it lands
         content = f"try_element_at(map({', '.join(f'{literal(file)}, {literal(digest)}' for file, digest in contents.items())}), _file)"

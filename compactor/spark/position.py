@@ -32,7 +32,7 @@ def older_ddl(order: Order) -> str:
     return f"map<string,struct<at:{ddl(order)},via:{ddl(order)},known:boolean>>"
 
 
-def built(epoch: int, values: Sequence[str], row: str = "_row") -> str:
+def built(epoch: str, values: Sequence[str], row: str = "_row") -> str:
     """SQL for the Position of a decoded row; `row` orders the events of one block of a file."""
     middle = "".join(f"'o{at + 1}', {value}, " for at, value in enumerate(values))
     return f"named_struct('epoch', {epoch}, {middle}'file', _file, 'block', _block, 'row', {row})"

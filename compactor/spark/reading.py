@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core import types
 from compactor.core.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
 from compactor.core.evolution import Evolved, evolve
-from compactor.core.position import OFFSETS, earliest, latest, offsets_problem
+from compactor.core.position import OFFSETS, Position, earliest, latest, offsets_problem
 from compactor.core.quarantine import BEYOND_RETENTION, LISTED_MAX, Unusable
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
@@ -104,7 +104,8 @@ class Reader:
         order = _order(spec, parent, frames)
         if spec.envelope == "dms":
             dms.check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
-        placed = [with_position(frame, spec, order) for frame in frames]
+        epoch = _epoch(opened)
+        placed = [with_position(frame, spec, order, epoch) for frame in frames]
         found = survey.counted(placed, spec)
         unusable = tuple(item for frame in placed if found.bad for item in _unusable(frame))
         opened.within_limits(found.bad, found.read, unusable)
@@ -118,7 +119,7 @@ class Reader:
         if spec.keyless:
             numbered = any(name == "offset" for name, _ in order)
             contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}
-            placed = [keyless.identified(frame, order, spec.epoch, contents) for frame in placed]
+            placed = [keyless.identified(frame, order, contents) for frame in placed]
         untold = _untold(placed, evolved) if spec.partial else set()
         changes = conform(placed, evolved, spec, order, bool(found.partial or untold))
         if found.unlinked and not spec.keyless:
@@ -230,6 +231,31 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
     return tuple((name, str(expression(name, images, spec.name, spec.envelope)[1][0])) for name in names)
 
 
+def _epoch(opened: Inputs) -> str:
+    """SQL for the epoch of a row (H6): the one its file was absorbed in, else the table's, from the folder on with which that begins."""
+    spec = opened.spec
+    before: dict[int, list[str]] = {}
+    for item in opened.inputs:
+        if item.position_min is not None and item.position_min[0] != spec.epoch:
+            before.setdefault(item.position_min[0], []).append(literal(item.path))
+    cases = [f"WHEN _file IN ({', '.join(paths)}) THEN {epoch}" for epoch, paths in before.items()]
+    known = [literal(item.path) for item in opened.inputs if item.position_min is not None and item.position_min[0] == spec.epoch]
+    if spec.epoch_from:
+        cases += [f"WHEN _file IN ({', '.join(known)}) THEN {spec.epoch}"] if known else []
+        cases.append(f"WHEN _file < {literal(spec.epoch_from)} THEN {spec.epoch - 1}")
+    return f"CASE {' '.join(cases)} ELSE {spec.epoch} END" if cases else str(spec.epoch)
+
+
+def _barrier(spec: TableSpec, found: survey.Found, order: position.Order) -> Position | None:
+    """The newest truncate; under `epoch: {replace: true}` the beginning of the epoch, once something of it has come."""
+    told = found.truncate if spec.truncate == "apply" else None
+    newest = latest([file.last for file in found.files.values()])
+    if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
+        begins: Position = (spec.epoch, *(None for _ in order), None, None, None)
+        return latest([told, begins])
+    return told
+
+
 def _comparable(spec: TableSpec, parent: Snapshot | None, order: position.Order, found: survey.Found) -> None:
     """Raises OrderRefused when the table is ordered by Kafka offsets and these cannot be compared with what it has (H6)."""
     if not order or order[0][0] not in OFFSETS:
@@ -283,7 +309,7 @@ def _facts(opened: Inputs, found: survey.Found, evolved: Evolved, order: positio
         truncates=found.truncates,
         first=earliest([file.first for file in held.values()]),
         last=latest([file.last for file in held.values()]),
-        truncate=found.truncate if spec.truncate == "apply" else None,
+        truncate=_barrier(spec, found, order),
         source_time=found.source_time,
         raw=landed,
         offsets=found.offsets if order and order[0][0] in OFFSETS else (),

@@ -79,3 +79,23 @@ def test_more_rows_gone_than_allowed_stop_the_table_before_the_commit(lake: Lake
         lake.run(spec)
     lake.run(lake.with_settings(spec, max_gone=1.0))
     assert [] == lake.rows(spec)
+
+
+def test_a_new_epoch_begins_with_a_folder_and_may_replace_what_was_before(lake: Lake) -> None:
+    """The source was loaded anew: small positions are newer now, rows that are not in the new load go, late files of the old count stay old."""
+    spec = lake.spec(compaction="delta")
+    lake.land(spec, 1, [up(n, 1000 + n, v="old") for n in range(5)])
+    lake.run(spec)
+    spec = lake.with_settings(spec, epoch=1, epoch_from="increment_2024030505", epoch_replaces=True)
+    lake.land(spec, 2, [up(0, 2000, v="still old")])
+    lake.run(spec)
+    assert 5 == len(lake.rows(spec))
+    lake.land(spec, 5, [up(n, n, v="new") for n in (1, 2, 7)])
+    lake.run(spec)
+    assert [(1, "new"), (2, "new"), (7, "new")] == [(row["id"], row["v"]) for row in lake.rows(spec)]
+    lake.land(spec, 3, [up(1, 3000, v="late of the old count"), up(9, 3001, v="the same")])
+    assert 2 == lake.run(spec).counts["superseded"]
+    lake.land(spec, 6, [up(2, 10, v="newer")])
+    lake.run(spec)
+    assert [(1, "new"), (2, "newer"), (7, "new")] == [(row["id"], row["v"]) for row in lake.rows(spec)]
+    assert [] == lake.problems(spec)
