@@ -179,10 +179,14 @@ def _point(digits: str, scale: str) -> str:
 
 
 def unfit(raw: str, found: types.Type, value: str, wanted: types.Type) -> str | None:
-    """Whether text is no value of its column's type; None when that cannot be. Infinities have no place in most types: null, by policy."""
+    """Whether text is no value of its column's type; None when that cannot be.
+
+    What a source can hold and no engine can - infinities, years before 0 or after 9999 in dates and timestamps - is no fault: null, by policy.
+    """
     if found[0] != "string" or wanted[0] in ("string", "binary") or not types.is_scalar(wanted):
         return None
-    return f"({raw} IS NOT NULL AND ({value}) IS NULL AND NOT {raw} RLIKE '(?i)^\\\\s*([+-]?(inf(inity)?|nan))?\\\\s*$')"
+    far = "|[+-].*|[0-9]{5,}-.*|.*BC" if wanted[0] in ("date", "timestamp") else ""
+    return f"({raw} IS NOT NULL AND ({value}) IS NULL AND NOT {raw} RLIKE '(?i)^\\\\s*([+-]?(inf(inity)?|nan){far})?\\\\s*$')"
 
 
 def is_placeholder(value: str, found: types.Type) -> str | None:
