@@ -280,7 +280,7 @@ def test_a_stream_without_lsn_is_refused_unless_something_else_orders_it(lake: L
     spec = wal2json(lake)
     bare = {name: value for name, value in one("I", 1, {"id": 1, "v": "a"}).items() if name != "lsn"}
     lake.land(spec, 1, [bare])
-    with pytest.raises(OrderRefused, match=r"wal2json without lsn .* has no default order"):
+    with pytest.raises(OrderRefused, match=r"wal2json without lsn has no default order"):
         lake.run(spec)
     kafka = wal2json(lake, name="k", container="kafka")
     lake.land(kafka, 1, [{"offset": 7, "partition": 0, "key": None, "value": json.dumps(bare)}])
