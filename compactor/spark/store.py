@@ -47,7 +47,9 @@ def read(spark: SparkSession, schema: Schema, order: position.Order, directories
     for field in schema.fields:
         value = quoted(field.name)
         if old.get(field.name, field.type) != field.type:
-            value = f"CAST({value} AS {types.text(types.parse(field.type), quote=True)})"
+            was, wanted = types.parse(old[field.name]), types.parse(field.type)
+            # an array that became text is JSON, as new rows are
+            value = f"to_json({value})" if was[0] == "array" and wanted == ("string",) else f"CAST({value} AS {types.text(wanted, quote=True)})"
         if field.default is not None and field.since > 1:
             # a row written before the column came reads its first default (H15)
             value = f"CASE WHEN _version < {field.since} THEN {cast(literal(field.default), types.parse(field.type))} ELSE {value} END"

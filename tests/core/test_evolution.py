@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -150,3 +151,19 @@ def test_the_given_schema_is_left_as_it_was() -> None:
     assert before.fields == fields
     assert before == Schema.from_json(before.to_json())
     assert Field.from_json(fields[1].to_json()) == fields[1]
+
+
+def test_arrays_of_another_depth_become_text() -> None:
+    """PostgreSQL's `integer[]` holds one dimension or two; items of another kind at the same depth are still refused."""
+    grown = runs([writer(0, 9, a="array<int>")], [writer(10, 19, a="array<array<int>>")])
+    assert [ID, ("a", "string", True)] == shape(grown)
+    with pytest.raises(SchemaRefused):
+        runs([writer(0, 9, a="array<int>")], [writer(10, 19, a="array<boolean>")])
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["at once", "run by run"])
+def test_a_writer_that_leaves_out_columns_says_nothing_of_them(apart: bool) -> None:
+    """A delete tells the key alone: a column that it does not name was not away, so another type widens it."""
+    for whole, expected in ((False, [ID, ("a", "string", True)]), (True, [ID, ("a", "string", False), ("a_2", "int", True)])):
+        three = [writer(0, 9, a="string"), dataclasses.replace(writer(10, 19), whole=whole), writer(20, 29, a="int")]
+        assert expected == shape(runs(*([one] for one in three)) if apart else runs(three))

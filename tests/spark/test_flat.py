@@ -259,3 +259,12 @@ def test_a_keyless_table_takes_inserts_and_refuses_changes(lake: Lake) -> None:
     lake.land(spec, 3, [{"v": "a", "seq": 4, "op": "d"}])
     with pytest.raises(InputRefused, match="before image"):
         lake.run(spec)
+
+
+def test_an_lsn_written_as_text_orders_as_a_number(lake: Lake) -> None:
+    """PostgreSQL's `0/FF` comes before `0/100`; SQL Server's fixed-width text is compared as it is."""
+    for name, older, newer in (("postgresql", "0/FF", "0/100"), ("sqlserver", "00000027:00000ac0:0002", "00000027:00000ac0:0010")):
+        spec = lake.spec(name=name, order_by=("lsn",))
+        lake.land(spec, 1, [{"id": 1, "v": "new", "lsn": newer}, {"id": 1, "v": "old", "lsn": older}])
+        lake.run(spec)
+        assert ["new"] == [row["v"] for row in lake.rows(spec)]

@@ -59,19 +59,24 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         f"WHEN _text RLIKE {literal(named.TWO_DOCUMENTS)} THEN 'holds several JSON documents: one a line is expected' "
         "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is no wal2json record (neither `action` nor `change`)' END"
     )
-    events = documents.selectExpr("*", f"{unusable} AS _unusable", f"posexplode_outer({_events()}) AS (_event, _e)")
+    # every event gets a copy of what stands beside it here: nothing long, or a transaction of n events costs n * n
+    place = ("_file", "_block", "_row", "_offset", "_partition")
+    told = ("_d.action AS _action", "_d.xid AS _xid", f"{lsn_number('coalesce(_d.lsn, _d.nextlsn)')} AS _lsn", "_d.`timestamp` AS _at")
+    transactions = documents.selectExpr(*place, *told, f"{unusable} AS _unusable", f"{_events()} AS _events")
+    kept = (*place, "_action", "_xid", "_lsn", "_at", "_unusable")
+    events = transactions.selectExpr(*kept, "posexplode_outer(_events) AS (_event, _e)")
     names = ", ".join(literal(code) for code in (*_OPS, *_SILENT))
     codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in _OPS.items())
     other = of_other_table("_e.schema", "_e.`table`", spec.source_table)
     strange = f"CASE WHEN _e.kind NOT IN ({names}) THEN concat('has an unknown action ', _e.kind) END"
     rows = events.selectExpr(
-        *("_file", "_block", "_row", "_event", "_offset", "_partition"),
+        *(name for name in kept if name != "_unusable"),
+        "_event",
         f"coalesce(_unusable, {strange}) AS _bad",
         f"CASE WHEN _unusable IS NOT NULL OR {other} THEN NULL ELSE CASE _e.kind {codes} END END AS _op",
         "concat_ws('.', _e.schema, _e.`table`) AS _table",
         "_e.new AS _new",
         "_e.old AS _old",
-        *("_d.action AS _action", "_d.xid AS _xid", f"{lsn_number('coalesce(_d.lsn, _d.nextlsn)')} AS _lsn", "_d.`timestamp` AS _at"),
     )
     if not spec.key:
         rows = rows.selectExpr("*", _twin("_run"), _digest()).selectExpr("*", _runs()).selectExpr("*", _numbered())

@@ -1,0 +1,65 @@
+"""PostgreSQL's type names, as a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.core import types
+from compactor.core.postgres import HEX, MIXED, TEXT, column, is_array
+
+NAMES = {
+    "smallint": "smallint",
+    "integer": "int",
+    "INT8": "bigint",
+    "oid": "bigint",
+    "numeric": "string",
+    "numeric(20,4)": "decimal(20,4)",
+    "numeric(5)": "decimal(5,0)",
+    "numeric(2,-3)": "decimal(5,0)",
+    "numeric(3,5)": "decimal(5,5)",
+    "numeric(39,0)": "string",
+    "decimal(10, 2)": "decimal(10,2)",
+    "real": "float",
+    "double precision": "double",
+    "boolean": "boolean",
+    "date": "date",
+    "timestamp without time zone": "timestamp",
+    "timestamp(3) with time zone": "timestamp",
+    "time(3) without time zone": "string",
+    "time with time zone": "string",
+    "interval day to second(3)": "string",
+    "bytea": "binary",
+    "character varying(40)": "string",
+    "character(8)": "string",
+    '"char"': "string",
+    "pg_catalog.int4": "int",
+    "public.date": "string",
+    "daterange": "string",
+    "bit varying(16)": "string",
+    "public.mood": "string",
+    'public."My (odd) type"': "string",
+    "money": "string",
+    "": "string",
+}
+
+
+@pytest.mark.parametrize(("said", "stored"), NAMES.items())
+def test_a_type_name_tells_the_stored_type(said: str, stored: str) -> None:
+    """Also as the item of an array, of any depth; bytes are written as hexadecimal digits."""
+    field = column("c", said)
+    assert stored == types.text(field.type)
+    assert ("string",) == field.raw
+    assert (HEX if stored == "binary" else TEXT) == field.semantic
+    if said:
+        assert is_array(f"{said}[]")
+        assert not is_array(said)
+        assert f"array<{stored}>" == types.text(column("c", f"{said}[]").type)
+        assert f"array<array<{stored}>>" == types.text(column("c", f"{said}[]", 2).type)
+
+
+def test_an_array_whose_values_differ_in_depth_is_text() -> None:
+    """Its items are still known, so that the text can be JSON."""
+    field = column("c", "integer[]", MIXED)
+    assert ("string",) == field.type
+    assert field.item is not None
+    assert ("int",) == field.item.type
