@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from compactor.config import Settings, load
-from compactor.config_keys import absolute, is_s3
+from compactor.config_values import absolute, is_s3
 from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
 from compactor.core.s3a import s3a_properties
 from compactor.core.snapshot import Snapshot

@@ -15,10 +15,11 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor import config_rules, config_text
-from compactor.config_keys import S3, SUBJECT, Catalog, Checks, Fold, Keys, Quarantine, Registry, Table, absolute, alike, shown
+from compactor.config_keys import S3, Catalog, Checks, Fold, Keys, Quarantine, Registry, Table
 from compactor.config_keys import Csv as CsvKeys
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
+from compactor.config_values import SUBJECT, absolute, alike, shown
 from compactor.core.errors import ConfigError
 from compactor.core.layout import join
 from compactor.core.spec import Csv, TableSpec

@@ -1,233 +1,21 @@
 """The keys of compactor.yaml as pydantic models: names, meanings, defaults, and what one value alone can get wrong.
 
 What belongs to a later version has its key here already. Set to anything but its default it is refused: a setting that silently
-does nothing would be worse. What several keys together can get wrong is found in `config.py`.
+does nothing would be worse. What several keys together can get wrong is found in `config_rules.py`.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, PrivateAttr
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from compactor import config_values as values
+from compactor.config_values import Duration, Epoch, Names, NotYet, Off, Read, Size, Text, absolute, is_s3
 from compactor.core.layout import join
 from compactor.core.s3 import S3Settings
-
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_BYTES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
-
-
-def duration(value: Any) -> float:
-    """`7d`, `24h`, `10min`, `1h 30min`, `0s` → seconds.
-
-    >>> duration("1h 30min")
-    5400.0
-    """
-    text = str(value).strip()
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text)
-    if text in ("0", "0.0") or (parts and re.fullmatch(r"(\s*\d+(\.\d+)?\s*[a-z]+)+", text) and all(unit in _SECONDS for _, unit in parts)):
-        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    raise ValueError(f"expected a duration such as 7d, 24h, 10min or 0s, found {shown(value)}")
-
-
-def size(value: Any) -> int:
-    """`256 MB`, `1GiB`, `1048576` → bytes; every unit is a power of 1024.
-
-    >>> size("256 MB")
-    268435456
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(value).strip())
-    unit = found[2].upper().replace("IB", "B") if found else "?"
-    if found is None or unit not in _BYTES:
-        raise ValueError(f"expected a size such as 256 MB or 1 GB, found {shown(value)}")
-    return int(float(found[1]) * _BYTES[unit])
-
-
-def shown(value: Any) -> str:
-    """A value as it is quoted back to who wrote it."""
-    return "nothing" if value is None else repr(value)[:80]
-
-
-def listed(names: Any) -> str:
-    """`a, b or c`."""
-    *head, last = names
-    return f"{', '.join(head)} or {last}" if head else str(last)
-
-
-def alike(name: str, known: Any) -> str:
-    """`; did you mean x?` when something known is written nearly like it."""
-    close = difflib.get_close_matches(name.lower(), list(known), 1, 0.6)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
-@dataclass(frozen=True, eq=False)
-class Read:
-    """Metadata of a field: how its value is read, and what the JSON schema says of it."""
-
-    check: Callable[[Any], Any]
-    schema: dict[str, Any]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.check)
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return dict(self.schema)
-
-
-def is_s3(location: str) -> bool:
-    """Whether a location is in S3."""
-    return re.match("s3[an]?://", location) is not None
-
-
-def absolute(path: str, base: str) -> str:
-    """A local path or file: URI as an absolute path, from `base` when relative; an S3 location in its one spelling, `s3://bucket/key`."""
-    if is_s3(path) or (is_s3(base) and not path.startswith(("/", "~", "file:"))):
-        whole = path if is_s3(path) else f"{base.rstrip('/')}/{'' if path == '.' else path}"
-        bucket, _, key = re.sub("^s3[an]?://", "", whole).partition("/")
-        return f"s3://{bucket}/{key}".rstrip("/")
-    bare = re.sub(r"^file:(//(localhost)?(?=/))?", "", path)
-    return os.path.normpath(os.path.join(base, os.path.expanduser(bare)))
-
-
-def _choice(*now: str, later: tuple[str, ...] = ()) -> Read:
-    def check(value: Any) -> str:
-        # `unresolved: null` is YAML's null, and meant as the word.
-        text = "null" if value is None and "null" in now else str(value).lower() if isinstance(value, (str, bool)) else value
-        if text in now:
-            return str(text)
-        if text in later:
-            raise ValueError(f"{text!r} is not supported yet; use {listed(now)}")
-        raise ValueError(f"expected {listed(now)}, found {shown(value)}{alike(str(value), now)}")
-
-    return Read(check, {"enum": [*now, None] if "null" in now else [*now]})
-
-
-def _later(default: Any, *, written: str, parse: Callable[[Any], Any] = lambda value: value) -> Read:
-    """A key of a later version: only its default may be said."""
-
-    def check(value: Any) -> Any:
-        try:
-            same = value is None or parse(value) == default or str(value).lower() == written
-        except ValueError:
-            same = False
-        if not same:
-            raise ValueError(f"not supported yet (found {shown(value)}); leave the key out" + (f" or say {written}" if written else ""))
-        return default
-
-    return Read(check, {"enum": [default if isinstance(default, bool) else written, None]} if written else {"type": "null"})
-
-
-def _names(value: Any) -> Any:
-    if isinstance(value, str):
-        raise ValueError(f"expected a list, found {value!r}; write [{value}]")
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
-        raise ValueError(f"expected a list of column names, found {shown(value)}")
-    twice = sorted({name for name in value if list(value).count(name) > 1})
-    if twice:
-        raise ValueError(f"the column {twice[0]} is listed twice; once is enough")
-    return tuple(value)
-
-
-def _flag(value: Any) -> bool:
-    flags = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    if str(value).lower() not in flags:
-        raise ValueError(f"expected true or false, found {shown(value)}")
-    return flags[str(value).lower()]
-
-
-def _engines(value: Any) -> tuple[str, ...]:
-    found = _names(value)
-    unknown = [name for name in found if name not in ("spark", "hive")]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is not supported yet; the view is written for spark and hive")
-    return tuple(found)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, (str, int)) or isinstance(value, bool) or value == "":
-        raise ValueError(f"expected text, found {shown(value)}")
-    return str(value)
-
-
-SUBJECT = "subject:"
-"""Begins a `schema` that the registry holds."""
-
-
-def _schema(value: Any) -> str:
-    if isinstance(value, dict):
-        if set(value) != {"subject"} or not isinstance(value["subject"], str) or not value["subject"]:
-            raise ValueError(f"expected {{subject: name}}, found {shown(value)}")
-        return SUBJECT + value["subject"]
-    if not isinstance(value, str) or not (value == "infer" or value.endswith(".avsc")):
-        raise ValueError(f"expected `infer`, the path of an .avsc file, or {{subject: name}}, found {shown(value)}")
-    return value
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """A count of Positions: its number, the first folder that belongs to it, and whether what was before goes."""
-
-    number: int = 0
-    first: str | None = None
-    replace: bool = False
-
-
-def _epoch(value: Any) -> Epoch:
-    said = value if isinstance(value, dict) else {"number": value}
-    unknown = sorted(set(said) - {"number", "from", "replace"})
-    if unknown:
-        raise ValueError(f"expected number, from, replace; found {unknown[0]!r}")
-    if not re.fullmatch(r"\d{1,9}", str(said.get("number"))):
-        raise ValueError(f"expected a whole number{' as `number`' if isinstance(value, dict) else ''}, found {shown(said.get('number'))}")
-    first = said.get("from")
-    return Epoch(int(said["number"]), None if first is None else _text(first), _flag(said.get("replace", False)))
-
-
-def _null_value(value: Any) -> str:
-    # YAML's null, and `NULL`, are meant as the word
-    return "NULL" if value is None else str(value)
-
-
-def _character(value: Any) -> str:
-    text = "\t" if value == "\\t" else str(value)
-    if len(text) != 1 or text in "\r\n":
-        raise ValueError(f"expected one character, found {shown(value)}")
-    return text
-
-
-def _quote(value: Any) -> str:
-    return "" if value == "" else _character(value)
-
-
-_OPERATIONS = ("c", "u", "d", "r", "t", "ignore")
-
-
-def _op_map(value: Any) -> Any:
-    if not isinstance(value, dict):
-        raise ValueError(f"expected a mapping such as {{I: c, U: u, D: d}}, found {shown(value)}")
-    wrong = [(code, op) for code, op in value.items() if op not in _OPERATIONS]
-    if wrong:
-        raise ValueError(f"{wrong[0][0]}: expected {listed(_OPERATIONS)}, found {shown(wrong[0][1])}")
-    return value
-
-
-_NAMES = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
-_OP_MAP = {"type": "object", "additionalProperties": {"enum": list(_OPERATIONS)}}
-Text = Annotated[str, Read(_text, {"type": "string", "minLength": 1})]
-Names = Annotated[tuple[str, ...], Read(_names, _NAMES)]
-Duration = Annotated[float, Read(duration, {"type": "string", "examples": ["7d", "24h", "10min", "0s"]})]
-Size = Annotated[int, Read(size, {"type": ["string", "integer"], "examples": ["256 MB", "1 GB"]})]
-
-
-NotYet = Annotated[Any, _later(None, written="")]
-Off = Annotated[Any, _later(False, written="false")]
 
 
 class _Keys(BaseModel):
@@ -244,30 +32,14 @@ class Fold(_Keys):
     """When the base takes in what the Delta has gathered."""
 
     every: Duration = _key(6 * 3600.0, "Least time between two folds of a table.", written="6h")
-    budget: Annotated[Any, _later(None, written="none")] = _key(None, "Bytes a fold may rewrite. Not supported yet.")
-    window: Annotated[Any, _later(None, written="always")] = _key(None, "Hours in which folds may run. Not supported yet.")
-
-
-def _share(value: Any) -> float:
-    try:
-        share = float(str(value).rstrip("% ")) / (100 if str(value).strip().endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise ValueError(f"expected a share such as 0.1 or 10%, found {shown(value)}")
-    return share
-
-
-def _rows(value: Any) -> int | None:
-    if value is not None and (isinstance(value, bool) or not re.fullmatch(r"\d{1,12}", str(value))):
-        raise ValueError(f"expected a number of records, found {shown(value)}")
-    return None if value is None else int(value)
+    budget: Annotated[Any, values.later(None, written="none")] = _key(None, "Bytes a fold may rewrite. Not supported yet.")
+    window: Annotated[Any, values.later(None, written="always")] = _key(None, "Hours in which folds may run. Not supported yet.")
 
 
 class Checks(_Keys):
     """What stops a table before a commit."""
 
-    max_gone: Annotated[float, Read(_share, {"type": ["number", "string"], "examples": [0.5, "50%"]})] = _key(
+    max_gone: Annotated[float, Read(values.share, {"type": ["number", "string"], "examples": [0.5, "50%"]})] = _key(
         1.0, "Share of the table's rows that may go in one run, by deletes or a TRUNCATE."
     )
 
@@ -277,26 +49,19 @@ class S3(_Keys):
 
     endpoint: Text | None = _key(None, "URL of a store that speaks S3; default AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, else Amazon's.")
     region: Text | None = _key(None, "Region; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
-    path_style: Annotated[bool, Read(_flag, {"type": "boolean"})] = _key(False, "Bucket in the path and not in the host name.")
-    sse: Annotated[str, _choice("", "sse-s3", "sse-kms", "dsse-kms")] = _key(
+    path_style: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(False, "Bucket in the path and not in the host name.")
+    sse: Annotated[str, values.choice("", "sse-s3", "sse-kms", "dsse-kms")] = _key(
         "", "Encryption asked for with every object; default what the bucket says."
     )
     kms_key: Text | None = _key(None, "ARN of the key for sse-kms and dsse-kms; default the account's.")
     bucket_owner: Text | None = _key(None, "Account (12 digits, in quotes) that every bucket must belong to.")
-    requester_pays: Annotated[bool, Read(_flag, {"type": "boolean"})] = _key(False, "Whether we pay for requests to others' buckets.")
-
-
-def _urls(value: Any) -> tuple[str, ...]:
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or not found or not all(isinstance(url, str) and url for url in found):
-        raise ValueError(f"expected an address such as http://registry:8081, or a list of them, found {shown(value)}")
-    return tuple(found)
+    requester_pays: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(False, "Whether we pay for requests to others' buckets.")
 
 
 class Registry(_Keys):
     """Where schemas are registered. Passwords and tokens are named by environment variables, never written here."""
 
-    url: Annotated[tuple[str, ...], Read(_urls, {"type": ["string", "array"], "items": {"type": "string"}})] = _key(
+    url: Annotated[tuple[str, ...], Read(values.urls, {"type": ["string", "array"], "items": {"type": "string"}})] = _key(
         (), "Address of a registry that speaks Confluent's API; several of the same contents are tried in turn."
     )
     folder: Text | None = _key(None, "Folder of .avsc files instead, relative to this file.")
@@ -314,10 +79,10 @@ class Registry(_Keys):
 class Quarantine(_Keys):
     """How much of what landed may be unusable."""
 
-    max_rows: Annotated[int | None, Read(_rows, {"type": ["integer", "null"], "minimum": 0})] = _key(
+    max_rows: Annotated[int | None, Read(values.rows, {"type": ["integer", "null"], "minimum": 0})] = _key(
         None, "Records (a file that cannot be opened counts as one) that one run puts aside at most; 0: none; default no limit."
     )
-    max_share: Annotated[float, Read(_share, {"type": ["number", "string"], "examples": [0.1, "10%"]})] = _key(
+    max_share: Annotated[float, Read(values.share, {"type": ["number", "string"], "examples": [0.1, "10%"]})] = _key(
         0.5, "Share of a run's records, or of its files, that is put aside at most. A run of nothing but unusable input is always refused."
     )
 
@@ -325,15 +90,15 @@ class Quarantine(_Keys):
 class Csv(_Keys):
     """The dialect of CSV files, and where the names of their columns are."""
 
-    header: Annotated[bool, Read(_flag, {"type": "boolean"})] | None = _key(
+    header: Annotated[bool, Read(values.flag, {"type": "boolean"})] | None = _key(
         None, "Whether each file begins with its column names. Default: no for dms and where `columns` are given, else yes."
     )
     columns: Names = _key((), "Column names of files without header, in the files' order, without DMS's Op. Default: those of `schema`.")
-    null_value: Annotated[Any, Read(_null_value, {"type": ["string", "null"]})] = _key(
+    null_value: Annotated[Any, Read(values.null_value, {"type": ["string", "null"]})] = _key(
         None, "Text that stands for null (DMS: CsvNullValue). Default NULL for dms, else the empty value."
     )
-    delimiter: Annotated[str, Read(_character, {"type": "string"})] = _key(",", "Character between values; `\\t` is a tabulator.", written=",")
-    quote: Annotated[str, Read(_quote, {"type": "string"})] = _key('"', "Character around values that hold delimiters; '' for none.", written='"')
+    delimiter: Annotated[str, Read(values.character, {"type": "string"})] = _key(",", "Character between values; `\\t` is a tabulator.", written=",")
+    quote: Annotated[str, Read(values.quote, {"type": "string"})] = _key('"', "Character around values with delimiters; '' for none.", written='"')
 
 
 class Catalog(_Keys):
@@ -344,11 +109,11 @@ class Catalog(_Keys):
     metastore_dir: Text | None = _key(
         None, "Folder of the embedded metastore; default <warehouse>/metastore, with a warehouse in S3 metastore beside this file."
     )
-    type: Annotated[str, _choice("hive", later=("glue",))] = _key("hive", "Kind of catalog.")
+    type: Annotated[str, values.choice("hive", later=("glue",))] = _key("hive", "Kind of catalog.")
 
 
-Envelope = Annotated[str, _choice("flat", "debezium", "wal2json", "dms", "change-event", later=("snapshot",))]
-Format = Annotated[str, _choice("auto", "parquet", "avro", "json", "csv")]
+Envelope = Annotated[str, values.choice("flat", "debezium", "wal2json", "dms", "change-event", later=("snapshot",))]
+Format = Annotated[str, values.choice("auto", "parquet", "avro", "json", "csv")]
 
 
 class Table(_Keys):
@@ -362,19 +127,19 @@ class Table(_Keys):
     )
     envelope: Envelope = _key("flat", "How a change is wrapped: flat rows, Debezium, wal2json, AWS DMS's files, change events.")
     format: Format = _key("auto", "File format; auto tells it by the file's suffix.")
-    container: Annotated[str, _choice("value", "kafka")] = _key("value", "What the sink wrote: values, or whole Kafka records.")
+    container: Annotated[str, values.choice("value", "kafka")] = _key("value", "What the sink wrote: values, or whole Kafka records.")
     source_table: Text | None = _key(
         None, "schema.table to take from a stream that several tables share; several with commas, * for any part of a name. Default all."
     )
-    schema_: Annotated[str, Read(_schema, {"type": ["string", "object"]})] = _key(
+    schema_: Annotated[str, Read(values.schema, {"type": ["string", "object"]})] = _key(
         "infer", "infer (from the files, widest compatible type), the path of an .avsc file, or {subject: name} in the registry.", alias="schema"
     )
     order_by: Names = _key((), "Columns that order the changes, most significant first; default per envelope and connector.")
     op: Text | None = _key(None, "(flat) Column with the operation. Default op, else __op, else Op; none: every row is an upsert.")
-    op_map: Annotated[dict[str, str], Read(_op_map, _OP_MAP)] = _key({}, "(flat) Own operation codes: each to c, u, d, r, t, ignore.")
+    op_map: Annotated[dict[str, str], Read(values.op_map, values.OP_MAP)] = _key({}, "(flat) Own operation codes: each to c, u, d, r, t, ignore.")
     metadata_columns: Names = _key((), "(flat, dms) Columns such as __op or Op that shall show in the view.")
     csv: Csv = _key(Csv(), "How CSV files are written.")
-    delete: Annotated[str, _choice("hide", "soft", "hard")] = _key(
+    delete: Annotated[str, values.choice("hide", "soft", "hard")] = _key(
         "hide",
         "Deleted rows: hide them and remember the delete for tombstone_retention; soft: show them with _deleted = true; hard: forget "
         "them as soon as their part of the base is rewritten.",
@@ -382,27 +147,27 @@ class Table(_Keys):
     tombstone_retention: Duration = _key(
         7 * 86400.0, "How long a delete is remembered, so that a late older event cannot bring its row back.", written="7d"
     )
-    truncate: Annotated[str, _choice("apply", "ignore", "fail")] = _key("apply", "What a TRUNCATE does.")
-    unresolved: Annotated[str, _choice("null", "fail")] = _key(
+    truncate: Annotated[str, values.choice("apply", "ignore", "fail")] = _key("apply", "What a TRUNCATE does.")
+    unresolved: Annotated[str, values.choice("null", "fail")] = _key(
         "null", "A value that the source did not send and nothing earlier tells: null and counted, or an error."
     )
-    beyond_retention: Annotated[str, _choice("quarantine", "refuse", "apply")] = _key(
+    beyond_retention: Annotated[str, values.choice("quarantine", "refuse", "apply")] = _key(
         "quarantine", "A change older than purged tombstones, whose row is not stored: put it aside, refuse the run, or insert it."
     )
-    compaction: Annotated[str, _choice("auto", "delta", "rewrite")] = _key(
+    compaction: Annotated[str, values.choice("auto", "delta", "rewrite")] = _key(
         "auto", "What a commit writes: a Delta or a new base by size, always a Delta, always a base."
     )
     fold: Fold = _key(Fold(), "When the base takes in the Delta.")
     settle: Duration = _key(0.0, "Least age of a landed file, for sinks that write files in place.", written="0s")
     hours_in: Text = _key("UTC", "Time zone of the hour folders' names. They name folders, never an order.")
     from_: Text | None = _key(None, "First folder to take, such as increment_2026112014; older ones are skipped.", alias="from")
-    epoch: Annotated[Epoch, Read(_epoch, {"type": ["integer", "object"], "minimum": 0})] = _key(
+    epoch: Annotated[Epoch, Read(values.epoch, {"type": ["integer", "object"], "minimum": 0})] = _key(
         Epoch(),
         "Raise it by one when the source's positions have started again; or {number, from: first folder of it, replace: true when what was "
         "before shall go}.",
         written=0,
     )
-    archive: Annotated[str, _choice("move", "keep")] | None = _key(
+    archive: Annotated[str, values.choice("move", "keep")] | None = _key(
         None,
         "Absorbed files: move to <table>/archive, or keep in landing. Default move; keep with live_view, with source_table, and where "
         "tables share landing files.",
@@ -410,37 +175,37 @@ class Table(_Keys):
     publish_window: Duration = _key(600.0, "A publish that takes longer is left to the next run.", written="10min")
     view: Text | None = _key(None, "Name of the view; default the table's.")
     tables_in: Text | None = _key(None, "Database of <table>_base and <table>_delta; default the view's.")
-    live_view: Annotated[bool, Read(_flag, {"type": "boolean"})] = _key(
+    live_view: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
         False, "(flat; parquet or avro) Also <view>_live, with what has landed and is not yet absorbed."
     )
-    timestamps: Annotated[str, _choice("int96", "int64")] = _key(
+    timestamps: Annotated[str, values.choice("int96", "int64")] = _key(
         "int96", "Parquet type of timestamps; Hive 2 and 3 read int96 only. One for all tables."
     )
     target_file_bytes: Size = _key(256 << 20, "Size a Segment grows to.", written="256 MB")
     comment: Text | None = _key(None, "Comment of the view.")
-    engines: Annotated[tuple[str, ...], Read(_engines, _NAMES)] = _key(("spark", "hive"), "Who reads the view.")
+    engines: Annotated[tuple[str, ...], Read(values.engines, values.NAMES)] = _key(("spark", "hive"), "Who reads the view.")
     history: Off = _key(False, "SCD2 history. Not supported yet.")
     change_feed: Off = _key(False, "Change feed. Not supported yet.")
     track: NotYet = _key(None, "Columns whose changes make history. Not supported yet.")
-    partial: Annotated[bool, Read(_flag, {"type": "boolean"})] = _key(
+    partial: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
         False, "(flat) A column that a row does not have keeps its value; without it, it becomes null."
     )
     insert_only: Off = _key(False, "Refuse updates and deletes, look nothing up. Not supported yet.")
-    ties: Annotated[Any, _later("last", written="last")] = _key("last", "Changes of equal Position: the last in file order wins.")
-    keep: Annotated[Any, _later(7 * 86400.0, written="7d", parse=duration)] = _key(
+    ties: Annotated[Any, values.later("last", written="last")] = _key("last", "Changes of equal Position: the last in file order wins.")
+    keep: Annotated[Any, values.later(7 * 86400.0, written="7d", parse=values.duration)] = _key(
         7 * 86400.0, "Age to which Snapshots are kept. Nothing is deleted yet.", written="7d"
     )
-    grace: Annotated[Any, _later(86400.0, written="24h", parse=duration)] = _key(
+    grace: Annotated[Any, values.later(86400.0, written="24h", parse=values.duration)] = _key(
         86400.0, "Delay before unused files go. Nothing is deleted yet.", written="24h"
     )
     time: NotYet = _key(None, "Column and unit of a time that is a number. Not supported yet.")
-    partition_by: Annotated[Any, _later(None, written="none")] = _key(None, "Partitions of the base. Not supported yet.")
-    cluster_by: Annotated[Any, _later(None, written="key")] = _key(None, "Sort order of the base: the key's.")
-    on_schema_change: Annotated[Any, _later("evolve", written="evolve")] = _key("evolve", "What a changed schema does.")
+    partition_by: Annotated[Any, values.later(None, written="none")] = _key(None, "Partitions of the base. Not supported yet.")
+    cluster_by: Annotated[Any, values.later(None, written="key")] = _key(None, "Sort order of the base: the key's.")
+    on_schema_change: Annotated[Any, values.later("evolve", written="evolve")] = _key("evolve", "What a changed schema does.")
     quarantine: Quarantine = _key(Quarantine(), "How much unusable input a run puts aside; with more of it the table stops and all stays in landing.")
     checks: Checks = _key(Checks(), "Checks before a commit.")
     notify: NotYet = _key(None, "Who is told. Not supported yet.")
-    runner: Annotated[Any, _later("local", written="local")] = _key("local", "Where Spark runs.")
+    runner: Annotated[Any, values.later("local", written="local")] = _key("local", "Where Spark runs.")
 
 
 class Keys(_Keys):

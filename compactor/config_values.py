@@ -1,0 +1,250 @@
+"""How the values of compactor.yaml are read: each function takes what the YAML says and gives what the program computes with.
+
+What cannot be read is a ValueError with a sentence.
+
+`Read` makes an annotation of such a function, together with what the JSON schema says of the value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_BYTES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+
+
+def duration(value: Any) -> float:
+    """`7d`, `24h`, `10min`, `1h 30min`, `0s` → seconds.
+
+    >>> duration("1h 30min")
+    5400.0
+    """
+    text = str(value).strip()
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text)
+    if text in ("0", "0.0") or (parts and re.fullmatch(r"(\s*\d+(\.\d+)?\s*[a-z]+)+", text) and all(unit in _SECONDS for _, unit in parts)):
+        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    raise ValueError(f"expected a duration such as 7d, 24h, 10min or 0s, found {shown(value)}")
+
+
+def size(value: Any) -> int:
+    """`256 MB`, `1GiB`, `1048576` → bytes; every unit is a power of 1024.
+
+    >>> size("256 MB")
+    268435456
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(value).strip())
+    unit = found[2].upper().replace("IB", "B") if found else "?"
+    if found is None or unit not in _BYTES:
+        raise ValueError(f"expected a size such as 256 MB or 1 GB, found {shown(value)}")
+    return int(float(found[1]) * _BYTES[unit])
+
+
+def shown(value: Any) -> str:
+    """A value as it is quoted back to who wrote it."""
+    return "nothing" if value is None else repr(value)[:80]
+
+
+def listed(names: Any) -> str:
+    """`a, b or c`."""
+    *head, last = names
+    return f"{', '.join(head)} or {last}" if head else str(last)
+
+
+def alike(name: str, known: Any) -> str:
+    """`; did you mean x?` when something known is written nearly like it."""
+    close = difflib.get_close_matches(name.lower(), list(known), 1, 0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """Metadata of a field: how its value is read, and what the JSON schema says of it."""
+
+    check: Callable[[Any], Any]
+    schema: dict[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return dict(self.schema)
+
+
+def is_s3(location: str) -> bool:
+    """Whether a location is in S3."""
+    return re.match("s3[an]?://", location) is not None
+
+
+def absolute(path: str, base: str) -> str:
+    """A local path or file: URI as an absolute path, from `base` when relative; an S3 location in its one spelling, `s3://bucket/key`."""
+    if is_s3(path) or (is_s3(base) and not path.startswith(("/", "~", "file:"))):
+        whole = path if is_s3(path) else f"{base.rstrip('/')}/{'' if path == '.' else path}"
+        bucket, _, key = re.sub("^s3[an]?://", "", whole).partition("/")
+        return f"s3://{bucket}/{key}".rstrip("/")
+    bare = re.sub(r"^file:(//(localhost)?(?=/))?", "", path)
+    return os.path.normpath(os.path.join(base, os.path.expanduser(bare)))
+
+
+def choice(*now: str, later: tuple[str, ...] = ()) -> Read:
+    def check(value: Any) -> str:
+        # `unresolved: null` is YAML's null, and meant as the word.
+        text = "null" if value is None and "null" in now else str(value).lower() if isinstance(value, (str, bool)) else value
+        if text in now:
+            return str(text)
+        if text in later:
+            raise ValueError(f"{text!r} is not supported yet; use {listed(now)}")
+        raise ValueError(f"expected {listed(now)}, found {shown(value)}{alike(str(value), now)}")
+
+    return Read(check, {"enum": [*now, None] if "null" in now else [*now]})
+
+
+def later(default: Any, *, written: str, parse: Callable[[Any], Any] = lambda value: value) -> Read:
+    """A key of a later version: only its default may be said."""
+
+    def check(value: Any) -> Any:
+        try:
+            same = value is None or parse(value) == default or str(value).lower() == written
+        except ValueError:
+            same = False
+        if not same:
+            raise ValueError(f"not supported yet (found {shown(value)}); leave the key out" + (f" or say {written}" if written else ""))
+        return default
+
+    return Read(check, {"enum": [default if isinstance(default, bool) else written, None]} if written else {"type": "null"})
+
+
+def names(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError(f"expected a list, found {value!r}; write [{value}]")
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError(f"expected a list of column names, found {shown(value)}")
+    twice = sorted({name for name in value if list(value).count(name) > 1})
+    if twice:
+        raise ValueError(f"the column {twice[0]} is listed twice; once is enough")
+    return tuple(value)
+
+
+def flag(value: Any) -> bool:
+    flags = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    if str(value).lower() not in flags:
+        raise ValueError(f"expected true or false, found {shown(value)}")
+    return flags[str(value).lower()]
+
+
+def engines(value: Any) -> tuple[str, ...]:
+    found = names(value)
+    unknown = [name for name in found if name not in ("spark", "hive")]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not supported yet; the view is written for spark and hive")
+    return tuple(found)
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, (str, int)) or isinstance(value, bool) or value == "":
+        raise ValueError(f"expected text, found {shown(value)}")
+    return str(value)
+
+
+SUBJECT = "subject:"
+"""Begins a `schema` that the registry holds."""
+
+
+def schema(value: Any) -> str:
+    if isinstance(value, dict):
+        if set(value) != {"subject"} or not isinstance(value["subject"], str) or not value["subject"]:
+            raise ValueError(f"expected {{subject: name}}, found {shown(value)}")
+        return SUBJECT + value["subject"]
+    if not isinstance(value, str) or not (value == "infer" or value.endswith(".avsc")):
+        raise ValueError(f"expected `infer`, the path of an .avsc file, or {{subject: name}}, found {shown(value)}")
+    return value
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A count of Positions: its number, the first folder that belongs to it, and whether what was before goes."""
+
+    number: int = 0
+    first: str | None = None
+    replace: bool = False
+
+
+def epoch(value: Any) -> Epoch:
+    said = value if isinstance(value, dict) else {"number": value}
+    unknown = sorted(set(said) - {"number", "from", "replace"})
+    if unknown:
+        raise ValueError(f"expected number, from, replace; found {unknown[0]!r}")
+    if not re.fullmatch(r"\d{1,9}", str(said.get("number"))):
+        raise ValueError(f"expected a whole number{' as `number`' if isinstance(value, dict) else ''}, found {shown(said.get('number'))}")
+    first = said.get("from")
+    return Epoch(int(said["number"]), None if first is None else text(first), flag(said.get("replace", False)))
+
+
+def null_value(value: Any) -> str:
+    # YAML's null, and `NULL`, are meant as the word
+    return "NULL" if value is None else str(value)
+
+
+def character(value: Any) -> str:
+    text = "\t" if value == "\\t" else str(value)
+    if len(text) != 1 or text in "\r\n":
+        raise ValueError(f"expected one character, found {shown(value)}")
+    return text
+
+
+def quote(value: Any) -> str:
+    return "" if value == "" else character(value)
+
+
+OPERATIONS = ("c", "u", "d", "r", "t", "ignore")
+
+
+def op_map(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a mapping such as {{I: c, U: u, D: d}}, found {shown(value)}")
+    wrong = [(code, op) for code, op in value.items() if op not in OPERATIONS]
+    if wrong:
+        raise ValueError(f"{wrong[0][0]}: expected {listed(OPERATIONS)}, found {shown(wrong[0][1])}")
+    return value
+
+
+def share(value: Any) -> float:
+    try:
+        share = float(str(value).rstrip("% ")) / (100 if str(value).strip().endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError(f"expected a share such as 0.1 or 10%, found {shown(value)}")
+    return share
+
+
+def rows(value: Any) -> int | None:
+    if value is not None and (isinstance(value, bool) or not re.fullmatch(r"\d{1,12}", str(value))):
+        raise ValueError(f"expected a number of records, found {shown(value)}")
+    return None if value is None else int(value)
+
+
+def urls(value: Any) -> tuple[str, ...]:
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not found or not all(isinstance(url, str) and url for url in found):
+        raise ValueError(f"expected an address such as http://registry:8081, or a list of them, found {shown(value)}")
+    return tuple(found)
+
+
+NAMES = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+OP_MAP = {"type": "object", "additionalProperties": {"enum": list(OPERATIONS)}}
+Text = Annotated[str, Read(text, {"type": "string", "minLength": 1})]
+Names = Annotated[tuple[str, ...], Read(names, NAMES)]
+Duration = Annotated[float, Read(duration, {"type": "string", "examples": ["7d", "24h", "10min", "0s"]})]
+Size = Annotated[int, Read(size, {"type": ["string", "integer"], "examples": ["256 MB", "1 GB"]})]
+
+
+NotYet = Annotated[Any, later(None, written="")]
+Off = Annotated[Any, later(False, written="false")]
