@@ -43,7 +43,8 @@ def test_a_warehouse_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         for hours in ([0, 1, 2, 3, 4], [5, 6, 7, 8]):
             deliver(store, tmp_path / f"landing-{hours[0]}", hours)
             reports = json.loads(compactor("run", "--output", "json"))
-            assert [report["outcome"] for report in reports] == ["committed"] * len(TABLES)
+            # not every table has changes in every hour
+            assert "committed" in {report["outcome"] for report in reports} <= {"committed", "idle"}
             for table in TABLES:
                 rows = json.loads(compactor("sql", f"select * from {table}", "--output", "json"), parse_float=Decimal)
                 found = truth.differences(rows, truth.truth(hours[-1])[table], FORM)
