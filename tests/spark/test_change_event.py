@@ -34,7 +34,7 @@ def event(kind: str, at: Any, new: Mapping[str, Any] | None = None, old: Mapping
 
 
 def spec_of(lake: Lake, **settings: Any) -> Any:
-    return lake.spec(**{"envelope": "change-event", "format": "json", "order_by": (), **settings})
+    return lake.spec(**{"envelope": "change-event", "format": "json", "order_by": (), "quarantine_rows": 0, **settings})
 
 
 def landed(lake: Lake, spec: Any, *events: Any, hour: int = 1) -> list[dict[str, Any]]:

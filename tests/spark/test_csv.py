@@ -10,7 +10,7 @@ import pytest
 
 from compactor.core.errors import InputRefused, NoRowsYet
 from compactor.core.spec import Csv, TableSpec
-from compactor.spark import csv_files, text_types
+from compactor.spark import csv_files, files, text_types
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -54,7 +54,9 @@ def test_dialects(lake: Lake) -> None:
     for number, (name, (csv, text, expected)) in enumerate(DIALECTS.items()):
         spec = lake.spec(f"t{number}", csv=csv)
         put(spec, 1, text)
-        raws = text_types.typed(csv_files.read(lake.spark, spec, spec.landing, [str(next(Path(spec.landing).rglob("*.csv")))]), (), None)
+        raws = text_types.typed(
+            csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(next(Path(spec.landing).rglob("*.csv")))]), (), None
+        )
         rows = raws[0].rows.selectExpr("_value.id", "_value.v", "_broken").orderBy("id").collect()
         assert [(at + 1, value, None) for at, value in enumerate(expected)] == [tuple(row) for row in rows], name
 
@@ -105,7 +107,7 @@ def test_guesses_change_no_value(lake: Lake) -> None:
     spec = lake.spec()
     rows = itertools.zip_longest(*[values for values, _ in GUESSES.values()], fillvalue="")
     path = put(spec, 1, ",".join(f'"{name}"' for name in GUESSES) + "\n" + "".join(",".join(row) + "\n" for row in rows))
-    (raw,) = text_types.typed(csv_files.read(lake.spark, spec, spec.landing, [str(path)]), (), None)
+    (raw,) = text_types.typed(csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(path)]), (), None)
     fields = {field.name: field for field in raw.fields or ()}
     assert {name: kind for name, (_, kind) in GUESSES.items()} == {name: text_types.types.text(field.type) for name, field in fields.items()}
     printed = raw.rows.selectExpr(*[f"CAST(_value.`{name}` AS STRING) AS `{name}`" for name in GUESSES]).collect()

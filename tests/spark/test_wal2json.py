@@ -47,7 +47,7 @@ def many(nextlsn: int, *changes: tuple[str, Mapping[str, Any] | None, Mapping[st
 
 
 def wal2json(lake: Lake, **settings: Any) -> Any:
-    return lake.spec(**{"envelope": "wal2json", "format": "json", "order_by": (), **settings})
+    return lake.spec(**{"envelope": "wal2json", "format": "json", "order_by": (), "quarantine_rows": 0, **settings})
 
 
 def shown(lake: Lake, spec: Any) -> dict[Any, Any]:
