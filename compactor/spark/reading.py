@@ -215,14 +215,17 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
     images = frames[0].images or ("struct", ())
     if parent is not None:
         names = tuple(name for name, _ in parent.order)
-        if spec.order_by and spec.order_by != names:
+        wanted = dms.order(spec, ()) if spec.envelope == "dms" else spec.order_by
+        if spec.order_by and wanted != names:
             raise OrderRefused(
                 f"table {spec.name}: order_by is {', '.join(spec.order_by)}, the table was built with {', '.join(names)}. "
                 "Positions of different orders cannot be compared: restore the setting, or build the table anew under another name."
             )
         return parent.order
     names = spec.order_by
-    if not names:
+    if spec.envelope == "dms":
+        names = dms.order(spec, (name for frame in frames for name, _ in (frame.images or images)[1]))
+    elif not names:
         connector, offsets = survey.connector(frames)
         if spec.envelope == "flat":
             connector = flat_connector(flat_source(dict(images[1])))
