@@ -94,6 +94,9 @@ class TableSpec:
     epoch_replaces: bool = False
     archive: str = "move"
     publish_window: float = 600.0
+    keep: float = 7 * 86400.0
+    keep_versions: int = 2
+    grace: float = 86400.0
     comment: str = ""
 
     @property

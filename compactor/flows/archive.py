@@ -35,6 +35,16 @@ def still_landed(world: World, spec: TableSpec, item: Input) -> bool:
     return _same(world.storage.stat(snapshots.layout_of(spec).landed(item.path)), item)
 
 
+def place(world: World, spec: TableSpec, item: Input) -> str | None:
+    """Where an input that was taken lies now, None when it is gone."""
+    layout = snapshots.layout_of(spec)
+    places = [layout.archived(item.path, item.etag), layout.archived(item.path)]
+    if item.outcome == "quarantined":
+        places = [layout.quarantined(item.path, item.etag), layout.quarantined(item.path), *places]
+    found = next((place for place in places if world.storage.stat(place) is not None), None)
+    return found or (layout.landed(item.path) if still_landed(world, spec, item) else None)
+
+
 def _to_move(world: World, spec: TableSpec, item: Input) -> bool:
     if item.outcome in AGAIN:
         return not item.reason and _taken_again(world, spec, item) is not None

@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Iterable
 
+from compactor.core.errors import Conflict
 from compactor.core.layout import Layout, join, relative
 from compactor.core.snapshot import Input, LedgerFile, Snapshot, input_from_json
 from compactor.flows.world import World
@@ -30,7 +31,13 @@ def absorbed(world: World, layout: Layout, snapshot: Snapshot | None, folders: I
 
 def entries(world: World, layout: Layout, file: LedgerFile) -> list[Input]:
     """The inputs that a ledger file records."""
-    text = gzip.decompress(world.storage.read(layout.inside(file.path))).decode()
+    try:
+        text = gzip.decompress(world.storage.read(layout.inside(file.path))).decode()
+    except FileNotFoundError:
+        raise Conflict(
+            f"{layout.inside(file.path)} is gone: others committed, merged it and vacuumed since this run began. Run again; if it "
+            f"is still gone then, somebody deletes files below {layout.root}: restore it from a backup"
+        ) from None
     return [input_from_json(json.loads(line)) for line in text.splitlines()]
 
 

@@ -25,6 +25,15 @@ def behind(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
     return version < snapshot.version or (version == snapshot.version and shown.text != views.view_text(spec, snapshot))
 
 
+def shown_version(world: World, spec: TableSpec, snapshot: Snapshot) -> int | None:
+    """The version that the catalog shows, None without a view. Raises CatalogRefused for another table's view."""
+    shown = world.catalog().view(spec.database, spec.view)
+    if shown is None:
+        return None
+    _owned(spec, snapshot, shown)
+    return _version(shown)
+
+
 def publish(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
     """Show `snapshot`, or what has become newer meanwhile; gives back what is shown.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from compactor.core import plan
-from compactor.core.snapshot import AGAIN, COUNTS, DataFile, Input, Snapshot
+from compactor.core.snapshot import COUNTS, LATER, DataFile, Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, discover, ledger, snapshots
 from compactor.flows.reports import Check
@@ -59,32 +59,24 @@ def _inputs(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
     layout = snapshots.layout_of(spec)
     known = ledger.everything(world, layout, snapshot)
     landing = discover.landing(world, spec, snapshot)
-    first = [item for item in known if item.outcome not in AGAIN]
+    first = [item for item in known if item.outcome not in LATER]
     twice = len(first) - len({(item.path, item.etag) for item in first})
-    lost = [item.path for item in first if _place(world, spec, item) is None]
+    lost = [item.path for item in first if archive.place(world, spec, item) is None]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} absorbed files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
     return Check(spec.name, "inputs", not problems, "; ".join(problems) or f"{len(known)} absorbed, {len(landing.new)} waiting")
 
 
-def _place(world: World, spec: TableSpec, item: Input) -> str | None:
-    """Where an input that was taken lies now."""
-    layout = snapshots.layout_of(spec)
-    places = [layout.archived(item.path, item.etag), layout.archived(item.path)]
-    if item.outcome == "quarantined":
-        places = [layout.quarantined(item.path, item.etag), layout.quarantined(item.path), *places]
-    found = next((place for place in places if world.storage.stat(place) is not None), None)
-    return found or (layout.landed(item.path) if archive.still_landed(world, spec, item) else None)
-
-
 def _absorbed(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """The inputs whose rows are in the table, each once, and where they lie."""
-    known = {(item.path, item.etag): item for item in ledger.everything(world, snapshots.layout_of(spec), snapshot)}
+    entries = ledger.everything(world, snapshots.layout_of(spec), snapshot)
+    known = {(item.path, item.etag): item for item in entries}
+    repaired_once = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
     inputs = [item for item in known.values() if not item.unabsorbed]
-    places = {(item.path, item.etag): _place(world, spec, item) for item in inputs}
+    places = {(item.path, item.etag): archive.place(world, spec, item) for item in inputs}
     found = {key: place for key, place in places.items() if place}
     inputs = [item for item in inputs if (item.path, item.etag) in found]
-    for item in [item for item in inputs if item.outcome == "reread"]:
+    for item in [item for item in inputs if (item.path, item.etag) in repaired_once]:
         # a repaired copy may hold the repaired records only: what was absorbed before it is in the original
         layout = snapshots.layout_of(spec)
         original, repaired = layout.archived(item.path), layout.archived(item.path, item.etag)
