@@ -4,7 +4,7 @@
 |---|---|
 | 1. look: Snapshots, pins, what the catalog shows, all objects below the root; anything unknown ends it | nothing |
 | 2. commit a Snapshot that names the condemned; publish it | condemned units: no later Snapshot can name them, older plans conflict (H21) |
-| 3. unregister the partitions that only expired Snapshots' views read | the next vacuum finds them whole, condemns anew, unregisters again |
+| 3. unregister the partitions that only expired Snapshots' views read, and strays | the next vacuum finds them whole, condemns and unregisters again |
 | 4. write stubs over the expired Snapshots: a number is never free again | the same for those not yet written |
 | 5. delete orphans, and what was condemned one grace period ago (H22) | the rest, still condemned |
 
@@ -14,9 +14,11 @@ Nothing is deleted before step 2 stands, nor before the expired Snapshots that n
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
 
 from compactor.core import retention, views
+from compactor.core.ddl import PartitionDef
 from compactor.core.errors import Conflict, StateRefused
 from compactor.core.layout import Layout, commit_id
 from compactor.core.retention import Sweep, Unit
@@ -28,15 +30,19 @@ from compactor.flows.reports import Swept, VacuumReport
 from compactor.flows.world import World
 from compactor.ports import FileInfo
 
+Values = dict[str, list[tuple[str, ...]]]
+"""Table → values of some of its partitions."""
+
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """Step 1."""
+    """Step 1. `strays`: partitions that no view can need."""
 
     newest: Snapshot
     kept: tuple[Snapshot, ...]
     sweep: Sweep
     units: dict[str, Unit]
+    strays: Values
     now: float
 
 
@@ -46,12 +52,12 @@ def vacuum(world: World, spec: TableSpec, dry: bool, label: str = "") -> VacuumR
     Where the catalog is not asked (`world.files_only`, dry runs only) less may go than is told: what it shows and newer is always kept.
     """
     for attempt in range(ATTEMPTS):
-        seen = _look(world, spec)
-        if seen is None:
-            return VacuumReport(spec.name, None, dry, notes=("nothing committed yet",))
-        if dry:
-            return _report(spec, seen, dry=True, version=seen.newest.version)
         try:
+            seen = _look(world, spec)
+            if seen is None:
+                return VacuumReport(spec.name, None, dry, notes=("nothing committed yet",))
+            if dry:
+                return _report(spec, seen, dry=True, version=seen.newest.version)
             newest = _condemn(world, spec, seen, label)
         except Conflict:
             if attempt == ATTEMPTS - 1:
@@ -73,6 +79,8 @@ def _look(world: World, spec: TableSpec) -> _Seen | None:
         return None
     now = world.storage.now()
     shown = None if world.files_only else publish.shown_version(world, spec, newest)
+    # before the files are listed: what is registered was written before
+    registered = {} if world.files_only else _registered(world, spec, newest.schema.generation)
     units, modified = _listed(world, spec, layout)
     for version in range(1, newest.version + 1):
         if version not in modified:
@@ -87,12 +95,16 @@ def _look(world: World, spec: TableSpec) -> _Seen | None:
     empty = {segment.path for segment in newest.segments if not segment.files}
     missing = sorted(newest.named - empty - set(units))
     if missing:
+        again = snapshots.newest(world, layout)
+        if again is not None and again.version > newest.version:
+            raise Conflict(f"table {spec.name}: others committed and vacuumed between our looks at version {newest.version} and at its files")
         raise StateRefused(
             f"table {spec.name}: version {newest.version} names {missing[0]}, which is not there. Nothing was deleted. "
             f"`compactor verify {spec.name}` tells what else is missing; restore it from a backup."
         )
     found = retention.sweep(spec, newest, whole, modified, units, shown, now)
-    return _Seen(newest, tuple(snapshot for snapshot in whole if snapshot.version in found.kept), found, units, now)
+    kept = tuple(snapshot for snapshot in whole if snapshot.version in found.kept)
+    return _Seen(newest, kept, found, units, _strays(layout, newest, kept, units, registered), now)
 
 
 def _listed(world: World, spec: TableSpec, layout: Layout) -> tuple[dict[str, Unit], dict[int, float]]:
@@ -153,10 +165,28 @@ def _condemn(world: World, spec: TableSpec, seen: _Seen, label: str) -> Snapshot
 
 
 def _unregister(world: World, spec: TableSpec, seen: _Seen) -> None:
-    if not seen.sweep.expired:
-        return
-    for (part, generation), values in retention.unregistered(seen.sweep.expired, seen.kept).items():
-        world.catalog().drop_partitions(spec.tables_in, views.table_name(spec, part, generation), values)
+    found = retention.unregistered(seen.sweep.expired, seen.kept)
+    gone = {views.table_name(spec, part, generation): values for (part, generation), values in found.items()}
+    for table in dict.fromkeys([*gone, *seen.strays]):
+        world.catalog().drop_partitions(spec.tables_in, table, list(dict.fromkeys([*gone.get(table, []), *seen.strays.get(table, [])])))
+
+
+def _registered(world: World, spec: TableSpec, generations: int) -> dict[str, list[PartitionDef]]:
+    tables = [views.table_name(spec, part, generation) for generation in range(1, generations + 1) for part in ("base", "delta")]
+    return {table: world.catalog().partitions(spec.tables_in, table) for table in tables}
+
+
+def _strays(layout: Layout, newest: Snapshot, kept: Iterable[Snapshot], units: Collection[str], registered: dict[str, list[PartitionDef]]) -> Values:
+    """Partitions whose directory is gone or condemned: a publisher that slept through a vacuum registers what it then does not show."""
+    named = {path for snapshot in kept for path in snapshot.named}
+    given_up = {item.path for item in newest.condemned}
+    found: Values = {}
+    for table, partitions in registered.items():
+        for partition in partitions:
+            unit = layout.unit(f"{partition.location}/-")
+            if unit and unit[0] not in named and (unit[0] in given_up or unit[0] not in units):
+                found.setdefault(table, []).append(partition.values)
+    return found
 
 
 def _files(spec: TableSpec, seen: _Seen) -> list[str]:
