@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from compactor.app_lifecycle import Lifecycle
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
 from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
@@ -56,7 +57,7 @@ class Rows:
         return iter(self.texts)
 
 
-class App:
+class App(Lifecycle):
     """Settings, and the ports made from them. Close it, or use it as a context manager: that ends the JVM it started."""
 
     def __init__(self, settings: Settings, *, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> None:

@@ -192,11 +192,12 @@ class Table(_Keys):
     )
     insert_only: Off = _key(False, "Refuse updates and deletes, look nothing up. Not supported yet.")
     ties: Annotated[Any, values.later("last", written="last")] = _key("last", "Changes of equal Position: the last in file order wins.")
-    keep: Annotated[Any, values.later(7 * 86400.0, written="7d", parse=values.duration)] = _key(
-        7 * 86400.0, "Age to which Snapshots are kept. Nothing is deleted yet.", written="7d"
+    keep: Duration = _key(7 * 86400.0, "Age to which `vacuum` keeps Snapshots, from when a newer one was shown.", written="7d")
+    keep_versions: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(
+        2, "The newest so many Snapshots are kept whatever their age."
     )
-    grace: Annotated[Any, values.later(86400.0, written="24h", parse=values.duration)] = _key(
-        86400.0, "Delay before unused files go. Nothing is deleted yet.", written="24h"
+    grace: Duration = _key(
+        86400.0, "Delay before files go that no kept Snapshot names; longer than any query of the view and any run.", written="24h"
     )
     time: NotYet = _key(None, "Column and unit of a time that is a number. Not supported yet.")
     partition_by: Annotated[Any, values.later(None, written="none")] = _key(None, "Partitions of the base. Not supported yet.")

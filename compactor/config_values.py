@@ -231,6 +231,12 @@ def rows(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
+def count(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"[1-9]\d{0,5}", str(value)):
+        raise ValueError(f"expected a number from 1 on, found {shown(value)}")
+    return int(value)
+
+
 def urls(value: Any) -> tuple[str, ...]:
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not found or not all(isinstance(url, str) and url for url in found):

@@ -44,7 +44,7 @@ OWNERS = {
     "pydantic_core": ("config_values.py",),
     "pydantic": ("config.py", "config_keys.py", "config_values.py"),
     "yaml": ("config_text.py",),
-    "typer": ("cli.py", "cli_options.py", "cli_quarantine.py", "console.py", "demo"),
+    "typer": ("cli.py", "cli_lifecycle.py", "cli_options.py", "cli_quarantine.py", "console.py", "demo"),
     "rich": ("cli.py", "console.py", "demo"),
 }
 """Which modules may name a package from outside; whatever is not here nobody may name."""
@@ -65,6 +65,8 @@ def layer(module: str) -> str:
     """`compactor.core.plan` → core; `compactor.config_keys` → config; `compactor.console`, `cli_*` and `__main__` belong to the command line."""
     parts = module.split(".")
     name = parts[1] if len(parts) > 1 else ""
+    if name.startswith("app_"):
+        return "app"
     return "cli" if name in ("console", "__main__") or name.startswith("cli_") else "config" if name.startswith("config") else name
 
 

@@ -4,7 +4,7 @@
 |---|---|
 | 1. look: Snapshots, pins, what the catalog shows, all objects below the root; anything unknown ends it | nothing |
 | 2. commit a Snapshot that names the condemned; publish it | condemned units: no later Snapshot can name them, older plans conflict (H21) |
-| 3. unregister the partitions that only expired Snapshots' views read, and strays | the next vacuum finds them whole, condemns and unregisters again |
+| 3. unregister the partitions that only expired Snapshots' views read, and strays | the next vacuum condemns and unregisters again |
 | 4. write stubs over the expired Snapshots: a number is never free again | the same for those not yet written |
 | 5. delete orphans, and what was condemned one grace period ago (H22) | the rest, still condemned |
 
