@@ -136,8 +136,8 @@ class App(Lifecycle):
         (spec,) = self.specs([name])
         return history(self.world(files_only=True), spec)
 
-    def verify(self, names: Sequence[str] = (), files_only: bool = False) -> list[Check]:
-        """Whether what is stored, shown and recorded agrees; `files_only` leaves out what needs a JVM."""
+    def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
+        """Whether what is stored, shown and recorded agrees; `files_only` leaves out what needs a JVM, `deep` reads every kept file."""
         from compactor.flows.verify import verify
 
         specs = self.specs(names)
@@ -145,7 +145,7 @@ class App(Lifecycle):
             specs = [self._with_schema(spec) for spec in specs]
             self._need(specs, archived=True)
         world = self.world(files_only=files_only)
-        return [check for spec in specs for check in verify(world, spec)]
+        return [check for spec in specs for check in verify(world, spec, deep)]
 
     def quarantined(self, names: Sequence[str] = ()) -> list[Held]:
         """What waits in quarantine. Starts no JVM."""

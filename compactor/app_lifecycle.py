@@ -1,4 +1,4 @@
-"""What an App does to a table's versions and files: vacuum, restore, pins. Apart from `app.py` only for its length."""
+"""What an App does to a table's versions and files: vacuum, restore, pins, the ledger. Apart from `app.py` only for its length."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from compactor.core.errors import Refused
-from compactor.core.snapshot import Pin
+from compactor.core.snapshot import Input, Pin
 from compactor.core.spec import TableSpec
 from compactor.flows.reports import Progress, TableReport, VacuumReport, silent
 from compactor.flows.world import World
@@ -66,6 +66,13 @@ class Lifecycle(ABC):
             self._need([spec], archived=True)
             done.append(reabsorb_table(self.world(), spec, progress, label))
         return done
+
+    def inputs(self, name: str) -> list[Input]:
+        """A table's ledger, oldest entry first. Starts no JVM."""
+        from compactor.flows.log import inputs
+
+        (spec,) = self.specs([name])
+        return inputs(self.world(files_only=True), spec)
 
     def pins(self, name: str) -> tuple[Pin, ...]:
         """The pins of a table. Starts no JVM."""

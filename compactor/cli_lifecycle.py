@@ -1,16 +1,20 @@
-"""`compactor vacuum`, `restore`, `pin`: versions that are kept, brought back, given up."""
+"""`compactor vacuum`, `restore`, `pin`: versions that are kept, brought back, given up; and how the ledger is shown."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import json
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from compactor import cli_options, console
-from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.errors import CompactorError, ConfigError
+from compactor.core.snapshot import Input
 from compactor.flows.reports import Swept, VacuumReport
 
 Label = Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots.")]
@@ -162,3 +166,20 @@ def _spans(kept: dict[int, str]) -> str:
         else:
             spans.append((version, version, why))
     return ", ".join(f"{first if first == last else f'{first}-{last}'} ({why})" for first, last, why in spans)
+
+
+def show_inputs(found: Sequence[Input], output: Format) -> None:
+    """The ledger: a table for people, all fields for programs; Positions are JSON lists in CSV."""
+    if output is Format.json:
+        console.as_json([dataclasses.asdict(item) for item in found])
+    elif output is Format.csv:
+        names = [field.name for field in dataclasses.fields(Input)]
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(names)
+        for item in found:
+            values = [getattr(item, name) for name in names]
+            writer.writerow([json.dumps(value) if isinstance(value, tuple) else value for value in values])
+    else:
+        columns = ("path", "hour", "bytes", "rows", "outcome", "unusable", "reason")
+        rows = [(item.path, item.hour, item.size, item.rows, item.outcome, item.quarantined, item.reason) for item in found]
+        console.table(columns, rows, right=("bytes", "rows", "unusable"))

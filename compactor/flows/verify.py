@@ -2,27 +2,31 @@
 
 Without a JVM: the files of the Snapshot are there with the right sizes, segments tile the keys, every commit's counts add up, no input is
 both absorbed and new, every absorbed input is in the archive or in landing. With one: the view's rows equal the reference definition
-(union, newest row per key), and equal what a single resolve of everything ever absorbed gives.
+(union, newest row per key), and equal what a single resolve of everything ever absorbed gives. Deep: every file of every version that can be
+restored is read, every raw file's size compared.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from compactor.core import plan
-from compactor.core.snapshot import COUNTS, LATER, DataFile, Input, Snapshot
+from compactor.core import plan, retention
+from compactor.core.errors import TryLater
+from compactor.core.snapshot import AGAIN, COUNTS, LATER, DataFile, Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, discover, ledger, snapshots
 from compactor.flows.reports import Check
 from compactor.flows.world import World
 
 
-def verify(world: World, spec: TableSpec) -> list[Check]:
-    """All checks that can be made; a table without a Snapshot has one that says so."""
+def verify(world: World, spec: TableSpec, deep: bool = False) -> list[Check]:
+    """All checks that can be made; a table without a Snapshot has one that says so. `deep`: every file of every kept version is read."""
     snapshot = snapshots.newest(world, snapshots.layout_of(spec))
     if snapshot is None:
         return [Check(spec.name, "snapshot", True, "nothing committed yet")]
     checks = [_files(world, spec, snapshot), _tiling(spec, snapshot), _counts(world, spec), _inputs(world, spec, snapshot)]
+    if deep:
+        checks += [_kept_versions(world, spec, snapshot), _raw_files(world, spec, snapshot)]
     if not world.files_only:
         checks += world.engine().compare(spec, snapshot, *_absorbed(world, spec, snapshot))
     return checks
@@ -30,14 +34,61 @@ def verify(world: World, spec: TableSpec) -> list[Check]:
 
 def _files(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
     layout = snapshots.layout_of(spec)
-    named: list[tuple[str, DataFile]] = [(segment.path, file) for segment in snapshot.segments for file in segment.files]
-    named += [(snapshot.delta.path, file) for file in snapshot.delta.files] if snapshot.delta else []
+    named = _data_files(snapshot)
     problems = []
     for path, file in named:
         found = world.storage.stat(f"{layout.inside(path)}/{file.name}")
         if found is None or found.size != file.size:
             problems.append(f"{path}/{file.name}: expected {file.size} bytes, found {found.size if found else 'nothing'}")
     return Check(spec.name, "files", not problems, "; ".join(problems[:3]) or f"{len(named)} files, {snapshot.size:,} bytes")
+
+
+def _data_files(snapshot: Snapshot) -> list[tuple[str, DataFile]]:
+    named = [(segment.path, file) for segment in snapshot.segments for file in segment.files]
+    return named + ([(snapshot.delta.path, file) for file in snapshot.delta.files] if snapshot.delta else [])
+
+
+def _kept_versions(world: World, spec: TableSpec, newest: Snapshot) -> Check:
+    """Every file that a version which can be restored names is there, has its size, and is whole as far as its format tells."""
+    layout = snapshots.layout_of(spec)
+    kept = [each for each in snapshots.history(world, layout) if not retention.condemned(each, layout, newest)]
+    files = {f"{layout.inside(path)}/{file.name}": (file.size, each.version) for each in kept for path, file in _data_files(each)}
+    problems = [problem for path, (size, version) in files.items() for problem in [_damage(world, path, size, version)] if problem]
+    try:
+        for file in {file.path: file for each in kept for file in each.ledger}.values():
+            found = len(ledger.entries(world, layout, file))
+            problems += [f"{file.path}: expected {file.entries} entries, found {found}"] if found != file.entries else []
+    except (TryLater, OSError, ValueError, EOFError) as error:
+        problems.append(f"ledger: {error}")
+    told = f"{len(kept)} versions, {len(files)} files, {sum(size for size, _ in files.values()):,} bytes read"
+    return Check(spec.name, "kept versions", not problems, "; ".join(problems[:3]) or told)
+
+
+def _damage(world: World, path: str, size: int, version: int) -> str | None:
+    try:
+        data = world.storage.read(path)
+    except FileNotFoundError:
+        return f"{path}: version {version} names it, it is gone"
+    if len(data) != size:
+        return f"{path}: expected {size} bytes, found {len(data)}"
+    # Parquet: "PAR1", pages, footer, length of the footer in 4 bytes, "PAR1" (apache/parquet-format, File format)
+    whole = data[:4] == data[-4:] == b"PAR1" and 0 < int.from_bytes(data[-8:-4], "little") <= size - 12
+    return f"{path}: is no whole Parquet file" if path.endswith(".parquet") and not whole else None
+
+
+def _raw_files(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
+    """Every input of the ledger lies in landing, archive or quarantine with the size it had when it was read."""
+    entries = ledger.everything(world, snapshots.layout_of(spec), snapshot)
+    repaired = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
+    known = {(item.path, item.etag): item for item in entries if item.outcome not in LATER}
+    problems, size = [], 0
+    for name, item in known.items():
+        place = archive.place(world, spec, item)
+        found = world.storage.stat(place) if place else None
+        size += item.size
+        if found is None or (found.size != item.size and name not in repaired):
+            problems.append(f"{item.path}: expected {item.size} bytes, found {f'{found.size} in {place}' if found else 'nothing'}")
+    return Check(spec.name, "raw files", not problems, "; ".join(problems[:3]) or f"{len(known)} files, {size:,} bytes")
 
 
 def _tiling(spec: TableSpec, snapshot: Snapshot) -> Check:
@@ -64,7 +115,7 @@ def _inputs(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
     lost = [item.path for item in first if archive.place(world, spec, item) is None]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} absorbed files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
-    return Check(spec.name, "inputs", not problems, "; ".join(problems) or f"{len(known)} absorbed, {len(landing.new)} waiting")
+    return Check(spec.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} absorbed, {len(landing.new)} waiting")
 
 
 def _absorbed(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
