@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 
 from compactor.core import plan, retention
-from compactor.core.errors import TryLater
+from compactor.core.errors import Conflict, StateRefused
 from compactor.core.snapshot import AGAIN, COUNTS, LATER, DataFile, Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, discover, ledger, snapshots
@@ -24,7 +24,12 @@ def verify(world: World, spec: TableSpec, deep: bool = False) -> list[Check]:
     snapshot = snapshots.newest(world, snapshots.layout_of(spec))
     if snapshot is None:
         return [Check(spec.name, "snapshot", True, "nothing committed yet")]
-    checks = [_files(world, spec, snapshot), _tiling(spec, snapshot), _counts(world, spec), _inputs(world, spec, snapshot)]
+    checks = [_files(world, spec, snapshot), _tiling(spec, snapshot), _counts(world, spec)]
+    try:
+        ledger.everything(world, snapshots.layout_of(spec), snapshot)
+    except (Conflict, StateRefused) as error:
+        return [*checks, Check(spec.name, "ledger", False, str(error))]
+    checks.append(_inputs(world, spec, snapshot))
     if deep:
         checks += [_kept_versions(world, spec, snapshot), _raw_files(world, spec, snapshot)]
     if not world.files_only:
@@ -54,12 +59,13 @@ def _kept_versions(world: World, spec: TableSpec, newest: Snapshot) -> Check:
     kept = [each for each in snapshots.history(world, layout) if not retention.condemned(each, layout, newest)]
     files = {f"{layout.inside(path)}/{file.name}": (file.size, each.version) for each in kept for path, file in _data_files(each)}
     problems = [problem for path, (size, version) in files.items() for problem in [_damage(world, path, size, version)] if problem]
-    try:
-        for file in {file.path: file for each in kept for file in each.ledger}.values():
+    for file in {file.path: file for each in kept for file in each.ledger}.values():
+        try:
             found = len(ledger.entries(world, layout, file))
-            problems += [f"{file.path}: expected {file.entries} entries, found {found}"] if found != file.entries else []
-    except (TryLater, OSError, ValueError, EOFError) as error:
-        problems.append(f"ledger: {error}")
+        except (Conflict, StateRefused) as error:
+            problems.append(str(error))
+            continue
+        problems += [f"{file.path}: expected {file.entries} entries, found {found}"] if found != file.entries else []
     told = f"{len(kept)} versions, {len(files)} files, {sum(size for size, _ in files.values()):,} bytes read"
     return Check(spec.name, "kept versions", not problems, "; ".join(problems[:3]) or told)
 
