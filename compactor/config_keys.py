@@ -167,10 +167,10 @@ class Table(_Keys):
         "before shall go}.",
         written=0,
     )
-    archive: Annotated[str, values.choice("move", "keep")] | None = _key(
+    archive: Annotated[str, values.choice("move", "copy", "keep")] | None = _key(
         None,
-        "Absorbed files: move to <table>/archive, or keep in landing. Default move; keep with live_view, with source_table, and where "
-        "tables share landing files.",
+        "Absorbed files: move to <table>/archive, copy there and leave the original, or keep in landing only. Default move; keep with "
+        "live_view, with source_table, and where tables share landing files.",
     )
     publish_window: Duration = _key(600.0, "A publish that takes longer is left to the next run.", written="10min")
     view: Text | None = _key(None, "Name of the view; default the table's.")

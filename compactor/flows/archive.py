@@ -1,4 +1,4 @@
-"""Archive: take absorbed files out of landing, and those that cannot be opened into quarantine.
+"""Archive: take absorbed files out of landing (or copy them), and those that cannot be opened into quarantine.
 
 Works from the stored Snapshot; every step may be interrupted and repeated.
 
@@ -48,7 +48,7 @@ def place(world: World, spec: TableSpec, item: Input) -> str | None:
 def _to_move(world: World, spec: TableSpec, item: Input) -> bool:
     if item.outcome in AGAIN:
         return not item.reason and _taken_again(world, spec, item) is not None
-    return still_landed(world, spec, item)
+    return still_landed(world, spec, item) and not (spec.archive == "copy" and world.storage.stat(_copied(spec, item)))
 
 
 def _archived(world: World, spec: TableSpec, item: Input) -> bool:
@@ -60,11 +60,20 @@ def _archived(world: World, spec: TableSpec, item: Input) -> bool:
     if source is None or not _same(source, item):
         # archived by an earlier attempt; or the sink wrote the name again: that is a new input, and this one's content is in the Snapshot's rows only
         return False
+    if spec.archive == "copy":
+        target = _copied(spec, item)
+        return world.storage.stat(target) is None and world.storage.move(source, target, keep=True)
     try:
         return world.storage.move(source, goes_to(item.path))
     except FileExistsError:
         # another input of this name was archived before (H1)
         return world.storage.move(source, goes_to(item.path, item.etag))
+
+
+def _copied(spec: TableSpec, item: Input) -> str:
+    """Where a copy goes: its name has the etag, so that it tells by itself whether this content was copied, while the original stays."""
+    layout = snapshots.layout_of(spec)
+    return (layout.quarantined if item.outcome == "quarantined" else layout.archived)(item.path, item.etag)
 
 
 def _left_quarantine(world: World, spec: TableSpec, item: Input) -> bool:
