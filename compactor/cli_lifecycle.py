@@ -18,7 +18,7 @@ from compactor.core.snapshot import Input
 from compactor.flows.reports import Swept, VacuumReport
 
 Label = Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots.")]
-_WHY = {"orphan": "no version names it", "expired": "only expired versions name it"}
+_WHY = {"orphan": "no version names it", "expired": "only expired versions name it", "discarded": "past archive_retention"}
 
 
 def vacuum(

@@ -172,6 +172,9 @@ class Table(_Keys):
         "Absorbed files: move to <table>/archive, copy there and leave the original, or keep in landing only. Default move; keep with "
         "live_view, with source_table, and where tables share landing files.",
     )
+    archive_retention: Annotated[float | None, Read(values.retention, {"type": ["string", "null"], "examples": ["90d", "forever"]})] = _key(
+        None, "Age at which vacuum deletes absorbed files from the archive; then the table can no longer be built again from it.", written="forever"
+    )
     publish_window: Duration = _key(600.0, "A publish that takes longer is left to the next run.", written="10min")
     view: Text | None = _key(None, "Name of the view; default the table's.")
     tables_in: Text | None = _key(None, "Database of <table>_base and <table>_delta; default the view's.")

@@ -86,6 +86,8 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
     if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
         yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
     yield from _file_problems(table)
+    if table.archive == "keep" and table.archive_retention is not None:
+        yield ("archive_retention",), "with `archive: keep` there is no archive, and files in landing are the sink's; leave one of the two out"
     if table.live_view:
         yield from _live_problems(table)
     try:

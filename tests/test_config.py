@@ -248,6 +248,8 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("keep: for ever", "keep", "expected a duration"),
     ("keep_versions: 0", "keep_versions", "expected a number from 1 on, found '0'"),
     ("keep_versions: yes", "keep_versions", "expected a number from 1 on"),
+    ("archive_retention: 90", "archive_retention", "expected a duration"),
+    ("archive: keep, archive_retention: 90d", "archive_retention", "there is no archive"),
     ("grace: 24", "grace", "expected a duration"),
     ("target_file_bytes: 256 XB", "target_file_bytes", "expected a size such as 256 MB or 1 GB"),
     ("fold: {every: soon}", "fold.every", "expected a duration"),

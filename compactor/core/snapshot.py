@@ -76,7 +76,7 @@ class Input:
 
     `outcome` is `absorbed`, or `quarantined` for a file that could not be opened, for the `reason` told. Later attempts are entries of their own:
     `replayed` for a file that was in quarantine whole, `reread` for one of which some records were; `undone` when a restore took its rows out of
-    the table, `redone` when they came in again. `quarantined` counts unusable records.
+    the table, `redone` when they came in again; `discarded` when its raw file has left the archive. `quarantined` counts unusable records.
     """
 
     path: str
@@ -109,7 +109,7 @@ class Input:
 AGAIN = ("replayed", "reread")
 """Outcomes of inputs that were taken again out of quarantine."""
 
-LATER = (*AGAIN, "undone", "redone")
+LATER = (*AGAIN, "undone", "redone", "discarded")
 """Outcomes of entries about an input whose first attempt is in the ledger too."""
 
 

@@ -45,6 +45,17 @@ def place(world: World, spec: TableSpec, item: Input) -> str | None:
     return found or (layout.landed(item.path) if still_landed(world, spec, item) else None)
 
 
+def repaired(world: World, spec: TableSpec, item: Input) -> tuple[str, str] | None:
+    """The original of an input and its repaired copy in the archive, where both lie there.
+
+    Under the name with the etag may also lie an original, whose plain name another input has (H1): that one has the size that was read first.
+    """
+    layout = snapshots.layout_of(spec)
+    both = (layout.archived(item.path), layout.archived(item.path, item.etag))
+    original, copy = (world.storage.stat(place) for place in both)
+    return both if original and copy and original.size == item.size != copy.size else None
+
+
 def _to_move(world: World, spec: TableSpec, item: Input) -> bool:
     if item.outcome in AGAIN:
         return not item.reason and _taken_again(world, spec, item) is not None

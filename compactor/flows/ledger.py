@@ -50,6 +50,11 @@ def everything(world: World, layout: Layout, snapshot: Snapshot) -> list[Input]:
     return [item for file in snapshot.ledger for item in entries(world, layout, file)] + list(snapshot.inputs)
 
 
+def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:
+    """What the ledger says of each input last, by (path, etag)."""
+    return {(item.path, item.etag): item for item in entries}
+
+
 def carried(world: World, layout: Layout, parent: Snapshot | None, commit: str) -> tuple[LedgerFile, ...]:
     """The ledger files that a child of `parent` names: the parent's, and a new one with its own inputs. Small ones are merged at times."""
     if parent is None or not parent.inputs:

@@ -85,7 +85,10 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class Swept:
-    """A condemned unit: `path` below the table's root, `reason` `orphan` or `expired`. `goes`: the time from which it may go, None for now."""
+    """A condemned unit or raw file: `path` below the table's root, `reason` `orphan`, `expired`, or `discarded` for a raw file.
+
+    `goes`: the time from which it may go, None for now.
+    """
 
     table: str
     path: str

@@ -90,38 +90,36 @@ def reabsorb(world: World, spec: TableSpec, progress: Progress = silent, label: 
         if parent is None:
             return [], {}
         entries = ledger.everything(world, snapshots.layout_of(spec), parent)
-        known = latest(entries)
+        known = ledger.latest(entries)
         inputs = [dataclasses.replace(item, outcome="redone", quarantined=0, reason="") for item in known.values() if item.outcome == "undone"]
         places = {(item.path, item.etag): archive.place(world, spec, item) for item in inputs}
         gone = [path for (path, _), found in places.items() if found is None]
         if gone:
-            raise InputRefused(f"table {spec.name}: {gone[0]} was undone and is neither in landing nor in the archive: restore it from a backup")
-        _check_repaired(world, spec, {(item.path, item.etag) for item in entries if item.outcome == "reread"} & set(places))
+            raise InputRefused(
+                f"table {spec.name}: {gone[0]} was undone and is not in landing and not in the archive (`archive_retention`?): restore it from a backup"
+            )
+        reread = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
+        _check_repaired(world, spec, [item for item in inputs if (item.path, item.etag) in reread])
         return inputs, {name: found for name, found in places.items() if found}
 
     return commit.again(world, spec, undone, label, progress, "reabsorb")
 
 
-def _check_repaired(world: World, spec: TableSpec, names: Iterable[tuple[str, str]]) -> None:
+def _check_repaired(world: World, spec: TableSpec, inputs: Iterable[Input]) -> None:
     """A repaired copy may hold the repaired records only, the original the others: which of the two to read nobody can tell. Raises InputRefused."""
-    layout = snapshots.layout_of(spec)
-    for path, etag in names:
-        both = (layout.archived(path), layout.archived(path, etag))
-        if all(world.storage.stat(place) for place in both):
+    for item in inputs:
+        both = archive.repaired(world, spec, item)
+        if both:
             raise InputRefused(
-                f"table {spec.name}: {path} was repaired, its records are in {both[0]} and {both[1]}. Join them in the second, move the first away"
+                f"table {spec.name}: {item.path} was repaired, its records are in {both[0]} and {both[1]}. "
+                "Join them in the second, move the first away"
             )
-
-
-def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:
-    """What the ledger says of each input last, by (path, etag)."""
-    return {(item.path, item.etag): item for item in entries}
 
 
 def _changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]:
     """The entries that say what a restore does to inputs: rows of theirs go, or come back."""
-    then, out = latest(target), []
-    for name, item in latest(head).items():
+    then, out = ledger.latest(target), []
+    for name, item in ledger.latest(head).items():
         before = then.get(name)
         if before is None:
             out += [] if item.unabsorbed else [dataclasses.replace(item, outcome="undone")]

@@ -3,10 +3,10 @@
 | step | a crash after it leaves |
 |---|---|
 | 1. look: Snapshots, pins, what the catalog shows, all objects below the root; anything unknown ends it | nothing |
-| 2. commit a Snapshot that names the condemned; publish it | condemned units: no later Snapshot can name them, older plans conflict (H21) |
+| 2. commit a Snapshot that names the condemned, and raw files to go; publish it | units that no later Snapshot can name; older plans conflict (H21) |
 | 3. unregister the partitions that only expired Snapshots' views read, and strays | the next vacuum condemns and unregisters again |
 | 4. write stubs over the expired Snapshots: a number is never free again | the same for those not yet written |
-| 5. delete orphans, and what was condemned one grace period ago (H22) | the rest, still condemned |
+| 5. delete orphans, what was condemned one grace period ago (H22), raw files past `archive_retention` | the rest, still condemned |
 
 Nothing is deleted before step 2 stands, nor before the expired Snapshots that named it are stubs.
 """
@@ -20,12 +20,13 @@ from datetime import datetime, timezone
 from compactor.core import retention, views
 from compactor.core.ddl import PartitionDef
 from compactor.core.errors import Conflict, StateRefused
-from compactor.core.layout import Layout, commit_id
+from compactor.core.layout import Layout, commit_id, relative
 from compactor.core.retention import Sweep, Unit
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import ledger, publish, snapshots
+from compactor.flows import discard, ledger, publish, snapshots
 from compactor.flows.commit import ATTEMPTS
+from compactor.flows.discard import Discards
 from compactor.flows.reports import Swept, VacuumReport
 from compactor.flows.world import World
 from compactor.ports import FileInfo
@@ -43,6 +44,7 @@ class _Seen:
     sweep: Sweep
     units: dict[str, Unit]
     strays: Values
+    discards: Discards
     now: float
 
 
@@ -104,7 +106,7 @@ def _look(world: World, spec: TableSpec) -> _Seen | None:
         )
     found = retention.sweep(spec, newest, whole, modified, units, shown, now)
     kept = tuple(snapshot for snapshot in whole if snapshot.version in found.kept)
-    return _Seen(newest, kept, found, units, _strays(layout, newest, kept, units, registered), now)
+    return _Seen(newest, kept, found, units, _strays(layout, newest, kept, units, registered), discard.due(world, spec, newest, now), now)
 
 
 def _listed(world: World, spec: TableSpec, layout: Layout) -> tuple[dict[str, Unit], dict[int, float]]:
@@ -150,7 +152,7 @@ def _gone(layout: Layout, version: int) -> StateRefused:
 
 def _condemn(world: World, spec: TableSpec, seen: _Seen, label: str) -> Snapshot:
     """The commit point; nothing to condemn makes no Snapshot. Raises Conflict."""
-    if not seen.sweep.fresh:
+    if not (seen.sweep.fresh or seen.discards.entries):
         return seen.newest
     layout = snapshots.layout_of(spec)
     commit = commit_id(seen.newest.version + 1, world.nonce())
@@ -158,6 +160,7 @@ def _condemn(world: World, spec: TableSpec, seen: _Seen, label: str) -> Snapshot
         snapshots.child(world, seen.newest, commit, "vacuum", label),
         condemned=seen.sweep.condemned,
         oldest=seen.sweep.oldest,
+        inputs=seen.discards.entries,
         ledger=ledger.carried(world, layout, seen.newest, commit),
     )
     snapshots.put(world, layout, made)
@@ -192,7 +195,7 @@ def _strays(layout: Layout, newest: Snapshot, kept: Iterable[Snapshot], units: C
 def _files(spec: TableSpec, seen: _Seen) -> list[str]:
     """What goes now, a Segment or Delta after the other."""
     due = (seen.units[item.path] for item in seen.sweep.due(spec.grace, seen.now) if item.path in seen.units)
-    return [file for unit in due for file in unit.files]
+    return [*(file for unit in due for file in unit.files), *(info.path for info in seen.discards.files)]
 
 
 def _report(spec: TableSpec, seen: _Seen, dry: bool, version: int) -> VacuumReport:
@@ -204,6 +207,8 @@ def _report(spec: TableSpec, seen: _Seen, dry: bool, version: int) -> VacuumRepo
             continue
         goes = None if item.path in due else _iso(retention.goes_at(item, spec.grace))
         swept.append(Swept(spec.name, item.path, item.reason, len(unit.files), unit.size, goes))
+    root = snapshots.layout_of(spec).root
+    swept += [Swept(spec.name, relative(info.path, root), discard.DISCARDED, 1, info.size, None) for info in seen.discards.files]
     return VacuumReport(
         spec.name,
         version,
