@@ -96,7 +96,7 @@ def reabsorb(world: World, spec: TableSpec, progress: Progress = silent, label: 
         gone = [path for (path, _), found in places.items() if found is None]
         if gone:
             raise InputRefused(
-                f"table {spec.name}: {gone[0]} was undone and is not in landing and not in the archive (`archive_retention`?): restore it from a backup"
+                f"table {spec.name}: {gone[0]} was undone and is neither in landing nor archived (`archive_retention`?): restore it from a backup"
             )
         reread = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
         _check_repaired(world, spec, [item for item in inputs if (item.path, item.etag) in reread])
