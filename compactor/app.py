@@ -211,6 +211,11 @@ class App:
             registry: Registry = self._made["registry"]
             return registry
 
+    def _schemas(self) -> Callable[[int], str] | None:
+        """What turns a schema's id into its text, when a registry is configured."""
+        said = self.settings.registry
+        return (lambda number: self._registry().by_id(number)) if said.url or said.folder else None
+
     def _remote(self, location: str) -> Storage:
         try:
             from compactor.storage.s3 import S3Storage
@@ -224,7 +229,7 @@ class App:
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine
 
-        engine: Engine = self._once("engine", lambda spark: SparkEngine(spark, self._storage))
+        engine: Engine = self._once("engine", lambda spark: SparkEngine(spark, self._storage, self._schemas()))
         return engine
 
     def _catalog(self) -> Catalog:
@@ -242,7 +247,9 @@ class App:
 
     def _need(self, specs: Sequence[TableSpec], archived: bool) -> None:
         """Start Spark with what these tables need; start it again when it runs without."""
-        packages = frozenset([*_avro_package(self._storage, specs, archived), *_s3_packages(self.settings)])
+        by_id = self._schemas() is not None and any(spec.container == "kafka" for spec in specs)
+        avro = coordinates("spark-avro") if by_id else _avro_package(self._storage, specs, archived)
+        packages = frozenset([*avro, *_s3_packages(self.settings)])
         with self._lock:
             if self._spark is not None and not packages <= self._packages:
                 self.close()
@@ -320,17 +327,17 @@ def _avro_package(storage: Storage, specs: Sequence[TableSpec], archived: bool) 
     """Maven coordinates of what reading Avro files takes beyond Spark itself, when there are any."""
     places = [place for spec in specs if spec.format == "auto" for place in (spec.landing, *([spec.root] if archived else []))]
     if any(spec.format == "avro" for spec in specs) or any(info.path.endswith(".avro") for place in places for info in storage.list(place)):
-        yield from _coordinates("spark-avro")
+        yield from coordinates("spark-avro")
 
 
 def _s3_packages(settings: Settings) -> Iterator[str]:
     """Maven coordinates of Spark's way to S3, unless this is EMR, which has its own. They bring hadoop-aws of Spark's own Hadoop version."""
     if settings.uses_s3 and not on_emr():
-        yield from _coordinates("spark-hadoop-cloud")
+        yield from coordinates("spark-hadoop-cloud")
 
 
-def _coordinates(artifact: str) -> Iterator[str]:
-    """Those of a part of Spark, unless its jar lies beside Spark's others."""
+def coordinates(artifact: str) -> Iterator[str]:
+    """Maven coordinates of a part of Spark, unless its jar lies beside Spark's others."""
     import pyspark
 
     if not [*(Path(pyspark.__file__).parent / "jars").glob(f"{artifact}_*.jar")]:
