@@ -112,9 +112,9 @@ def test_columns_of_sparks_kafka_source(lake: Lake) -> None:
 
 
 UNUSABLE = {
-    "an id that the registry does not know": (wire(1, {"id": 9, "name": "x"})[:1] + (77).to_bytes(4, "big") + b"\2\0", "id 77"),
+    "an id that the registry does not know": (wire(1, {"id": 9, "name": "x"})[:1] + (77).to_bytes(4, "big") + b"\2\0", "id (77)"),
     "a schema that is not Avro": (b"\0" + (9).to_bytes(4, "big") + b"\2\0", "PROTOBUF"),
-    "a schema that is no record": (wire(8, 5), "id 8 is no record"),
+    "a schema that is no record": (wire(8, 5), "id (8), which is no record"),
     "a datum cut short": (wire(1, {"id": 9, "name": "long enough to cut"})[:-4], "does not fit the schema with id 1"),
 }
 

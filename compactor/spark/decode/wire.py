@@ -64,8 +64,12 @@ def _id(column: str) -> str:
 
 
 def opened(raw: RawFrame, schemas: Schemas) -> list[RawFrame]:
-    """A frame with `_text`, `_wire` and `_keywire` (bytes or null) as frames of one schema each. One job: which ids there are."""
+    """A frame with `_text`, `_wire` and `_keywire` (bytes or null) as frames of one schema each. With a registry one job: which ids there are."""
     rows = raw.rows
+    if schemas is None:
+        told = f"concat('names a schema by id (', {_id('_wire')}, '): say `registry:`, and what lies in quarantine can be replayed')"
+        broken = f"CASE WHEN _wire IS NOT NULL THEN {told} END AS _broken"
+        return [dataclasses.replace(raw, rows=rows.selectExpr("*", broken).drop("_wire", "_keywire"))]
     ids = [(row.v, row.k) for row in rows.selectExpr(f"{_id('_wire')} AS v", f"{_id('_keywire')} AS k").distinct().collect()]
     found = {value for value, _ in ids}
     rows = _with_keys(rows, sorted({key for _, key in ids if key is not None}), schemas)
@@ -77,10 +81,10 @@ def opened(raw: RawFrame, schemas: Schemas) -> list[RawFrame]:
     return frames
 
 
-def _of_schema(raw: RawFrame, rows: DataFrame, number: int, schemas: Schemas) -> RawFrame:
+def _of_schema(raw: RawFrame, rows: DataFrame, number: int, schemas: Callable[[int], str]) -> RawFrame:
     text, problem = _schema(number, schemas)
     if text is None:
-        told = literal(f"is in the wire format of a schema registry, {problem}")
+        told = literal(f"names a schema by id ({number}){problem}")
         shown = ["base64(_wire) AS _text" if name == "_text" else name for name in rows.columns if name != "_wire"]
         return dataclasses.replace(raw, rows=rows.selectExpr(*shown, f"{told} AS _broken"))
     read = rows.drop("_text").withColumn("_value", _datum("_wire", text))
@@ -90,26 +94,24 @@ def _of_schema(raw: RawFrame, rows: DataFrame, number: int, schemas: Schemas) ->
     return RawFrame(read.selectExpr("*", f"CASE WHEN {empty} THEN {misfit} END AS _broken").drop("_wire"), schema, text, paths=raw.paths)
 
 
-def _schema(number: int, schemas: Schemas) -> tuple[str | None, str]:
+def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str]:
     """The text of a record's schema, or why there is none."""
-    if schemas is None:
-        return None, f"schema id {number}: say `registry:`, and what lies in quarantine can be replayed"
     try:
         text = schemas(number)
     except (RegistryRefused, SchemaRefused) as error:
-        return None, f"and its schema id {number} helps nothing: {error}"
+        return None, f", which cannot be used: {error}"
     kind = json.loads(text)
     if not isinstance(kind, dict) or kind.get("type") != "record":
-        return None, f"and the schema with id {number} is no record: {text[:80]}"
+        return None, f", which is no record: {text[:80]}"
     return text, ""
 
 
-def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Schemas) -> DataFrame:
+def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Callable[[int], str]) -> DataFrame:
     """`_key` as JSON where it is in wire format; null where its schema is not known: a key is only the fallback of the row's own."""
     made: Column | None = None
     for number in ids:
         try:
-            text = schemas(number) if schemas else None
+            text = schemas(number)
         except (RegistryRefused, SchemaRefused):
             text = None
         if text is None:
