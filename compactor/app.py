@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
 from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
+from compactor.core.layout import join
 from compactor.core.s3a import s3a_properties
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
+from compactor.flows.ingest import Ingest, Ingested
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.flows.world import World
@@ -170,6 +172,19 @@ class App:
         self._need([spec], archived=True)
         return replay_table(self.world(), spec, paths, progress=progress, label=label)
 
+    def ingest(self, names: Sequence[str] = (), max_records: int = 500_000, skip_lost: bool = False) -> list[Ingested]:
+        """Land what is in the tables' Kafka topics; without names, of all tables that have one."""
+        from compactor.spark.topics import KafkaTopics
+
+        specs = [spec for spec in self.specs(names) if spec.topic or names]
+        if not specs or not all(spec.topic for spec in specs):
+            without = ", ".join(spec.name for spec in specs if not spec.topic) or "no table"
+            raise Refused(f"ingest: {without + ' has no' if specs else without + ' has a'} `topic:` in {self.settings.file}")
+        self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *_s3_packages(self.settings)]))
+        topics = KafkaTopics(self._session(), self._storage, str(self.settings.kafka.servers), self.settings.kafka_properties())
+        staging = join(self.settings.warehouse_dir, "_ingest")
+        return Ingest(self._storage, topics, specs, staging, max_records, skip_lost).all_there_is()
+
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""
         spark = self._session()
@@ -249,7 +264,10 @@ class App:
         """Start Spark with what these tables need; start it again when it runs without."""
         by_id = self._schemas() is not None and any(spec.container == "kafka" for spec in specs)
         avro = coordinates("spark-avro") if by_id else _avro_package(self._storage, specs, archived)
-        packages = frozenset([*avro, *_s3_packages(self.settings)])
+        self._start(frozenset([*avro, *_s3_packages(self.settings)]))
+
+    def _start(self, packages: frozenset[str]) -> None:
+        """Start Spark with these packages; start it again when it runs without."""
         with self._lock:
             if self._spark is not None and not packages <= self._packages:
                 self.close()

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from compactor import config_values as values
 from compactor.config_values import Duration, Epoch, Names, NotYet, Off, Read, Size, Text, absolute, is_s3
+from compactor.core.errors import ConfigError
 from compactor.core.layout import join
 from compactor.core.s3 import S3Settings
 
@@ -76,6 +77,15 @@ class Registry(_Keys):
     proxy: Text | None = _key(None, "Proxy; default HTTPS_PROXY and its like.")
 
 
+class Kafka(_Keys):
+    """The cluster that `compactor ingest` reads."""
+
+    servers: Text | None = _key(None, "Brokers to ask first: host:9092, several with commas.")
+    properties: Text | None = _key(
+        None, "File of Kafka's client settings (security.protocol and the like, one name=value a line), relative to this file. Keep it out of git."
+    )
+
+
 class Quarantine(_Keys):
     """How much of what landed may be unusable."""
 
@@ -127,7 +137,10 @@ class Table(_Keys):
     )
     envelope: Envelope = _key("flat", "How a change is wrapped: flat rows, Debezium, wal2json, AWS DMS's files, change events.")
     format: Format = _key("auto", "File format; auto tells it by the file's suffix.")
-    container: Annotated[str, values.choice("value", "kafka")] = _key("value", "What the sink wrote: values, or whole Kafka records.")
+    container: Annotated[str, values.choice("value", "kafka")] = _key(
+        "value", "What the sink wrote: values, or whole Kafka records. With `topic` the default is kafka."
+    )
+    topic: Text | None = _key(None, "Kafka topic that `compactor ingest` lands in `increments`, for those who have no sink.")
     source_table: Text | None = _key(
         None, "schema.table to take from a stream that several tables share; several with commas, * for any part of a name. Default all."
     )
@@ -214,6 +227,7 @@ class Keys(_Keys):
     warehouse: Text = _key("warehouse", "Directory of the tables: a path, relative to this file, or s3://bucket/prefix.")
     catalog: Catalog = _key(Catalog(), "Where tables and views are registered.")
     registry: Registry = _key(Registry(), "Schema registry, for tables whose `schema` names a subject.")
+    kafka: Kafka = _key(Kafka(), "The Kafka cluster, for `compactor ingest`.")
     s3: S3 = _key(S3(), "How S3 is reached.")
     defaults: Table = _key(Table(), "Keys for every table that does not say them itself.")
     tables: dict[str, Table] = Field(description="The tables, by name.")
@@ -244,6 +258,21 @@ class Keys(_Keys):
     def s3_settings(self) -> S3Settings:
         """How S3 is reached, with what the environment says where the file says nothing."""
         return S3Settings(**self.s3_said).within(os.environ)
+
+    def kafka_properties(self) -> dict[str, str]:
+        """Kafka's client settings. Raises ConfigError for a file that is not there or no such file."""
+        if self.kafka.properties is None:
+            return {}
+        path = Path(absolute(self.kafka.properties, str(self._file.parent)))
+        try:
+            lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self._file}: key kafka.properties: {path} cannot be read: {error}") from None
+        pairs = [line.partition("=") for line in lines if line and not line.startswith(("#", "!"))]
+        if any(not mark for _, mark, _ in pairs):
+            # what stands in the line may be a secret
+            raise ConfigError(f"{self._file}: key kafka.properties: {path}: expected one name=value a line")
+        return {name.strip(): value.strip() for name, _, value in pairs}
 
     @property
     def metastore_dir(self) -> str | None:

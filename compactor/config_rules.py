@@ -85,6 +85,8 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         yield ("partial",), "a table without key has no row whose columns could be kept; leave it out"
     if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
         yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
+    if table.topic:
+        yield from _topic_problems(keys, table)
     yield from _file_problems(table)
     if table.live_view:
         yield from _live_problems(table)
@@ -94,6 +96,17 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         if table.hours_in != "UTC":
             yield ("hours_in",), f"expected a time zone such as Europe/Berlin, found {shown(table.hours_in)}"
     yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
+
+
+def _topic_problems(keys: Keys, table: Table) -> Iterator[Problem]:
+    if not keys.kafka.servers:
+        yield ("topic",), "nothing says where Kafka is; say `kafka: {servers: host:9092}` at the top of the file"
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", str(table.topic)):
+        yield ("topic",), f"expected the name of one topic (letters, digits, . _ -), found {shown(table.topic)}"
+    if table.format not in ("auto", "parquet"):
+        yield ("format",), f"`compactor ingest` writes parquet, found {table.format}; leave it out"
+    if "container" in table.model_fields_set and table.container != "kafka":
+        yield ("container",), "`compactor ingest` writes whole Kafka records; leave it out"
 
 
 def _file_problems(table: Table) -> Iterator[Problem]:

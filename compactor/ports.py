@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from compactor.core.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.evolution import Evolved
+from compactor.core.kafka_files import Offsets
 from compactor.core.position import Partitions, Position
 from compactor.core.quarantine import Unusable
 from compactor.core.snapshot import Delta, Input, Segment, Snapshot
@@ -128,6 +129,29 @@ class Registry(Protocol):
 
     def check(self, subject: str, text: str) -> list[str]:
         """Why `text` could not become the subject's next version, as sentences; empty when it could. Registers nothing."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A staged Parquet file with Kafka records (key, value, topic, partition, offset, timestamp, headers).
+
+    `records` of them lie in `offsets`; `until` is the newest one's time, epoch seconds, None when there is none (aborted transactions).
+    """
+
+    offsets: Offsets
+    file: FileInfo
+    records: int
+    until: float | None
+
+
+class Topics(Protocol):
+    """A Kafka cluster. All calls raise `Unavailable` when no broker answers, `Refused` for topics that are not there or not to be read."""
+
+    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """(topic, partition) → (first offset still there, offset the next record will get)."""
+
+    def fetch(self, wanted: Sequence[Offsets], staging: str) -> list[Fetched]:
+        """Write these records below the directory `staging`, a file for each of `wanted`; at most one of a partition."""
 
 
 @dataclass(frozen=True)

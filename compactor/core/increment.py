@@ -59,6 +59,17 @@ def folder_regex(pattern: str) -> re.Pattern[str]:
     return re.compile(f"(?P<folder>{out})/" if pattern else "(?P<folder>)")
 
 
+def folder_at(pattern: str, seconds: float, zone: str = "UTC") -> str:
+    """The folder of a moment (epoch seconds), the inverse of `landed`; "" for a flat folder.
+
+    >>> folder_at("increment_%Y%m%d%H", 0.0)
+    'increment_1970010100'
+    """
+    moment = datetime.fromtimestamp(seconds, ZoneInfo(zone))
+    whole = {"%Y": moment.year, "%m": moment.month, "%d": moment.day, "%H": moment.hour, "%M": moment.minute}
+    return re.sub(_CODE, lambda code: f"{whole['%' + code[0][-1]]:0{1 if '-' in code[0] else 4 if code[0] == '%Y' else 2}d}", pattern)
+
+
 @dataclass(frozen=True)
 class Landed:
     """Where a file below the landing root belongs: `folder` (the increment's, "" when flat), `hour` text `YYYY-MM-DDTHH:MM` or None."""
