@@ -22,10 +22,11 @@ def ingest(
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
 ) -> None:
-    """Land what is in the tables' Kafka topics, for those who have no sink.
+    """Land the tables' Kafka topics.
 
-    A table with `topic:` gets its records, whole, as Parquet in the folder of their hour; `kafka: {servers: ..}` says where they come from.
-    The files' names hold the offsets: a restart neither loses nor doubles a record. Without --once it goes on until it is stopped.
+    For those who have no sink. A table with `topic:` gets its records, whole, as Parquet in the folder of their hour; `kafka: {servers: ..}`
+    says where they come from. The files' names hold the offsets: a restart neither loses nor doubles a record. Without --once it goes on until
+    it is stopped.
 
     \b
     Example:

@@ -50,7 +50,7 @@ def text(name: str) -> str:
 
 def test_the_schema_has_the_parts_that_are_looked_at() -> None:
     """A new mapping in the configuration must be documented, and looked for here."""
-    assert sorted(schema()["$defs"]) == ["Catalog", "Checks", "Csv", "Fold", "Quarantine", "Registry", "S3", "Table"]
+    assert sorted(schema()["$defs"]) == ["Catalog", "Checks", "Csv", "Fold", "Kafka", "Quarantine", "Registry", "S3", "Table"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
