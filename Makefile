@@ -18,7 +18,7 @@ install := $(if $(uv),$(uv) pip install --quiet --python $(python),$(python) -m 
 pytest  := $(python) -m pytest
 tools   := build/terraform
 
-.PHONY: help setup java demo test test-sample test-faults test-engines test-terraform test-all bench lint format docs constraints clean
+.PHONY: help setup java demo demo-stack test test-sample test-faults test-engines test-terraform test-all bench lint format docs constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,6 +27,9 @@ setup: $(venv)/.installed-dev java ## make .venv with everything that the projec
 
 demo: $(venv)/.installed java ## run the main job on the bundled capture, in a local directory
 	@$(bin)/compactor demo $(ARGS)
+
+demo-stack: setup ## a real source: PostgreSQL, Debezium, Kafka, ingest, run, view, compared (needs PostgreSQL's programs, Java 17, Maven)
+	@PYTHONPATH=. $(python) scripts/demo_stack.py
 
 test: setup ## the fast tests: everything but slow, engines and terraform
 	@$(pytest) -m 'not slow and not engines and not terraform' $(ARGS)
