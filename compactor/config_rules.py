@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from compactor.config_keys import Keys, Table
 from compactor.config_text import Place
-from compactor.config_values import SUBJECT, absolute, is_s3, shown
+from compactor.config_values import SUBJECT, absolute, alike, is_s3, shown
 from compactor.core import s3
 from compactor.core.errors import ConfigError
 from compactor.core.increment import pattern_problem, split_pattern
@@ -56,6 +56,9 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
         yield ("catalog", "metastore_dir"), "an embedded metastore is not used beside `uri`; keep one of them"
     if problem := _name_problem(catalog.database):
         yield ("catalog", "database"), problem
+    for group in keys.airflow.groups:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", group):
+            yield ("airflow", "groups", group), f"expected a name of letters, digits, _, . and -, found {shown(group)}"
     kinds = {table.timestamps: name for name, table in keys.tables.items()}
     if len(kinds) > 1:
         yield (
@@ -85,6 +88,9 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         yield ("partial",), "a table without key has no row whose columns could be kept; leave it out"
     if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
         yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
+    if table.group != "hourly" and table.group not in keys.airflow.groups:
+        known = ("hourly", *keys.airflow.groups)
+        yield ("group",), f"no group {shown(table.group)}{alike(table.group, known)}; write it below `airflow: {{groups: ..}}`"
     yield from _file_problems(table)
     if table.live_view:
         yield from _live_problems(table)
