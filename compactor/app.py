@@ -155,11 +155,10 @@ class App:
         (spec,) = self.specs([name])
         return arrived(self.world(files_only=True), spec, hour)
 
-    def runner(self, name: str) -> Runner:
-        """What starts command lines for a table, by its `runner:`. One for each command line."""
+    def runner(self) -> Runner:
+        """What starts a command line: for now always on this machine. One for each command line."""
         from compactor.runners.local import LocalRunner
 
-        self.specs([name])
         program, *more = self.settings.airflow.command or (sys.executable, "-m", "compactor")
         folder = str(self.settings.file.parent)
         return LocalRunner((absolute(program, folder) if "/" in program else program, *more))

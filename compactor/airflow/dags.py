@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, TaskGroup
+from airflow.sdk import DAG, Asset, Param, TaskGroup
 
-from compactor.airflow.hours import KEY_FORMAT
-from compactor.airflow.tasks import Run, Verify, WaitForHour
+from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
+from compactor.airflow.tasks import Approve, Choose, Plan, QuarantineAlert, Run, Verify, WaitForHour
 from compactor.config import Settings, load
 from compactor.config_keys import Group, Table
 from compactor.config_values import is_s3
@@ -21,6 +20,8 @@ START = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 CONFIG = "COMPACTOR_CONFIG"
 TAG = "compactor"
+TABLE_NAME = "{{ task.table }}"
+"""What a mapped task is called in the UI."""
 
 
 def settings(dag_file: str) -> Settings:
@@ -63,12 +64,50 @@ def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """A DAG that compares every table's view with all that was ever absorbed, one table after another of the same priority."""
     with _dag("maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, max_active_tasks=2, tags=[TAG]) as dag:
         for name, table in configured.tables.items():
-            limit = timedelta(seconds=table.timeout)
             Verify(
                 task_id=f"verify_{name}",
-                **{"files_only": False, "config": str(configured.file), "table": name, "pool": table.pool, "execution_timeout": limit},
+                files_only=False,
+                config=str(configured.file),
+                table=name,
+                pool=table.pool,
+                execution_timeout=timedelta(seconds=table.timeout),
                 **task_settings(table),
             )
+    return {dag.dag_id: dag}
+
+
+def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
+    """A DAG for the hand: its form asks for tables and hours; a dry run plans, another runs too."""
+    names = list(configured.names)
+    params = {
+        "tables": Param([], type="array", items={"type": "string", "enum": names}, examples=names, description="None: all of them."),
+        "from_hour": Param(None, type=["null", "string"], pattern=HOUR_PATTERN, description="First hour expected, such as 2026-11-20T14; UTC."),
+        "to_hour": Param(None, type=["null", "string"], pattern=HOUR_PATTERN, description="Last hour expected; with `from_hour` only."),
+        "complete": Param(False, type="boolean", description="Do not run a table of which an expected hour never landed."),
+        "dry_run": Param(True, type="boolean", description="Tell what would be done, and change nothing."),
+    }
+    default = configured.defaults
+    config = str(configured.file)
+    with _dag("backfill", doc, schedule=None, params=params, max_active_tasks=4, tags=[TAG]) as dag:
+        chosen = Choose(task_id="choose", tables=names, retries=0)
+        plan = Plan.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=chosen.output)
+        approve = Approve(task_id="approve", tables=chosen.output, retries=0)
+        run = Run.partial(
+            task_id="run",
+            config=config,
+            map_index_template=TABLE_NAME,
+            pool=default.pool,
+            execution_timeout=timedelta(seconds=default.timeout),
+            **task_settings(default),
+        ).expand(table=approve.output)
+        plan >> approve >> run
+    return {dag.dag_id: dag}
+
+
+def quarantine_alert(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
+    """A DAG that fails while anything waits in quarantine."""
+    with _dag("quarantine_alert", doc, schedule=configured.airflow.quarantine, max_active_runs=1, tags=[TAG]) as dag:
+        QuarantineAlert(task_id="look", config=str(configured.file), **task_settings(configured.defaults))
     return {dag.dag_id: dag}
 
 

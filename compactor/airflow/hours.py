@@ -9,6 +9,10 @@ KEY_FORMAT = "%Y-%m-%dT%H"
 """How an hour is written in partition keys, parameters and the extras of asset events."""
 
 
+HOUR_PATTERN = r"^\d{4}-\d{2}-\d{2}T\d{2}(:\d{2}.*)?$"
+"""What forms accept; `read_hour` is stricter."""
+
+
 def hour_of(partition_key: str | None, logical_date: datetime | None, run_after: datetime | None) -> datetime:
     """The hour that a run brings in: its partition key, else the last full hour before its logical date, or before it was to start.
 

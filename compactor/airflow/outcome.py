@@ -19,7 +19,10 @@ _USAGE = 2
 
 @dataclass(frozen=True)
 class Outcome:
-    """`found` is what the command printed, parsed; `problem` why it did not do all it should, None when it did; `again`: whether trying again may help."""
+    """`found` is what the command printed, parsed; `problem` why it did not do all it should, None when it did.
+
+    `again`: whether trying again may help.
+    """
 
     found: Any = None
     problem: str | None = None

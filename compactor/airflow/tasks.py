@@ -11,15 +11,15 @@ from typing import Any
 from airflow.sdk import BaseOperator
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from compactor.airflow.hours import HOUR, hour_of, read_hour, written
+from compactor.airflow.hours import HOUR, hour_of, hours_between, read_hour, written
 from compactor.airflow.outcome import judge, sentence
 from compactor.core.errors import Refused, TryLater
 from compactor.ports import Runner
 
 try:
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 except ImportError:  # before Airflow 3.2
-    from airflow.exceptions import AirflowException, AirflowFailException
+    from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 POLL_SECONDS = 30.0
 
@@ -115,7 +115,7 @@ class Command(BaseOperator):
         self.log.info("compactor %s", " ".join(arguments))
         try:
             with App.open(self.config) as app:
-                self._runner = app.runner(self.table)
+                self._runner = app.runner()
             outcome = judge(self._runner.run(arguments, lambda line: self.log.info("%s", line)))
         except Refused as error:
             raise AirflowFailException(str(error)) from error
@@ -161,7 +161,9 @@ class Verify(Command):
 
     def __init__(self, *, files_only: bool, asset: Any = None, reported: str = "", **more: Any) -> None:
         words = ("verify", "--files-only") if files_only else ("verify",)
-        super().__init__(words=words, **({} if asset is None else {"outlets": [asset]}), **more)
+        if asset is not None:
+            more["outlets"] = [asset]
+        super().__init__(words=words, **more)
         self.asset, self.reported = asset, reported
 
     def tell(self, found: Any) -> None:
@@ -177,3 +179,95 @@ class Verify(Command):
             extra = {"hour": written(hour_of_run(context)), **{name: report[name] for name in kept if name in report}}
             context["outlet_events"][self.asset].extra = extra
         return found
+
+
+class Plan(Command):
+    """`compactor plan` for one table, and which of the hours that the run's parameters name have landed."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("plan",), **more)
+
+    def tell(self, found: Any) -> None:
+        """The steps."""
+        for plan in found or ():
+            for step in plan["steps"]:
+                self.log.info("%s: %s", plan["table"], step)
+
+    def answer(self, found: Any, context: Any) -> dict[str, Any]:
+        """Steps, and hours: `new` wait in landing, `known` were absorbed before, of `missing` nothing landed. These can be refused."""
+        (plan,) = found
+        new = sorted({item["hour"] for item in plan["landing"]["new"] if item["hour"]})
+        # every hour is looked at on its own: what lies in the archive of a table is too much to list
+        wanted = [hour for hour in expected_hours(context["params"]) if not any(name.startswith(hour) for name in new)]
+        known = [hour for hour in wanted if arrived(self.config, self.table, hour)]
+        missing = [hour for hour in wanted if hour not in known]
+        self.log.info("%s: %d hours with new files, %d absorbed before, %d of which nothing landed", self.table, len(new), len(known), len(missing))
+        if missing:
+            told = f"{self.table}: nothing landed of {', '.join(missing[:24])}{' ...' if len(missing) > 24 else ''}"
+            self.log.warning("%s", told)
+            if context["params"]["complete"]:
+                raise AirflowFailException(f"{told}; `complete` asks for every hour: land them, or leave it off")
+        return {"table": self.table, "steps": plan["steps"], "new": new, "known": known, "missing": missing}
+
+
+def expected_hours(params: Any) -> list[str]:
+    """The hours that a backfill's parameters name. Raises ValueError for a range that makes no sense."""
+    first, last = params["from_hour"], params["to_hour"]
+    if first is None and last is not None:
+        raise ValueError("expected `from_hour` beside `to_hour`, found none")
+    if first is None:
+        return []
+    begin = read_hour(first)
+    return [written(hour) for hour in hours_between(begin, begin if last is None else read_hour(last))]
+
+
+class Choose(BaseOperator):
+    """The tables that a backfill's parameters name, all of `tables` when they name none; its hours are checked."""
+
+    def __init__(self, *, tables: list[str], **more: Any) -> None:
+        super().__init__(**more)
+        self.tables = tables
+
+    def execute(self, context: Any) -> list[str]:
+        """The tables."""
+        params = context["params"]
+        try:
+            expected_hours(params)
+        except ValueError as error:
+            raise AirflowFailException(str(error)) from error
+        return list(dict.fromkeys(params["tables"])) or self.tables
+
+
+class Approve(BaseOperator):
+    """Passes the tables on, unless the run is a dry one: then what follows is skipped."""
+
+    template_fields = ("tables",)
+
+    def __init__(self, *, tables: Any, **more: Any) -> None:
+        super().__init__(**more)
+        self.tables = tables
+
+    def execute(self, context: Any) -> list[str]:
+        """The tables."""
+        if context["params"]["dry_run"]:
+            raise AirflowSkipException("a dry run: nothing was changed. Start again without `dry_run`")
+        return list(self.tables)
+
+
+class QuarantineAlert(Command):
+    """`compactor quarantine list`; fails when something waits."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("quarantine", "list"), table="", **more)
+
+    def answer(self, found: Any, context: Any) -> list[Any]:
+        """Nothing, or failure."""
+        lines = [f"{item['table']}: {item['path']}: {_how_much(item['records'])}: {item['reason']}" for item in found]
+        if lines:
+            more = f"\nand {len(lines) - 50} more" if len(lines) > 50 else ""
+            raise AirflowFailException(f"{len(lines)} files wait in quarantine:\n" + "\n".join(lines[:50]) + more)
+        return []
+
+
+def _how_much(records: int | None) -> str:
+    return "the file" if records is None else f"{records:,} records"

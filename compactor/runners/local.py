@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import IO
 
 from compactor.core.errors import Refused, Unavailable
@@ -105,7 +107,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 def _alive(process: subprocess.Popen[str]) -> bool:
-    """Whether anything of the group is left. The process itself is reaped first: as a zombie it would count."""
+    """Whether anything of the group still runs."""
     process.poll()
     try:
         os.killpg(process.pid, 0)
@@ -113,4 +115,16 @@ def _alive(process: subprocess.Popen[str]) -> bool:
         return False
     except PermissionError:
         return True
-    return True
+    return _running(process.pid) is not False
+
+
+def _running(group: int) -> bool | None:
+    """Whether a process of the group is more than a zombie, which in a container without an init stays one for ever. None: nobody knows."""
+    found = None
+    for stat in glob.iglob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # the name, in brackets, may hold anything
+            state, _, number = Path(stat).read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:3]
+            if int(number) == group:
+                found = found or state != "Z"
+    return found

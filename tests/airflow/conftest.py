@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -39,7 +39,7 @@ else:
         AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
         AIRFLOW__CORE__UNIT_TEST_MODE="False",
         PYTHONPATH=str(ROOT),
-        JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1",
+        SPARK_CONF_DIR=str(HERE / "spark"),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -72,6 +72,10 @@ def dag_file(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+# The runner's program in tests that are not about Spark: `program.py ANSWERS` says and does what the file ANSWERS tells.
+PROGRAM = HERE / "program.py"
 
 
 @dataclass
@@ -114,10 +118,10 @@ def states(run: Any) -> dict[str, str]:
 
 
 @pytest.fixture
-def company(tmp_path: Path, database: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Company]:
+def company(tmp_path: Path, database: None, monkeypatch: pytest.MonkeyPatch) -> Company:
     """Two tables, nothing landed."""
     made = Company(tmp_path)
     text = config.config_text(FORM, ["enrollment", "student"])
     made.config.write_text(f"airflow:\n  command: [{SPARK_PYTHON}, -m, compactor]\n{text}", encoding="utf-8")
     monkeypatch.setenv("COMPACTOR_CONFIG", str(made.config))
-    yield made
+    return made
