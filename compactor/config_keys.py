@@ -122,12 +122,10 @@ class Group(_Keys):
         1200.0, "How long after its end an hour of which nothing has landed is waited for; what comes later is the next run's.", written="20min"
     )
     partitioned: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
-        False, "Runs and asset events carry the hour as partition key (Airflow 3.2 on); only partitioned DAGs can then be scheduled on the assets."
+        False,
+        "(hourly schedules; Airflow 3.2 on) Runs and asset events carry the hour as partition key; only partitioned DAGs can follow the assets then.",
     )
     at_once: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(16, "Tasks of the DAG that run at the same time.")
-    deadline: Annotated[float | None, Read(values.duration_or_none, {"type": ["string", "null"]})] = _key(
-        None, "How long a run may take, from the moment it was to start, before Airflow tells that it is late (Airflow 3.2 on)."
-    )
 
 
 class Airflow(_Keys):

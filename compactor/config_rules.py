@@ -56,7 +56,9 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
         yield ("catalog", "metastore_dir"), "an embedded metastore is not used beside `uri`; keep one of them"
     if problem := _name_problem(catalog.database):
         yield ("catalog", "database"), problem
-    for group in keys.airflow.groups:
+    for group, said in keys.airflow.groups.items():
+        if said.partitioned and not re.fullmatch(r"\d+ \*( \*){3}", said.schedule or ""):
+            yield ("airflow", "groups", group, "partitioned"), f"expected an hourly schedule such as 10 * * * *, found {shown(said.schedule)}"
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", group):
             yield ("airflow", "groups", group), f"expected a name of letters, digits, _, . and -, found {shown(group)}"
     kinds = {table.timestamps: name for name, table in keys.tables.items()}

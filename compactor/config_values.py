@@ -244,10 +244,6 @@ def words(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def duration_or_none(value: Any) -> float | None:
-    return None if value is None else duration(value)
-
-
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 
 

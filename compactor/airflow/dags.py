@@ -43,7 +43,7 @@ def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     dags = {}
     for group, names in members.items():
         said = configured.airflow.groups.get(group, Group())
-        with _dag(f"compact_{group}", doc, **_timing(said), max_active_tasks=said.at_once, max_active_runs=1, tags=[TAG, group]) as dag:
+        with _dag(f"compact_{group}", doc, schedule=_schedule(said), max_active_tasks=said.at_once, max_active_runs=1, tags=[TAG, group]) as dag:
             for name in names:
                 _compact_table(configured, name, said)
         dags[dag.dag_id] = dag
@@ -124,15 +124,13 @@ def task_settings(table: Table) -> dict[str, Any]:
     }
 
 
-def _timing(group: Group) -> dict[str, Any]:
-    """Schedule and deadline of a group's DAG."""
-    timing: dict[str, Any] = {"schedule": group.schedule}
-    if group.partitioned and group.schedule:
-        # Airflow 3.2 on
-        from airflow.sdk import CronPartitionTimetable
+def _schedule(group: Group) -> Any:
+    if not group.partitioned:
+        return group.schedule
+    from airflow.sdk import CronPartitionTimetable  # Airflow 3.2 on
 
-        timing["schedule"] = CronPartitionTimetable(group.schedule, timezone="UTC", run_offset=timedelta(hours=-1), key_format=KEY_FORMAT)
-    return timing
+    # the config allows it for hourly schedules only: the interval before is the hour before
+    return CronPartitionTimetable(group.schedule, timezone="UTC", run_offset=-1, key_format=KEY_FORMAT)
 
 
 def _dag(name: str, doc: str | None, **more: Any) -> DAG:
