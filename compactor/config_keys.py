@@ -134,6 +134,9 @@ class Airflow(_Keys):
     command: Annotated[tuple[str, ...], Read(values.words, {"type": "array", "items": {"type": "string"}})] = _key(
         (), "Program of the local runner, such as [/opt/compactor/bin/python, -m, compactor]. Default: the Python that Airflow runs in."
     )
+    prefix: Annotated[str, Read(values.dag_prefix, {"type": "string"})] = _key(
+        "", "Put before the name of every DAG, where one Airflow runs several configurations."
+    )
     groups: dict[str, Group] = _key({}, "The groups of tables by name. The group `hourly` needs not be written.")
     maintenance: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
         "30 2 * * *", "When the DAG `maintenance` verifies all tables in full; none: only by hand."

@@ -244,6 +244,12 @@ def words(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def dag_prefix(value: Any) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{0,50}", str(value)):
+        raise ValueError(f"expected letters, digits, _, . and -, found {shown(value)}")
+    return str(value)
+
+
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 
 

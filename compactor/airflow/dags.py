@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Asset, Param, TaskGroup
+from airflow.sdk import DAG, Asset, BaseOperator, Param, TaskGroup
 
 from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
 from compactor.airflow.tasks import Approve, Choose, Plan, QuarantineAlert, Run, Verify, WaitForHour
@@ -20,6 +20,9 @@ START = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 CONFIG = "COMPACTOR_CONFIG"
 TAG = "compactor"
+BACKOFF: Any = True if BaseOperator.retry_exponential_backoff is False else 2
+"""Each delay is twice the one before: a flag in Airflow 3.0, later the factor, of which True would be 1."""
+
 TABLE_NAME = "{{ task.table }}"
 """What a mapped task is called in the UI."""
 
@@ -43,7 +46,9 @@ def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     dags = {}
     for group, names in members.items():
         said = configured.airflow.groups.get(group, Group())
-        with _dag(f"compact_{group}", doc, schedule=_schedule(said), max_active_tasks=said.at_once, max_active_runs=1, tags=[TAG, group]) as dag:
+        with _dag(
+            configured, f"compact_{group}", doc, schedule=_schedule(said), max_active_tasks=said.at_once, max_active_runs=1, tags=[TAG, group]
+        ) as dag:
             for name in names:
                 _compact_table(configured, name, said)
         dags[dag.dag_id] = dag
@@ -62,7 +67,7 @@ def _compact_table(configured: Settings, name: str, group: Group) -> None:
 
 def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """A DAG that compares every table's view with all that was ever absorbed, one table after another of the same priority."""
-    with _dag("maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, max_active_tasks=2, tags=[TAG]) as dag:
+    with _dag(configured, "maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, max_active_tasks=2, tags=[TAG]) as dag:
         for name, table in configured.tables.items():
             Verify(
                 task_id=f"verify_{name}",
@@ -88,7 +93,7 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     }
     default = configured.defaults
     config = str(configured.file)
-    with _dag("backfill", doc, schedule=None, params=params, max_active_tasks=4, tags=[TAG]) as dag:
+    with _dag(configured, "backfill", doc, schedule=None, params=params, max_active_tasks=4, tags=[TAG]) as dag:
         chosen = Choose(task_id="choose", tables=names, retries=0)
         plan = Plan.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=chosen.output)
         approve = Approve(task_id="approve", tables=chosen.output, retries=0)
@@ -106,7 +111,7 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
 
 def quarantine_alert(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """A DAG that fails while anything waits in quarantine."""
-    with _dag("quarantine_alert", doc, schedule=configured.airflow.quarantine, max_active_runs=1, tags=[TAG]) as dag:
+    with _dag(configured, "quarantine_alert", doc, schedule=configured.airflow.quarantine, max_active_runs=1, tags=[TAG]) as dag:
         QuarantineAlert(task_id="look", config=str(configured.file), **task_settings(configured.defaults))
     return {dag.dag_id: dag}
 
@@ -119,7 +124,7 @@ def task_settings(table: Table) -> dict[str, Any]:
         "weight_rule": "absolute",
         "retries": table.retries,
         "retry_delay": timedelta(seconds=table.retry_delay),
-        "retry_exponential_backoff": 2,
+        "retry_exponential_backoff": BACKOFF,
         "max_retry_delay": timedelta(minutes=30),
     }
 
@@ -133,5 +138,5 @@ def _schedule(group: Group) -> Any:
     return CronPartitionTimetable(group.schedule, timezone="UTC", run_offset=-1, key_format=KEY_FORMAT)
 
 
-def _dag(name: str, doc: str | None, **more: Any) -> DAG:
-    return DAG(name, start_date=START, catchup=False, doc_md=doc, **more)
+def _dag(configured: Settings, name: str, doc: str | None, **more: Any) -> DAG:
+    return DAG(configured.airflow.prefix + name, start_date=START, catchup=False, doc_md=doc, **more)

@@ -115,6 +115,7 @@ def test_tables_keys_arrive_at_their_tasks(written: Path) -> None:
     dag = dags("compact_hourly")["compact_big.ones"]
     run, wait, verify = (dag.get_task(f"ledger.{name}") for name in ("run", "wait", "verify"))
     assert (run.owner, run.pool, run.priority_weight, run.retries) == ("money", "large", 9, 2)
+    assert run.retry_exponential_backoff == 2
     assert (run.retry_delay, run.execution_timeout) == (timedelta(minutes=5), timedelta(hours=6))
     assert (wait.pool, wait.wait) == ("default_pool", 3600.0)
     assert [(asset.name, asset.uri) for asset in verify.outlets] == [("default.ledger_now", f"file://{written.parent}/lake/ledger")]
@@ -125,6 +126,13 @@ def test_tables_keys_arrive_at_their_tasks(written: Path) -> None:
         "ledger.verify": set(),
     }
     assert dags("compact_hourly")["compact_hourly"].get_task("student.run").pool == "compactor"
+
+
+def test_two_configurations_can_share_an_airflow(written: Path) -> None:
+    """Their DAGs differ by a prefix, and each knows its own."""
+    written.write_text(TABLES.replace("airflow:\n", "airflow:\n  prefix: school_\n"), encoding="utf-8")
+    assert {key for name in FILES for key in dags(name)} == {f"school_{name}" for names in EXPECTED.values() for name in names}
+    assert dags("backfill")["school_backfill"].dag_id == "school_backfill"
 
 
 def test_a_wrong_configuration_is_an_import_error_with_the_place(written: Path) -> None:
