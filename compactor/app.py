@@ -12,9 +12,11 @@ import dataclasses
 import difflib
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,7 +31,7 @@ from compactor.flows.ingest import Ingest, Ingested
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.flows.world import World
-from compactor.ports import Catalog, Engine, Registry, Storage
+from compactor.ports import Catalog, Engine, Registry, Runner, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
 
@@ -147,6 +149,21 @@ class App:
             self._need(specs, archived=True)
         world = self.world(files_only=files_only)
         return [check for spec in specs for check in verify(world, spec)]
+
+    def arrived(self, name: str, hour: datetime) -> bool:
+        """Whether anything of an hour (UTC) has landed for a table, absorbed already or not. Starts no JVM."""
+        from compactor.flows.arrived import arrived
+
+        (spec,) = self.specs([name])
+        return arrived(self.world(files_only=True), spec, hour)
+
+    def runner(self) -> Runner:
+        """What starts a command line: for now always on this machine. One for each command line."""
+        from compactor.runners.local import LocalRunner
+
+        program, *more = self.settings.airflow.command or (sys.executable, "-m", "compactor")
+        folder = str(self.settings.file.parent)
+        return LocalRunner((absolute(program, folder) if "/" in program else program, *more))
 
     def quarantined(self, names: Sequence[str] = ()) -> list[Held]:
         """What waits in quarantine. Starts no JVM."""

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor import config_rules, config_text
-from compactor.config_keys import S3, Catalog, Checks, Fold, Kafka, Keys, Quarantine, Registry, Table
+from compactor.config_keys import S3, Airflow, Catalog, Checks, Fold, Group, Kafka, Keys, Quarantine, Registry, Table
 from compactor.config_keys import Csv as CsvKeys
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
@@ -151,6 +151,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         below = "; a table stands below `tables:`" if isinstance(values.get(name), dict) else ""
         return f"unknown key{alike(name, _known(Keys)) or below}"
     models: dict[str, type[BaseModel]] = {
+        "airflow": Airflow,
         "catalog": Catalog,
         "checks": Checks,
         "csv": CsvKeys,
@@ -161,7 +162,8 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         "s3": S3,
     }
     above = "; it stands at the top of the file" if name in _known(Keys) else ""
-    return f"unknown key{above or alike(name, _known(models.get(str(place[-2]), Table)))}"
+    model = Group if place[:2] == ("airflow", "groups") else models.get(str(place[-2]), Table)
+    return f"unknown key{above or alike(name, _known(model))}"
 
 
 def _known(model: type[BaseModel]) -> list[str]:

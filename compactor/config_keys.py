@@ -122,6 +122,40 @@ class Catalog(_Keys):
     type: Annotated[str, values.choice("hive", later=("glue",))] = _key("hive", "Kind of catalog.")
 
 
+class Group(_Keys):
+    """One DAG of Airflow's, `compact_<group>`, for the tables that name it."""
+
+    schedule: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "10 * * * *", "When its tables are brought up to date: a cron line in UTC; none: only by hand."
+    )
+    wait: Duration = _key(
+        1200.0, "How long after its end an hour of which nothing has landed is waited for; what comes later is the next run's.", written="20min"
+    )
+    partitioned: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
+        False,
+        "(hourly schedules; Airflow 3.2 on) Runs and asset events carry the hour as partition key; only partitioned DAGs can follow the assets then.",
+    )
+    at_once: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(16, "Tasks of the DAG that run at the same time.")
+
+
+class Airflow(_Keys):
+    """How Airflow runs the tables."""
+
+    command: Annotated[tuple[str, ...], Read(values.words, {"type": "array", "items": {"type": "string"}})] = _key(
+        (), "Program of the local runner, such as [/opt/compactor/bin/python, -m, compactor]. Default: the Python that Airflow runs in."
+    )
+    prefix: Annotated[str, Read(values.dag_prefix, {"type": "string"})] = _key(
+        "", "Put before the name of every DAG, where one Airflow runs several configurations."
+    )
+    groups: dict[str, Group] = _key({}, "The groups of tables by name. The group `hourly` needs not be written.")
+    maintenance: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "30 2 * * *", "When the DAG `maintenance` verifies all tables in full; none: only by hand."
+    )
+    quarantine: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "45 6 * * *", "When the DAG `quarantine_alert` looks for what waits in quarantine; none: only by hand."
+    )
+
+
 Envelope = Annotated[str, values.choice("flat", "debezium", "wal2json", "dms", "change-event", later=("snapshot",))]
 Format = Annotated[str, values.choice("auto", "parquet", "avro", "json", "csv")]
 
@@ -218,7 +252,18 @@ class Table(_Keys):
     quarantine: Quarantine = _key(Quarantine(), "How much unusable input a run puts aside; with more of it the table stops and all stays in landing.")
     checks: Checks = _key(Checks(), "Checks before a commit.")
     notify: NotYet = _key(None, "Who is told. Not supported yet.")
-    runner: Annotated[Any, values.later("local", written="local")] = _key("local", "Where Spark runs.")
+    runner: Annotated[str, values.choice("local", later=("emr-serverless", "emr-steps"))] = _key(
+        "local", "Where Airflow has Spark run: local: in a process on the worker."
+    )
+    group: Text = _key("hourly", "The DAG of Airflow's that runs the table, `compact_<group>`.")
+    owner: Text = _key("compactor", "Owner of the table's tasks in Airflow.")
+    pool: Text = _key("default_pool", "Pool of Airflow's that the table's runs take a slot of; it must exist.")
+    priority: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(1, "Weight in Airflow's queue; larger comes first.")
+    retries: Annotated[int, Read(values.rows, {"type": "integer", "minimum": 0})] = _key(
+        5, "How often Airflow tries a run again that something unavailable stopped; what is refused is never tried again."
+    )
+    retry_delay: Duration = _key(60.0, "Time before the first of these; it doubles with each, up to 30 minutes.", written="1min")
+    timeout: Duration = _key(2 * 3600.0, "How long a run may take before Airflow ends it.", written="2h")
 
 
 class Keys(_Keys):
@@ -229,6 +274,7 @@ class Keys(_Keys):
     registry: Registry = _key(Registry(), "Schema registry, for tables whose `schema` names a subject.")
     kafka: Kafka = _key(Kafka(), "The Kafka cluster, for `compactor ingest`.")
     s3: S3 = _key(S3(), "How S3 is reached.")
+    airflow: Airflow = _key(Airflow(), "How Airflow runs the tables.")
     defaults: Table = _key(Table(), "Keys for every table that does not say them itself.")
     tables: dict[str, Table] = Field(description="The tables, by name.")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from compactor.config_keys import Keys, Table
 from compactor.config_text import Place
-from compactor.config_values import SUBJECT, absolute, is_s3, shown
+from compactor.config_values import SUBJECT, absolute, alike, is_s3, shown
 from compactor.core import s3
 from compactor.core.errors import ConfigError
 from compactor.core.increment import pattern_problem, split_pattern
@@ -56,6 +56,11 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
         yield ("catalog", "metastore_dir"), "an embedded metastore is not used beside `uri`; keep one of them"
     if problem := _name_problem(catalog.database):
         yield ("catalog", "database"), problem
+    for group, said in keys.airflow.groups.items():
+        if said.partitioned and not re.fullmatch(r"\d+ \*( \*){3}", said.schedule or ""):
+            yield ("airflow", "groups", group, "partitioned"), f"expected an hourly schedule such as 10 * * * *, found {shown(said.schedule)}"
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", group):
+            yield ("airflow", "groups", group), f"expected a name of letters, digits, _, . and -, found {shown(group)}"
     kinds = {table.timestamps: name for name, table in keys.tables.items()}
     if len(kinds) > 1:
         yield (
@@ -87,6 +92,9 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
     if table.topic:
         yield from _topic_problems(keys, table)
+    if table.group != "hourly" and table.group not in keys.airflow.groups:
+        known = ("hourly", *keys.airflow.groups)
+        yield ("group",), f"no group {shown(table.group)}{alike(table.group, known)}; write it below `airflow: {{groups: ..}}`"
     yield from _file_problems(table)
     if table.live_view:
         yield from _live_problems(table)
@@ -156,13 +164,20 @@ def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
         yield f"{place} and the warehouse {keys.warehouse_dir} are not in the same kind of store, and files are moved between them; use one"
     if problem := pattern_problem(pattern) or ("a single % at the end" if pattern.endswith("%") else None):
         yield f"{shown(written)}: {problem}"
-    for other in keys.tables:
-        root = join(keys.warehouse_dir, other)
-        inside = next((part for part in _MANAGED if within(place, join(root, part))), None)
-        if within(root, place) or inside:
-            what = f"{inside} of" if inside else "what is stored for"
-            yield f"{place} holds {what} table {other} too; give landing its own folder, such as {name}/incremental"
-            return
+    if found := _stored_there(keys, place):
+        other, part = found
+        what = f"{part} of" if part else "what is stored for"
+        yield f"{place} holds {what} table {other} too; give landing its own folder, such as {name}/incremental"
+
+
+def _stored_there(keys: Keys, place: str) -> tuple[str, str] | None:
+    """(table, part of it) that is stored where files are to land, the part "" for all of it. One look-up a table: there may be hundreds."""
+    warehouse = keys.warehouse_dir
+    if within(warehouse, place):
+        return next(iter(keys.tables)), ""
+    table, _, below = place.removeprefix(join(warehouse, "") + "/").partition("/") if within(place, warehouse) else ("", "", "")
+    part = below.partition("/")[0]
+    return (table, part) if table in keys.tables and part in ("", *_MANAGED) else None
 
 
 def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
@@ -223,10 +238,26 @@ def within(path: str, directory: str) -> bool:
 
 
 def shared(landings: Mapping[str, str]) -> dict[str, str]:
-    """Table → another one that reads the same landing files."""
-    return {
-        name: other
-        for name, place in landings.items()
-        for other, near in reversed([*landings.items()])
-        if other != name and (within(place, near) or within(near, place))
-    }
+    """Table → another one, the first in the file's order, that reads the same landing files: from the same directory, above or below it."""
+    here: dict[str, list[str]] = {}
+    below: dict[str, list[str]] = {}
+    for name, place in landings.items():
+        here.setdefault(place, []).append(name)
+        for directory in _upwards(place):
+            names = below.setdefault(directory, [])
+            if len(names) < 2:  # one of two is another table
+                names.append(name)
+    order = {name: at for at, name in enumerate(landings)}
+    found = {}
+    for name, place in landings.items():
+        near = [*below[place], *(other for directory in _upwards(place) for other in here.get(directory, ())[:2])]
+        if others := [other for other in near if other != name]:
+            found[name] = min(others, key=order.__getitem__)
+    return found
+
+
+def _upwards(place: str) -> Iterator[str]:
+    """A directory and those around it."""
+    while place:
+        yield place
+        place = place.rpartition("/")[0].rstrip("/")

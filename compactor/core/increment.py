@@ -99,6 +99,31 @@ def landed(pattern: str, relative: str, zone: str = "UTC", envelope: str = "") -
     return Landed(match["folder"], moment.strftime("%Y-%m-%dT%H:%M"))
 
 
+def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, str] | None:
+    """(directory below the landing root that holds the files of an hour, how their `Landed.hour` begins); None for a flat folder.
+
+    A folder that holds more than an hour (a day's) is the place of each of its hours; one that holds less (`%M`) is not named by the directory.
+
+    >>> hour_place("%Y/%m/%d/%H", datetime(2026, 11, 20, 14, tzinfo=timezone.utc))
+    ('2026/11/20/14', '2026-11-20T14:00')
+    """
+    if "%Y" not in pattern:
+        return None
+    local = hour.astimezone(timezone.utc if zone == "UTC" else ZoneInfo(zone))
+    written = {"Y": f"{local.year:04}", "m": f"{local.month:02}", "d": f"{local.day:02}", "H": f"{local.hour:02}", "M": "00"}
+
+    def text(code: re.Match[str]) -> str:
+        value = written[code[0][-1]]
+        return str(int(value)) if "-" in code[0] else value
+
+    told = landed(pattern, re.sub(_CODE, text, pattern) + "/", zone)
+    if told is None or told.hour is None:
+        return None
+    parts = pattern.split("/")
+    whole = next((at for at, part in enumerate(parts) if "%M" in part), len(parts))
+    return re.sub(_CODE, text, "/".join(parts[:whole])), told.hour[:13] if "%M" in pattern else told.hour
+
+
 def is_full_load(relative: str) -> bool:
     """Whether DMS names the files of a full load so: `LOAD` and a hexadecimal counter (`LOAD_<segment>_<counter>` of a parallel load)."""
     return _LOAD.fullmatch(relative.rsplit("/", 1)[-1]) is not None
