@@ -16,12 +16,13 @@ from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from typing import Any
 
+from compactor.aws.retry import ABSENT, PASSING, TAKEN, UNSUPPORTED, Answer, Passing, kind_of, words
 from compactor.core.errors import Refused, TryLater
 from compactor.core.s3 import Place, S3Settings, key_problem, place
 from compactor.ports import FileInfo
-from compactor.storage.retry import ABSENT, PASSING, TAKEN, UNSUPPORTED, Answer, Passing, kind_of, refusal, words
 from compactor.storage.s3_client import S3Client, failed_keys
 from compactor.storage.s3_move import move
+from compactor.storage.s3_refusals import refusal
 
 PROBE_PREFIX = ".compactor-probe-"
 PUT_ID = "compactor-put"
