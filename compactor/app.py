@@ -141,6 +141,7 @@ class App:
 
         specs = self.specs(names)
         if not files_only:
+            _check_reader(self.settings, "verify --files-only compares what is stored and recorded")
             specs = [self._with_schema(spec) for spec in specs]
             self._need(specs, archived=True)
         world = self.world(files_only=files_only)
@@ -172,6 +173,7 @@ class App:
 
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""
+        _check_reader(self.settings, "ask Athena, or run it on EMR")
         spark = self._session()
         database = self.settings.catalog.database
         if not _sql(lambda: spark.catalog.databaseExists(database)):
@@ -228,10 +230,24 @@ class App:
         return engine
 
     def _catalog(self) -> Catalog:
+        if self.settings.catalog.type == "glue":
+            return self._glue()
         from compactor.catalog.hive import HiveCatalog
 
         catalog: Catalog = self._once("catalog", HiveCatalog)
         return catalog
+
+    def _glue(self) -> Catalog:
+        from compactor.aws.client import Reach
+        from compactor.catalog.glue import GlueCatalog
+        from compactor.catalog.glue_client import GlueSettings
+
+        said = self.settings.catalog
+        with self._lock:
+            if "glue" not in self._made:
+                self._made["glue"] = GlueCatalog(GlueSettings(said.catalog_id or "", Reach(said.region)))
+            catalog: Catalog = self._made["glue"]
+            return catalog
 
     def _once(self, name: str, make: Callable[[SparkSession], Any]) -> Any:
         # Several tables ask at the same time.
@@ -264,7 +280,7 @@ def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: f
     fetched = packages if not jars else frozenset()
     more = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(sorted(fetched))}
     reached = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
-    conf = {**reached, **{key: value for key, value in more.items() if value}, **conf}
+    conf = {**_glue_conf(settings), **reached, **{key: value for key, value in more.items() if value}, **conf}
     timestamps = {settings.spec(name).timestamps for name in settings.names}
     try:
         return open_session(
@@ -285,6 +301,24 @@ def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: f
             f"Avro files and S3 need {', '.join(sorted(fetched))}, which Spark could not fetch from Maven Central. Download the jars "
             f"and say {JARS}=/path/to/one.jar,/path/to/another.jar. Spark said: {_unresolved(str(error))}"
         ) from None
+
+
+def _glue_conf(settings: Settings) -> dict[str, str]:
+    """What lets Spark see Glue as its metastore where it can: EMR's Spark has a client for it, nobody else's does."""
+    if settings.catalog.type != "glue" or not on_emr():
+        return {}
+    catalog_id = settings.catalog.catalog_id
+    return {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory",
+        **({"spark.hadoop.hive.metastore.glue.catalogid": catalog_id} if catalog_id else {}),
+    }
+
+
+def _check_reader(settings: Settings, instead: str) -> None:
+    """Refuse to query views through a Spark that cannot see them."""
+    if settings.catalog.type == "glue" and not on_emr():
+        raise Refused(f"the views are in Glue, and Spark outside EMR has no client for it; {instead}")
 
 
 def _registry(settings: Settings, storage: Storage) -> Registry:

@@ -141,9 +141,9 @@ def flag(value: Any) -> bool:
 
 def engines(value: Any) -> tuple[str, ...]:
     found = names(value)
-    unknown = [name for name in found if name not in ("spark", "hive")]
+    unknown = [name for name in found if name not in ("spark", "hive", "athena")]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is not supported yet; the view is written for spark and hive")
+        raise ValueError(f"{unknown[0]!r} is not supported yet; the view is written for spark, hive and athena")
     return tuple(found)
 
 
@@ -229,6 +229,12 @@ def rows(value: Any) -> int | None:
     if value is not None and (isinstance(value, bool) or not re.fullmatch(r"\d{1,12}", str(value))):
         raise ValueError(f"expected a number of records, found {shown(value)}")
     return None if value is None else int(value)
+
+
+def account(value: Any) -> str | None:
+    if value is not None and not re.fullmatch(r"\d{12}", str(value)):
+        raise ValueError(f"expected the 12 digits of an account, in quotes, found {shown(value)}")
+    return None if value is None else str(value)
 
 
 def urls(value: Any) -> tuple[str, ...]:

@@ -17,7 +17,9 @@ from compactor.flows.world import World
 
 def behind(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
     """Whether the catalog shows something older than `snapshot`, or something else than its text. Raises CatalogRefused for another table's view."""
-    return any(_behind(world, spec, snapshot, wanted) for wanted in views.published(spec, snapshot))
+    # all of them are looked at: none is replaced while another is not ours
+    found = [_behind(world, spec, snapshot, wanted) for wanted in views.published(spec, snapshot)]
+    return any(found)
 
 
 def _behind(world: World, spec: TableSpec, snapshot: Snapshot, wanted: ViewDef) -> bool:
