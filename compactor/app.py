@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
 from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
+from compactor.core.layout import join
 from compactor.core.s3a import s3a_properties
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
@@ -33,6 +34,8 @@ from compactor.storage.routed import RoutedStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from compactor.storage.claims import DynamoClaims
 
 JARS = "COMPACTOR_JARS"
 """Comma list of local jars for Spark, used instead of fetching anything."""
@@ -218,9 +221,10 @@ class App:
             from compactor.storage.s3 import S3Storage
         except ImportError:
             raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
-        store = S3Storage(self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location, self.settings.s3_settings)
-        # told before anything is computed: without conditional puts nothing could be committed
-        store.conditional_puts(self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location)
+        home = self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location
+        store = S3Storage(home, self.settings.s3_settings, _claims(self.settings))
+        # told before anything is computed: without conditional puts nothing could be committed; below the warehouse, where we may write
+        store.conditional_puts(join(home, "x"))
         return store
 
     def _engine(self) -> Engine:
@@ -313,6 +317,17 @@ def _glue_conf(settings: Settings) -> dict[str, str]:
         "spark.hadoop.hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory",
         **({"spark.hadoop.hive.metastore.glue.catalogid": catalog_id} if catalog_id else {}),
     }
+
+
+def _claims(settings: Settings) -> DynamoClaims | None:
+    """What stands in for conditional puts, when the file says so."""
+    if not settings.s3.commit_lock:
+        return None
+    from compactor.aws.client import Reach
+    from compactor.storage.claims import ClaimsSettings, DynamoClaims
+
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or settings.s3.region
+    return DynamoClaims(ClaimsSettings(settings.s3.commit_table or "", Reach(region)))
 
 
 def _check_reader(settings: Settings, instead: str) -> None:

@@ -56,6 +56,10 @@ class S3(_Keys):
     kms_key: Text | None = _key(None, "ARN of the key for sse-kms and dsse-kms; default the account's.")
     bucket_owner: Text | None = _key(None, "Account (12 digits, in quotes) that every bucket must belong to.")
     requester_pays: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(False, "Whether we pay for requests to others' buckets.")
+    commit_lock: Annotated[str, Read(values.commit_lock, {"enum": ["", "dynamodb"]})] = _key(
+        "", "dynamodb: commits are claimed in a DynamoDB table, for stores that ignore If-None-Match. The same for all writers of a warehouse."
+    )
+    commit_table: Text | None = _key(None, "That table's name.")
 
 
 class Registry(_Keys):
@@ -244,7 +248,8 @@ class Keys(_Keys):
     @property
     def s3_said(self) -> dict[str, Any]:
         """What the file says of S3."""
-        return {name: value for name, value in self.s3.model_dump().items() if value is not None}
+        ours = ("commit_lock", "commit_table")
+        return {name: value for name, value in self.s3.model_dump().items() if value is not None and name not in ours}
 
     @property
     def s3_settings(self) -> S3Settings:

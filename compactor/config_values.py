@@ -231,6 +231,15 @@ def rows(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
+def commit_lock(value: Any) -> str:
+    text = str(value or "").lower()
+    if text == "lease":
+        raise ValueError("a lease is not safe: its holder may be paused, and write after it has run out; say dynamodb")
+    if text not in ("", "dynamodb"):
+        raise ValueError(f"expected dynamodb, found {shown(value)}")
+    return text
+
+
 def account(value: Any) -> str | None:
     if value is not None and not re.fullmatch(r"\d{12}", str(value)):
         raise ValueError(f"expected the 12 digits of an account, in quotes, found {shown(value)}")

@@ -146,6 +146,7 @@ class Twin(Lake):
         self.catalog = there  # type: ignore[assignment]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", range(1, 16))
 def test_a_run_that_sleeps_through_another_ones_publish_shows_the_newest(server: Server, proxy: Proxy, database: str, pause: int) -> None:
     """Before one of the requests of its publish, another machine commits and publishes the next version; the view never goes back."""
@@ -212,6 +213,7 @@ def state(plain: Any, database: str) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BREAKING)
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_publish_broken_at_any_request_ends_right(
