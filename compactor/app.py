@@ -38,6 +38,8 @@ from compactor.storage.routed import RoutedStorage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from compactor.storage.claims import DynamoClaims
+
 JARS = "COMPACTOR_JARS"
 """Comma list of local jars for Spark, used instead of fetching anything."""
 
@@ -145,6 +147,7 @@ class App:
 
         specs = self.specs(names)
         if not files_only:
+            _check_reader(self.settings, "verify --files-only compares what is stored and recorded")
             specs = [self._with_schema(spec) for spec in specs]
             self._need(specs, archived=True)
         world = self.world(files_only=files_only)
@@ -204,6 +207,7 @@ class App:
 
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""
+        _check_reader(self.settings, "ask Athena, or run it on EMR")
         spark = self._session()
         database = self.settings.catalog.database
         if not _sql(lambda: spark.catalog.databaseExists(database)):
@@ -253,9 +257,10 @@ class App:
             from compactor.storage.s3 import S3Storage
         except ImportError:
             raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
-        store = S3Storage(self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location, self.settings.s3_settings)
-        # told before anything is computed: without conditional puts nothing could be committed
-        store.conditional_puts(self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location)
+        home = self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location
+        store = S3Storage(home, self.settings.s3_settings, _claims(self.settings))
+        # told before anything is computed: without conditional puts nothing could be committed; below the warehouse, where we may write
+        store.conditional_puts(join(home, "x"))
         return store
 
     def _engine(self) -> Engine:
@@ -265,10 +270,24 @@ class App:
         return engine
 
     def _catalog(self) -> Catalog:
+        if self.settings.catalog.type == "glue":
+            return self._glue()
         from compactor.catalog.hive import HiveCatalog
 
         catalog: Catalog = self._once("catalog", HiveCatalog)
         return catalog
+
+    def _glue(self) -> Catalog:
+        from compactor.aws.client import Reach
+        from compactor.catalog.glue import GlueCatalog
+        from compactor.catalog.glue_client import GlueSettings
+
+        said = self.settings.catalog
+        with self._lock:
+            if "glue" not in self._made:
+                self._made["glue"] = GlueCatalog(GlueSettings(said.catalog_id or "", Reach(said.region)))
+            catalog: Catalog = self._made["glue"]
+            return catalog
 
     def _once(self, name: str, make: Callable[[SparkSession], Any]) -> Any:
         # Several tables ask at the same time.
@@ -306,7 +325,7 @@ def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: f
     fetched = packages if not jars else frozenset()
     more = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(sorted(fetched))}
     reached = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
-    conf = {**reached, **{key: value for key, value in more.items() if value}, **conf}
+    conf = {**_glue_conf(settings), **reached, **{key: value for key, value in more.items() if value}, **conf}
     timestamps = {settings.spec(name).timestamps for name in settings.names}
     try:
         return open_session(
@@ -327,6 +346,35 @@ def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: f
             f"Avro files and S3 need {', '.join(sorted(fetched))}, which Spark could not fetch from Maven Central. Download the jars "
             f"and say {JARS}=/path/to/one.jar,/path/to/another.jar. Spark said: {_unresolved(str(error))}"
         ) from None
+
+
+def _glue_conf(settings: Settings) -> dict[str, str]:
+    """What lets Spark see Glue as its metastore where it can: EMR's Spark has a client for it, nobody else's does."""
+    if settings.catalog.type != "glue" or not on_emr():
+        return {}
+    catalog_id = settings.catalog.catalog_id
+    return {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory",
+        **({"spark.hadoop.hive.metastore.glue.catalogid": catalog_id} if catalog_id else {}),
+    }
+
+
+def _claims(settings: Settings) -> DynamoClaims | None:
+    """What stands in for conditional puts, when the file says so."""
+    if not settings.s3.commit_lock:
+        return None
+    from compactor.aws.client import Reach
+    from compactor.storage.claims import ClaimsSettings, DynamoClaims
+
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or settings.s3.region
+    return DynamoClaims(ClaimsSettings(settings.s3.commit_table or "", Reach(region)))
+
+
+def _check_reader(settings: Settings, instead: str) -> None:
+    """Refuse to query views through a Spark that cannot see them."""
+    if settings.catalog.type == "glue" and not on_emr():
+        raise Refused(f"the views are in Glue, and Spark outside EMR has no client for it; {instead}")
 
 
 def _registry(settings: Settings, storage: Storage) -> Registry:

@@ -57,6 +57,10 @@ class S3(_Keys):
     kms_key: Text | None = _key(None, "ARN of the key for sse-kms and dsse-kms; default the account's.")
     bucket_owner: Text | None = _key(None, "Account (12 digits, in quotes) that every bucket must belong to.")
     requester_pays: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(False, "Whether we pay for requests to others' buckets.")
+    commit_lock: Annotated[str, Read(values.commit_lock, {"enum": ["", "dynamodb"]})] = _key(
+        "", "dynamodb: commits are claimed in a DynamoDB table, for stores that ignore If-None-Match. The same for all writers of a warehouse."
+    )
+    commit_table: Text | None = _key(None, "That table's name.")
 
 
 class Registry(_Keys):
@@ -119,7 +123,11 @@ class Catalog(_Keys):
     metastore_dir: Text | None = _key(
         None, "Folder of the embedded metastore; default <warehouse>/metastore, with a warehouse in S3 metastore beside this file."
     )
-    type: Annotated[str, values.choice("hive", later=("glue",))] = _key("hive", "Kind of catalog.")
+    type: Annotated[str, values.choice("hive", "glue")] = _key("hive", "Kind of catalog: a Hive metastore, or AWS Glue.")
+    region: Text | None = _key(None, "(glue) Region of the catalog; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
+    catalog_id: Annotated[str | None, Read(values.account, {"type": ["string", "null"], "pattern": r"^\d{12}$"})] = _key(
+        None, "(glue) Account (12 digits, in quotes) whose catalog it is; default our own."
+    )
 
 
 class Group(_Keys):
@@ -230,7 +238,9 @@ class Table(_Keys):
     )
     target_file_bytes: Size = _key(256 << 20, "Size a Segment grows to.", written="256 MB")
     comment: Text | None = _key(None, "Comment of the view.")
-    engines: Annotated[tuple[str, ...], Read(values.engines, values.NAMES)] = _key(("spark", "hive"), "Who reads the view.")
+    engines: Annotated[tuple[str, ...], Read(values.engines, values.NAMES)] = _key(
+        ("spark", "hive"), "Who reads the view; athena (with Glue) gets <view>_athena, in the form that it reads."
+    )
     history: Off = _key(False, "SCD2 history. Not supported yet.")
     change_feed: Off = _key(False, "Change feed. Not supported yet.")
     track: NotYet = _key(None, "Columns whose changes make history. Not supported yet.")
@@ -298,7 +308,8 @@ class Keys(_Keys):
     @property
     def s3_said(self) -> dict[str, Any]:
         """What the file says of S3."""
-        return {name: value for name, value in self.s3.model_dump().items() if value is not None}
+        ours = ("commit_lock", "commit_table")
+        return {name: value for name, value in self.s3.model_dump().items() if value is not None and name not in ours}
 
     @property
     def s3_settings(self) -> S3Settings:
@@ -322,8 +333,8 @@ class Keys(_Keys):
 
     @property
     def metastore_dir(self) -> str | None:
-        """Folder of the embedded metastore; None when a thrift:// one is used."""
-        if self.catalog.uri is not None:
+        """Folder of the embedded metastore; None when a thrift:// one, or Glue, is used."""
+        if self.catalog.uri is not None or self.catalog.type == "glue":
             return None
         named = self.catalog.metastore_dir
         if named or is_s3(self.warehouse_dir):

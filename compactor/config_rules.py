@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from compactor.config_keys import Keys, Table
 from compactor.config_text import Place
 from compactor.config_values import SUBJECT, absolute, alike, is_s3, shown
-from compactor.core import s3
+from compactor.core import s3, views
 from compactor.core.errors import ConfigError
 from compactor.core.increment import pattern_problem, split_pattern
 from compactor.core.layout import join
@@ -47,6 +47,10 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
     except ConfigError as error:
         name, _, told = str(error).partition(": ")
         yield tuple(name.split(".")), told
+    if keys.s3.commit_lock and not keys.s3.commit_table:
+        yield ("s3", "commit_table"), "expected the name of a DynamoDB table, found nothing"
+    if keys.s3.commit_table and not keys.s3.commit_lock:
+        yield ("s3", "commit_table"), "only `commit_lock: dynamodb` has it; leave it out"
     if keys.registry.url and keys.registry.folder:
         yield ("registry", "folder"), "a folder is not read beside `url`; keep one of them"
     catalog = keys.catalog
@@ -54,6 +58,7 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
         yield ("catalog", "uri"), f"expected thrift://host:9083, found {shown(catalog.uri)}"
     if catalog.uri is not None and catalog.metastore_dir is not None:
         yield ("catalog", "metastore_dir"), "an embedded metastore is not used beside `uri`; keep one of them"
+    yield from _glue_problems(keys)
     if problem := _name_problem(catalog.database):
         yield ("catalog", "database"), problem
     for group, said in keys.airflow.groups.items():
@@ -67,6 +72,20 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
             ("tables", kinds["int64"], "timestamps"),
             f"table {kinds['int96']} has int96; different types in one file are not supported yet",
         )
+
+
+def _glue_problems(keys: Keys) -> Iterator[Problem]:
+    catalog = keys.catalog
+    if catalog.type != "glue":
+        for key, said in (("region", catalog.region), ("catalog_id", catalog.catalog_id)):
+            if said is not None:
+                yield ("catalog", key), "only `type: glue` has it; leave it out"
+        return
+    for key, said in (("uri", catalog.uri), ("metastore_dir", catalog.metastore_dir)):
+        if said is not None:
+            yield ("catalog", key), "Glue is the metastore; leave it out"
+    if not is_s3(keys.warehouse_dir):
+        yield ("catalog", "type"), f"whoever reads from Glue reaches S3 only, and the warehouse is {keys.warehouse_dir}; say s3://bucket/prefix"
 
 
 def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
@@ -96,6 +115,8 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         known = ("hourly", *keys.airflow.groups)
         yield ("group",), f"no group {shown(table.group)}{alike(table.group, known)}; write it below `airflow: {{groups: ..}}`"
     yield from _file_problems(table)
+    if views.ATHENA in table.engines and keys.catalog.type != "glue":
+        yield ("engines",), "athena reads from Glue; say `catalog: {type: glue}`, or leave it out"
     if table.live_view:
         yield from _live_problems(table)
     try:
@@ -199,6 +220,7 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
 
 def _objects(spec: TableSpec) -> list[str]:
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
+    live += [f"{spec.database}.{spec.view}_{views.ATHENA}"] if views.ATHENA in spec.engines else []
     parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental")]
     return [f"{spec.database}.{spec.view}", *live, *parts]
 

@@ -141,9 +141,9 @@ def flag(value: Any) -> bool:
 
 def engines(value: Any) -> tuple[str, ...]:
     found = names(value)
-    unknown = [name for name in found if name not in ("spark", "hive")]
+    unknown = [name for name in found if name not in ("spark", "hive", "athena")]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is not supported yet; the view is written for spark and hive")
+        raise ValueError(f"{unknown[0]!r} is not supported yet; the view is written for spark, hive and athena")
     return tuple(found)
 
 
@@ -271,6 +271,21 @@ def cron(value: Any) -> str | None:
             if any(not low <= number <= high for number in numbers) or sorted(numbers) != numbers:
                 raise ValueError(f"expected {name} {low} to {high}, * or */n in a cron line, found {part!r}")
     return " ".join(fields)
+
+
+def commit_lock(value: Any) -> str:
+    text = str(value or "").lower()
+    if text == "lease":
+        raise ValueError("a lease is not safe: its holder may be paused, and write after it has run out; say dynamodb")
+    if text not in ("", "dynamodb"):
+        raise ValueError(f"expected dynamodb, found {shown(value)}")
+    return text
+
+
+def account(value: Any) -> str | None:
+    if value is not None and not re.fullmatch(r"\d{12}", str(value)):
+        raise ValueError(f"expected the 12 digits of an account, in quotes, found {shown(value)}")
+    return None if value is None else str(value)
 
 
 def urls(value: Any) -> tuple[str, ...]:

@@ -116,6 +116,7 @@ tables:
         "timestamps": "int64",
         "target_file_bytes": 3 << 29,
         "comment": "of the school",
+        "engines": ("spark",),
     }
     assert spec == TableSpec(**expected)  # type: ignore[arg-type]
     assert loaded(tmp_path, text).metastore_dir is None
@@ -353,7 +354,17 @@ BAD_FILES: list[tuple[str, str]] = [
     ("registry: {url: 'http://r:1', folder: x}\ntables: {a: {key: [x]}}", "key registry.folder: a folder is not read beside `url`"),
     ("registry: {uri: x}\ntables: {a: {key: [x]}}", "key registry.uri: unknown key"),
     ("s3: {endpoint: x}\ntables: {a: {key: [x]}}", "key s3.endpoint: expected a URL"),
-    ("catalog: {type: glue}\ntables: {a: {key: [x]}}", "key catalog.type: 'glue' is not supported yet; use hive"),
+    ("catalog: {type: glue}\ntables: {a: {key: [x]}}", "key catalog.type: whoever reads from Glue reaches S3 only, and the warehouse is /"),
+    ("warehouse: s3://lake\ncatalog: {type: glue, uri: 'thrift://x'}\ntables: {a: {key: [x]}}", "key catalog.uri: Glue is the metastore"),
+    ("warehouse: s3://lake\ncatalog: {type: glue, metastore_dir: m}\ntables: {a: {key: [x]}}", "key catalog.metastore_dir: Glue is the metastore"),
+    ("warehouse: s3://lake\ncatalog: {type: glue, catalog_id: 12}\ntables: {a: {key: [x]}}", "key catalog.catalog_id: expected the 12 digits"),
+    ("catalog: {region: eu-central-1}\ntables: {a: {key: [x]}}", "key catalog.region: only `type: glue` has it"),
+    ("catalog: {type: gleu}\ntables: {a: {key: [x]}}", "key catalog.type: expected hive or glue, found 'gleu'; did you mean glue?"),
+    ("tables: {a: {key: [x], engines: [spark, athena]}}", "table a, key engines: athena reads from Glue; say `catalog: {type: glue}`"),
+    (
+        "warehouse: s3://lake\ncatalog: {type: glue}\ntables: {a: {key: [x], engines: [athena]}, a_athena: {key: [x]}}",
+        "table a_athena, key view: default.a_athena is a name of table a too",
+    ),
     ("catalog: {uri: 'http://x'}\ntables: {a: {key: [x]}}", "key catalog.uri: expected thrift://host:9083, found 'http://x'"),
     ("catalog: {uri: 'thrift://x', metastore_dir: m}\ntables: {a: {key: [x]}}", "key catalog.metastore_dir: "),
     ("catalog: {database: My-DB}\ntables: {a: {key: [x]}}", "key catalog.database: Hive cannot hold the name 'My-DB'"),

@@ -96,6 +96,7 @@ class TableSpec:
     archive: str = "move"
     publish_window: float = 600.0
     comment: str = ""
+    engines: tuple[str, ...] = ("spark", "hive")
 
     @property
     def soft(self) -> bool:
@@ -115,7 +116,7 @@ class TableSpec:
     def from_json(cls, data: dict[str, Any]) -> TableSpec:
         """The inverse of `to_json`."""
         values = dict(data)
-        for name in ("key", "order_by", "metadata_columns"):
+        for name in ("key", "order_by", "metadata_columns", "engines"):
             values[name] = tuple(values[name])
         values["csv"] = Csv(**{**values.get("csv", {}), "columns": tuple(values.get("csv", {}).get("columns", ()))})
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
