@@ -12,9 +12,11 @@ import dataclasses
 import difflib
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,18 +24,22 @@ from compactor.app_lifecycle import Lifecycle
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
 from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
+from compactor.core.layout import join
 from compactor.core.s3a import s3a_properties
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
+from compactor.flows.ingest import Ingest, Ingested
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.flows.world import World
-from compactor.ports import Catalog, Engine, Registry, Storage
+from compactor.ports import Catalog, Engine, Registry, Runner, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from compactor.storage.claims import DynamoClaims
 
 JARS = "COMPACTOR_JARS"
 """Comma list of local jars for Spark, used instead of fetching anything."""
@@ -142,10 +148,26 @@ class App(Lifecycle):
 
         specs = self.specs(names)
         if not files_only:
+            _check_reader(self.settings, "verify --files-only compares what is stored and recorded")
             specs = [self._with_schema(spec) for spec in specs]
             self._need(specs, archived=True)
         world = self.world(files_only=files_only)
         return [check for spec in specs for check in verify(world, spec, deep)]
+
+    def arrived(self, name: str, hour: datetime) -> bool:
+        """Whether anything of an hour (UTC) has landed for a table, absorbed already or not. Starts no JVM."""
+        from compactor.flows.arrived import arrived
+
+        (spec,) = self.specs([name])
+        return arrived(self.world(files_only=True), spec, hour)
+
+    def runner(self) -> Runner:
+        """What starts a command line: for now always on this machine. One for each command line."""
+        from compactor.runners.local import LocalRunner
+
+        program, *more = self.settings.airflow.command or (sys.executable, "-m", "compactor")
+        folder = str(self.settings.file.parent)
+        return LocalRunner((absolute(program, folder) if "/" in program else program, *more))
 
     def quarantined(self, names: Sequence[str] = ()) -> list[Held]:
         """What waits in quarantine. Starts no JVM."""
@@ -171,8 +193,22 @@ class App(Lifecycle):
         self._need([spec], archived=True)
         return replay_table(self.world(), spec, paths, progress=progress, label=label)
 
+    def ingest(self, names: Sequence[str] = (), max_records: int = 500_000, skip_lost: bool = False) -> list[Ingested]:
+        """Land what is in the tables' Kafka topics; without names, of all tables that have one."""
+        from compactor.spark.topics import KafkaTopics
+
+        specs = [spec for spec in self.specs(names) if spec.topic or names]
+        if not specs or not all(spec.topic for spec in specs):
+            without = ", ".join(spec.name for spec in specs if not spec.topic) or "no table"
+            raise Refused(f"ingest: {without + ' has no' if specs else without + ' has a'} `topic:` in {self.settings.file}")
+        self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *_s3_packages(self.settings)]))
+        topics = KafkaTopics(self._session(), self._storage, str(self.settings.kafka.servers), self.settings.kafka_properties())
+        staging = join(self.settings.warehouse_dir, "_ingest")
+        return Ingest(self._storage, topics, specs, staging, max_records, skip_lost).all_there_is()
+
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""
+        _check_reader(self.settings, "ask Athena, or run it on EMR")
         spark = self._session()
         database = self.settings.catalog.database
         if not _sql(lambda: spark.catalog.databaseExists(database)):
@@ -212,27 +248,47 @@ class App(Lifecycle):
             registry: Registry = self._made["registry"]
             return registry
 
+    def _schemas(self) -> Callable[[int], str] | None:
+        """What turns a schema's id into its text, when a registry is configured."""
+        said = self.settings.registry
+        return (lambda number: self._registry().by_id(number)) if said.url or said.folder else None
+
     def _remote(self, location: str) -> Storage:
         try:
             from compactor.storage.s3 import S3Storage
         except ImportError:
             raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
-        store = S3Storage(self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location, self.settings.s3_settings)
-        # told before anything is computed: without conditional puts nothing could be committed
-        store.conditional_puts(self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location)
+        home = self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location
+        store = S3Storage(home, self.settings.s3_settings, _claims(self.settings))
+        # told before anything is computed: without conditional puts nothing could be committed; below the warehouse, where we may write
+        store.conditional_puts(join(home, "x"))
         return store
 
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine
 
-        engine: Engine = self._once("engine", lambda spark: SparkEngine(spark, self._storage))
+        engine: Engine = self._once("engine", lambda spark: SparkEngine(spark, self._storage, self._schemas()))
         return engine
 
     def _catalog(self) -> Catalog:
+        if self.settings.catalog.type == "glue":
+            return self._glue()
         from compactor.catalog.hive import HiveCatalog
 
         catalog: Catalog = self._once("catalog", HiveCatalog)
         return catalog
+
+    def _glue(self) -> Catalog:
+        from compactor.aws.client import Reach
+        from compactor.catalog.glue import GlueCatalog
+        from compactor.catalog.glue_client import GlueSettings
+
+        said = self.settings.catalog
+        with self._lock:
+            if "glue" not in self._made:
+                self._made["glue"] = GlueCatalog(GlueSettings(said.catalog_id or "", Reach(said.region)))
+            catalog: Catalog = self._made["glue"]
+            return catalog
 
     def _once(self, name: str, make: Callable[[SparkSession], Any]) -> Any:
         # Several tables ask at the same time.
@@ -243,7 +299,12 @@ class App(Lifecycle):
 
     def _need(self, specs: Sequence[TableSpec], archived: bool) -> None:
         """Start Spark with what these tables need; start it again when it runs without."""
-        packages = frozenset([*_avro_package(self._storage, specs, archived), *_s3_packages(self.settings)])
+        by_id = self._schemas() is not None and any(spec.container == "kafka" for spec in specs)
+        avro = coordinates("spark-avro") if by_id else _avro_package(self._storage, specs, archived)
+        self._start(frozenset([*avro, *_s3_packages(self.settings)]))
+
+    def _start(self, packages: frozenset[str]) -> None:
+        """Start Spark with these packages; start it again when it runs without."""
         with self._lock:
             if self._spark is not None and not packages <= self._packages:
                 self.close()
@@ -265,7 +326,7 @@ def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: f
     fetched = packages if not jars else frozenset()
     more = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(sorted(fetched))}
     reached = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
-    conf = {**reached, **{key: value for key, value in more.items() if value}, **conf}
+    conf = {**_glue_conf(settings), **reached, **{key: value for key, value in more.items() if value}, **conf}
     timestamps = {settings.spec(name).timestamps for name in settings.names}
     try:
         return open_session(
@@ -286,6 +347,35 @@ def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: f
             f"Avro files and S3 need {', '.join(sorted(fetched))}, which Spark could not fetch from Maven Central. Download the jars "
             f"and say {JARS}=/path/to/one.jar,/path/to/another.jar. Spark said: {_unresolved(str(error))}"
         ) from None
+
+
+def _glue_conf(settings: Settings) -> dict[str, str]:
+    """What lets Spark see Glue as its metastore where it can: EMR's Spark has a client for it, nobody else's does."""
+    if settings.catalog.type != "glue" or not on_emr():
+        return {}
+    catalog_id = settings.catalog.catalog_id
+    return {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory",
+        **({"spark.hadoop.hive.metastore.glue.catalogid": catalog_id} if catalog_id else {}),
+    }
+
+
+def _claims(settings: Settings) -> DynamoClaims | None:
+    """What stands in for conditional puts, when the file says so."""
+    if not settings.s3.commit_lock:
+        return None
+    from compactor.aws.client import Reach
+    from compactor.storage.claims import ClaimsSettings, DynamoClaims
+
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or settings.s3.region
+    return DynamoClaims(ClaimsSettings(settings.s3.commit_table or "", Reach(region)))
+
+
+def _check_reader(settings: Settings, instead: str) -> None:
+    """Refuse to query views through a Spark that cannot see them."""
+    if settings.catalog.type == "glue" and not on_emr():
+        raise Refused(f"the views are in Glue, and Spark outside EMR has no client for it; {instead}")
 
 
 def _registry(settings: Settings, storage: Storage) -> Registry:
@@ -321,17 +411,17 @@ def _avro_package(storage: Storage, specs: Sequence[TableSpec], archived: bool) 
     """Maven coordinates of what reading Avro files takes beyond Spark itself, when there are any."""
     places = [place for spec in specs if spec.format == "auto" for place in (spec.landing, *([spec.root] if archived else []))]
     if any(spec.format == "avro" for spec in specs) or any(info.path.endswith(".avro") for place in places for info in storage.list(place)):
-        yield from _coordinates("spark-avro")
+        yield from coordinates("spark-avro")
 
 
 def _s3_packages(settings: Settings) -> Iterator[str]:
     """Maven coordinates of Spark's way to S3, unless this is EMR, which has its own. They bring hadoop-aws of Spark's own Hadoop version."""
     if settings.uses_s3 and not on_emr():
-        yield from _coordinates("spark-hadoop-cloud")
+        yield from coordinates("spark-hadoop-cloud")
 
 
-def _coordinates(artifact: str) -> Iterator[str]:
-    """Those of a part of Spark, unless its jar lies beside Spark's others."""
+def coordinates(artifact: str) -> Iterator[str]:
+    """Maven coordinates of a part of Spark, unless its jar lies beside Spark's others."""
     import pyspark
 
     if not [*(Path(pyspark.__file__).parent / "jars").glob(f"{artifact}_*.jar")]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from compactor import cli_lifecycle, cli_options, cli_quarantine, console
+from compactor.cli_ingest import ingest
 from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.errors import CompactorError, ConfigError
 
@@ -226,6 +227,7 @@ def demo(
     raise typer.Exit(show(directory, fresh=fresh, verbose=verbose))
 
 
+app.command()(ingest)
 app.command()(cli_lifecycle.vacuum)
 app.command()(cli_lifecycle.restore)
 app.command()(cli_lifecycle.pin)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from compactor import config_values as values
 from compactor.config_values import Duration, Epoch, Names, NotYet, Off, Read, Size, Text, absolute, is_s3
+from compactor.core.errors import ConfigError
 from compactor.core.layout import join
 from compactor.core.s3 import S3Settings
 
@@ -56,6 +57,10 @@ class S3(_Keys):
     kms_key: Text | None = _key(None, "ARN of the key for sse-kms and dsse-kms; default the account's.")
     bucket_owner: Text | None = _key(None, "Account (12 digits, in quotes) that every bucket must belong to.")
     requester_pays: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(False, "Whether we pay for requests to others' buckets.")
+    commit_lock: Annotated[str, Read(values.commit_lock, {"enum": ["", "dynamodb"]})] = _key(
+        "", "dynamodb: commits are claimed in a DynamoDB table, for stores that ignore If-None-Match. The same for all writers of a warehouse."
+    )
+    commit_table: Text | None = _key(None, "That table's name.")
 
 
 class Registry(_Keys):
@@ -74,6 +79,15 @@ class Registry(_Keys):
     cert_file: Text | None = _key(None, "Our certificate.")
     key_file: Text | None = _key(None, "Its key.")
     proxy: Text | None = _key(None, "Proxy; default HTTPS_PROXY and its like.")
+
+
+class Kafka(_Keys):
+    """The cluster that `compactor ingest` reads."""
+
+    servers: Text | None = _key(None, "Brokers to ask first: host:9092, several with commas.")
+    properties: Text | None = _key(
+        None, "File of Kafka's client settings (security.protocol and the like, one name=value a line), relative to this file. Keep it out of git."
+    )
 
 
 class Quarantine(_Keys):
@@ -109,7 +123,45 @@ class Catalog(_Keys):
     metastore_dir: Text | None = _key(
         None, "Folder of the embedded metastore; default <warehouse>/metastore, with a warehouse in S3 metastore beside this file."
     )
-    type: Annotated[str, values.choice("hive", later=("glue",))] = _key("hive", "Kind of catalog.")
+    type: Annotated[str, values.choice("hive", "glue")] = _key("hive", "Kind of catalog: a Hive metastore, or AWS Glue.")
+    region: Text | None = _key(None, "(glue) Region of the catalog; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
+    catalog_id: Annotated[str | None, Read(values.account, {"type": ["string", "null"], "pattern": r"^\d{12}$"})] = _key(
+        None, "(glue) Account (12 digits, in quotes) whose catalog it is; default our own."
+    )
+
+
+class Group(_Keys):
+    """One DAG of Airflow's, `compact_<group>`, for the tables that name it."""
+
+    schedule: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "10 * * * *", "When its tables are brought up to date: a cron line in UTC; none: only by hand."
+    )
+    wait: Duration = _key(
+        1200.0, "How long after its end an hour of which nothing has landed is waited for; what comes later is the next run's.", written="20min"
+    )
+    partitioned: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
+        False,
+        "(hourly schedules; Airflow 3.2 on) Runs and asset events carry the hour as partition key; only partitioned DAGs can follow the assets then.",
+    )
+    at_once: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(16, "Tasks of the DAG that run at the same time.")
+
+
+class Airflow(_Keys):
+    """How Airflow runs the tables."""
+
+    command: Annotated[tuple[str, ...], Read(values.words, {"type": "array", "items": {"type": "string"}})] = _key(
+        (), "Program of the local runner, such as [/opt/compactor/bin/python, -m, compactor]. Default: the Python that Airflow runs in."
+    )
+    prefix: Annotated[str, Read(values.dag_prefix, {"type": "string"})] = _key(
+        "", "Put before the name of every DAG, where one Airflow runs several configurations."
+    )
+    groups: dict[str, Group] = _key({}, "The groups of tables by name. The group `hourly` needs not be written.")
+    maintenance: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "30 2 * * *", "When the DAG `maintenance` verifies all tables in full; none: only by hand."
+    )
+    quarantine: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "45 6 * * *", "When the DAG `quarantine_alert` looks for what waits in quarantine; none: only by hand."
+    )
 
 
 Envelope = Annotated[str, values.choice("flat", "debezium", "wal2json", "dms", "change-event", later=("snapshot",))]
@@ -127,7 +179,10 @@ class Table(_Keys):
     )
     envelope: Envelope = _key("flat", "How a change is wrapped: flat rows, Debezium, wal2json, AWS DMS's files, change events.")
     format: Format = _key("auto", "File format; auto tells it by the file's suffix.")
-    container: Annotated[str, values.choice("value", "kafka")] = _key("value", "What the sink wrote: values, or whole Kafka records.")
+    container: Annotated[str, values.choice("value", "kafka")] = _key(
+        "value", "What the sink wrote: values, or whole Kafka records. With `topic` the default is kafka."
+    )
+    topic: Text | None = _key(None, "Kafka topic that `compactor ingest` lands in `increments`, for those who have no sink.")
     source_table: Text | None = _key(
         None, "schema.table to take from a stream that several tables share; several with commas, * for any part of a name. Default all."
     )
@@ -186,7 +241,9 @@ class Table(_Keys):
     )
     target_file_bytes: Size = _key(256 << 20, "Size a Segment grows to.", written="256 MB")
     comment: Text | None = _key(None, "Comment of the view.")
-    engines: Annotated[tuple[str, ...], Read(values.engines, values.NAMES)] = _key(("spark", "hive"), "Who reads the view.")
+    engines: Annotated[tuple[str, ...], Read(values.engines, values.NAMES)] = _key(
+        ("spark", "hive"), "Who reads the view; athena (with Glue) gets <view>_athena, in the form that it reads."
+    )
     history: Off = _key(False, "SCD2 history. Not supported yet.")
     change_feed: Off = _key(False, "Change feed. Not supported yet.")
     track: NotYet = _key(None, "Columns whose changes make history. Not supported yet.")
@@ -209,7 +266,18 @@ class Table(_Keys):
     quarantine: Quarantine = _key(Quarantine(), "How much unusable input a run puts aside; with more of it the table stops and all stays in landing.")
     checks: Checks = _key(Checks(), "Checks before a commit.")
     notify: NotYet = _key(None, "Who is told. Not supported yet.")
-    runner: Annotated[Any, values.later("local", written="local")] = _key("local", "Where Spark runs.")
+    runner: Annotated[str, values.choice("local", later=("emr-serverless", "emr-steps"))] = _key(
+        "local", "Where Airflow has Spark run: local: in a process on the worker."
+    )
+    group: Text = _key("hourly", "The DAG of Airflow's that runs the table, `compact_<group>`.")
+    owner: Text = _key("compactor", "Owner of the table's tasks in Airflow.")
+    pool: Text = _key("default_pool", "Pool of Airflow's that the table's runs take a slot of; it must exist.")
+    priority: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(1, "Weight in Airflow's queue; larger comes first.")
+    retries: Annotated[int, Read(values.rows, {"type": "integer", "minimum": 0})] = _key(
+        5, "How often Airflow tries a run again that something unavailable stopped; what is refused is never tried again."
+    )
+    retry_delay: Duration = _key(60.0, "Time before the first of these; it doubles with each, up to 30 minutes.", written="1min")
+    timeout: Duration = _key(2 * 3600.0, "How long a run may take before Airflow ends it.", written="2h")
 
 
 class Keys(_Keys):
@@ -218,7 +286,9 @@ class Keys(_Keys):
     warehouse: Text = _key("warehouse", "Directory of the tables: a path, relative to this file, or s3://bucket/prefix.")
     catalog: Catalog = _key(Catalog(), "Where tables and views are registered.")
     registry: Registry = _key(Registry(), "Schema registry, for tables whose `schema` names a subject.")
+    kafka: Kafka = _key(Kafka(), "The Kafka cluster, for `compactor ingest`.")
     s3: S3 = _key(S3(), "How S3 is reached.")
+    airflow: Airflow = _key(Airflow(), "How Airflow runs the tables.")
     defaults: Table = _key(Table(), "Keys for every table that does not say them itself.")
     tables: dict[str, Table] = Field(description="The tables, by name.")
 
@@ -242,17 +312,33 @@ class Keys(_Keys):
     @property
     def s3_said(self) -> dict[str, Any]:
         """What the file says of S3."""
-        return {name: value for name, value in self.s3.model_dump().items() if value is not None}
+        ours = ("commit_lock", "commit_table")
+        return {name: value for name, value in self.s3.model_dump().items() if value is not None and name not in ours}
 
     @property
     def s3_settings(self) -> S3Settings:
         """How S3 is reached, with what the environment says where the file says nothing."""
         return S3Settings(**self.s3_said).within(os.environ)
 
+    def kafka_properties(self) -> dict[str, str]:
+        """Kafka's client settings. Raises ConfigError for a file that is not there or no such file."""
+        if self.kafka.properties is None:
+            return {}
+        path = Path(absolute(self.kafka.properties, str(self._file.parent)))
+        try:
+            lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self._file}: key kafka.properties: {path} cannot be read: {error}") from None
+        pairs = [line.partition("=") for line in lines if line and not line.startswith(("#", "!"))]
+        if any(not mark for _, mark, _ in pairs):
+            # what stands in the line may be a secret
+            raise ConfigError(f"{self._file}: key kafka.properties: {path}: expected one name=value a line")
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
     @property
     def metastore_dir(self) -> str | None:
-        """Folder of the embedded metastore; None when a thrift:// one is used."""
-        if self.catalog.uri is not None:
+        """Folder of the embedded metastore; None when a thrift:// one, or Glue, is used."""
+        if self.catalog.uri is not None or self.catalog.type == "glue":
             return None
         named = self.catalog.metastore_dir
         if named or is_s3(self.warehouse_dir):

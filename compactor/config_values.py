@@ -145,9 +145,9 @@ def flag(value: Any) -> bool:
 
 def engines(value: Any) -> tuple[str, ...]:
     found = names(value)
-    unknown = [name for name in found if name not in ("spark", "hive")]
+    unknown = [name for name in found if name not in ("spark", "hive", "athena")]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is not supported yet; the view is written for spark and hive")
+        raise ValueError(f"{unknown[0]!r} is not supported yet; the view is written for spark, hive and athena")
     return tuple(found)
 
 
@@ -236,9 +236,60 @@ def rows(value: Any) -> int | None:
 
 
 def count(value: Any) -> int:
-    if isinstance(value, bool) or not re.fullmatch(r"[1-9]\d{0,5}", str(value)):
+    found = rows(value)
+    if not found:
         raise ValueError(f"expected a number from 1 on, found {shown(value)}")
-    return int(value)
+    return found
+
+
+def words(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
+        raise ValueError(f"expected a program and its arguments, such as [python3, -m, compactor], found {shown(value)}")
+    return tuple(value)
+
+
+def dag_prefix(value: Any) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{0,50}", str(value)):
+        raise ValueError(f"expected letters, digits, _, . and -, found {shown(value)}")
+    return str(value)
+
+
+_CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+
+
+def cron(value: Any) -> str | None:
+    """A cron line of five numeric fields; None and `none` for never.
+
+    >>> cron("10 */2 * * 1-5")
+    '10 */2 * * 1-5'
+    """
+    if value is None or value == "none":
+        return None
+    fields = str(value).split()
+    if len(fields) != len(_CRON):
+        raise ValueError(f"expected a cron line of five fields such as 10 * * * *, or none; found {shown(value)}")
+    for said, (name, low, high) in zip(fields, _CRON, strict=True):
+        for part in said.split(","):
+            match = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/([1-9]\d*))?", part)
+            numbers = [int(number) for number in match.groups()[:2] if number is not None] if match else [-1]
+            if any(not low <= number <= high for number in numbers) or sorted(numbers) != numbers:
+                raise ValueError(f"expected {name} {low} to {high}, * or */n in a cron line, found {part!r}")
+    return " ".join(fields)
+
+
+def commit_lock(value: Any) -> str:
+    text = str(value or "").lower()
+    if text == "lease":
+        raise ValueError("a lease is not safe: its holder may be paused, and write after it has run out; say dynamodb")
+    if text not in ("", "dynamodb"):
+        raise ValueError(f"expected dynamodb, found {shown(value)}")
+    return text
+
+
+def account(value: Any) -> str | None:
+    if value is not None and not re.fullmatch(r"\d{12}", str(value)):
+        raise ValueError(f"expected the 12 digits of an account, in quotes, found {shown(value)}")
+    return None if value is None else str(value)
 
 
 def urls(value: Any) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-# Who may do what. The lists of actions are what the tool calls, and nothing else: tests/terraform/test_rights.py reads these blocks, and
-# compares them with recorded calls once there are recordings. Whoever adds a call adds it here, in the list that names its reason.
+# Who may do what. The lists of actions are what the tool calls, and nothing else: tests/terraform/test_rights.py reads these blocks,
+# compares them, and test_calls.py compares them with recorded calls. Whoever adds a call adds it here, in the list that names its reason.
 
 locals {
   job_actions = {
@@ -15,7 +15,8 @@ locals {
     tables_read  = ["glue:GetTable", "glue:GetTables"]                                            # Spark, and the version before a publish
     tables_write = ["glue:CreateTable", "glue:UpdateTable"]                                       # tables, views; never DeleteTable
     partitions   = ["glue:GetPartition", "glue:GetPartitions", "glue:BatchGetPartition"]          # Spark, and what is registered already
-    register     = ["glue:BatchCreatePartition", "glue:UpdatePartition"]                          # publish; columns of an older partition
+    register     = ["glue:BatchCreatePartition"]                                                  # publish
+    renew        = ["glue:BatchUpdatePartition", "glue:UpdatePartition"]                          # columns of an older one: by boto3, by the Hive client
     unregister   = ["glue:DeletePartition", "glue:BatchDeletePartition"]                          # vacuum: by the Hive client, by boto3
     log_groups   = ["logs:DescribeLogGroups"]                                                     # EMR Serverless, before it writes
     log_streams  = ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]       # EMR Serverless, as the job
@@ -116,6 +117,7 @@ locals {
             local.job_actions.tables_write,
             local.job_actions.partitions,
             local.job_actions.register,
+            local.job_actions.renew,
             local.job_actions.unregister,
           )
           Resource = concat(["${local.glue}:catalog"], local.names, local.tables)

@@ -26,7 +26,7 @@ from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 
 COMMANDS = (
-    *("demo", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin"),
+    *("demo", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin", "ingest"),
     *("quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compactor.config import Settings, json_schema, load
 from compactor.config_keys import Table
+from compactor.config_rules import shared, within
 from compactor.config_values import duration, size
 from compactor.core.errors import ConfigError
 from compactor.core.spec import Csv, TableSpec
@@ -117,6 +120,7 @@ tables:
         "keep": 604800.0,
         "keep_versions": 5,
         "grace": 43200.0,
+        "engines": ("spark",),
     }
     assert spec == TableSpec(**expected)  # type: ignore[arg-type]
     assert loaded(tmp_path, text).metastore_dir is None
@@ -247,7 +251,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("settle: -1s", "settle", "expected a duration"),
     ("keep: for ever", "keep", "expected a duration"),
     ("keep_versions: 0", "keep_versions", "expected a number from 1 on, found '0'"),
-    ("keep_versions: yes", "keep_versions", "expected a number from 1 on"),
+    ("keep_versions: yes", "keep_versions", "expected a number"),
     ("archive_retention: 90", "archive_retention", "expected a duration"),
     ("archive: keep, archive_retention: 90d", "archive_retention", "there is no archive"),
     ("grace: 24", "grace", "expected a duration"),
@@ -296,7 +300,13 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("checks: [rows]", "checks", "expected a mapping"),
     ("checks: {max_gone: all}", "checks.max_gone", "expected a share"),
     ("notify: me", "notify", "not supported yet"),
-    ("runner: emr", "runner", "not supported yet"),
+    ("runner: emr", "runner", "expected local, found 'emr'"),
+    ("runner: emr-serverless", "runner", "'emr-serverless' is not supported yet; use local"),
+    ("group: hourli", "group", "no group 'hourli'; did you mean hourly?"),
+    ("priority: 0", "priority", "expected a number from 1 on, found '0'"),
+    ("retries: often", "retries", "expected a number"),
+    ("retry_delay: soon", "retry_delay", "expected a duration"),
+    ("timeout: 90", "timeout", "expected a duration"),
     ("increments: 's3://lake/student/%Y'", "increments", "not in the same kind of store"),
     ("increments: 'hdfs://lake/student/%Y'", "increments", "hdfs: locations are not supported"),
     ("increments: 'x/increment_%y'", "increments", "unknown %y; known are %Y, %m, %d, %H, %M"),
@@ -352,7 +362,17 @@ BAD_FILES: list[tuple[str, str]] = [
     ("registry: {url: 'http://r:1', folder: x}\ntables: {a: {key: [x]}}", "key registry.folder: a folder is not read beside `url`"),
     ("registry: {uri: x}\ntables: {a: {key: [x]}}", "key registry.uri: unknown key"),
     ("s3: {endpoint: x}\ntables: {a: {key: [x]}}", "key s3.endpoint: expected a URL"),
-    ("catalog: {type: glue}\ntables: {a: {key: [x]}}", "key catalog.type: 'glue' is not supported yet; use hive"),
+    ("catalog: {type: glue}\ntables: {a: {key: [x]}}", "key catalog.type: whoever reads from Glue reaches S3 only, and the warehouse is /"),
+    ("warehouse: s3://lake\ncatalog: {type: glue, uri: 'thrift://x'}\ntables: {a: {key: [x]}}", "key catalog.uri: Glue is the metastore"),
+    ("warehouse: s3://lake\ncatalog: {type: glue, metastore_dir: m}\ntables: {a: {key: [x]}}", "key catalog.metastore_dir: Glue is the metastore"),
+    ("warehouse: s3://lake\ncatalog: {type: glue, catalog_id: 12}\ntables: {a: {key: [x]}}", "key catalog.catalog_id: expected the 12 digits"),
+    ("catalog: {region: eu-central-1}\ntables: {a: {key: [x]}}", "key catalog.region: only `type: glue` has it"),
+    ("catalog: {type: gleu}\ntables: {a: {key: [x]}}", "key catalog.type: expected hive or glue, found 'gleu'; did you mean glue?"),
+    ("tables: {a: {key: [x], engines: [spark, athena]}}", "table a, key engines: athena reads from Glue; say `catalog: {type: glue}`"),
+    (
+        "warehouse: s3://lake\ncatalog: {type: glue}\ntables: {a: {key: [x], engines: [athena]}, a_athena: {key: [x]}}",
+        "table a_athena, key view: default.a_athena is a name of table a too",
+    ),
     ("catalog: {uri: 'http://x'}\ntables: {a: {key: [x]}}", "key catalog.uri: expected thrift://host:9083, found 'http://x'"),
     ("catalog: {uri: 'thrift://x', metastore_dir: m}\ntables: {a: {key: [x]}}", "key catalog.metastore_dir: "),
     ("catalog: {database: My-DB}\ntables: {a: {key: [x]}}", "key catalog.database: Hive cannot hold the name 'My-DB'"),
@@ -373,6 +393,18 @@ BAD_FILES: list[tuple[str, str]] = [
         "tables: {a: {key: [x], increments: all}, b: {key: [x], increments: all, archive: move}}",
         "table b, key archive: table a reads the same landing files and would lose what this one moves; say `archive: keep`",
     ),
+    ("airflow: {groups: {daily: {schedule: hourly}}}", "key airflow.groups.daily.schedule: expected a cron line of five fields such as 10 * * * *"),
+    (
+        "airflow: {groups: {daily: {schedule: 5 24 * * *}}}",
+        "key airflow.groups.daily.schedule: expected hour 0 to 23, * or */n in a cron line, found '24'",
+    ),
+    ("airflow: {groups: {daily: {schedule: 5 4-2 * * *}}}", "expected hour 0 to 23, * or */n in a cron line, found '4-2'"),
+    ("airflow: {groups: {daily: {schedul: none}}}", "key airflow.groups.daily.schedul: unknown key; did you mean schedule?"),
+    ("airflow: {groups: {daily: {at_once: 0}}}", "key airflow.groups.daily.at_once: expected a number from 1 on"),
+    ("airflow: {groups: {daily: {schedule: 5 2 * * *, partitioned: on}}}\ntables: {a: {key: [x]}}", "partitioned: expected an hourly schedule"),
+    ("airflow: {groups: {a b: {}}}\ntables: {a: {key: [x]}}", "expected a name of letters, digits, _, . and -, found 'a b'"),
+    ("airflow: {command: compactor}", "key airflow.command: expected a program and its arguments, such as [python3, -m, compactor]"),
+    ("airflow: {comand: [x]}", "key airflow.comand: unknown key; did you mean command?"),
     ("tables: {a: {key: [], live_view: true}}", "table a, key live_view: a table without key has none"),
     ("defaults: {keys: [id]}\ntables: {a: {key: [x]}, b: {key: [x]}}", ":1: key defaults.keys: unknown key; did you mean key?"),
     ("defaults: {hours_in: X}\ntables:\n  a: {key: [x]}", ":1: table a, key hours_in: expected a time zone"),
@@ -446,3 +478,22 @@ def test_json_schema_describes_every_key() -> None:
     assert [name for name, described in keys.items() if not described.get("description")] == []
     assert schema["$defs"]["Table"]["additionalProperties"] is False
     assert (keys["settle"]["default"], keys["target_file_bytes"]["default"]) == ("0s", "256 MB")
+
+
+@given(
+    places=st.lists(
+        st.tuples(st.sampled_from(["/lake", "s3://b"]), st.lists(st.sampled_from("ab"), max_size=3)).map(
+            lambda place: "/".join([place[0], *place[1]])
+        ),
+        max_size=6,
+    )
+)
+def test_tables_that_share_landing_files_are_found(places: list[str]) -> None:
+    """As the plain definition finds them, one table against each: quick among hundreds must be the same."""
+    landings = {f"t{number}": place for number, place in enumerate(places)}
+    expected = {}
+    for name, place in landings.items():
+        others = [other for other, near in landings.items() if other != name and (within(place, near) or within(near, place))]
+        if others:
+            expected[name] = others[0]
+    assert shared(landings) == expected

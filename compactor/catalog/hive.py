@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from compactor.catalog import rules
+from compactor.catalog.formats import FORMATS, VIEW_FORMAT
 from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.errors import CatalogRefused, Unavailable
 
@@ -24,22 +25,6 @@ if TYPE_CHECKING:
 
 BATCH = 500
 """Partitions in one call. One `add_partitions` is one transaction; readers see nothing of it until the view names them."""
-
-_TEXT_OUTPUT = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
-_FORMATS = {
-    "parquet": (
-        "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
-        "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
-        "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
-    ),
-    "avro": (
-        "org.apache.hadoop.hive.ql.io.avro.AvroContainerInputFormat",
-        "org.apache.hadoop.hive.ql.io.avro.AvroContainerOutputFormat",
-        "org.apache.hadoop.hive.serde2.avro.AvroSerDe",
-    ),
-    "json": ("org.apache.hadoop.mapred.TextInputFormat", _TEXT_OUTPUT, "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"),
-}
-_VIEW_FORMAT = ("org.apache.hadoop.mapred.TextInputFormat", _TEXT_OUTPUT, "")
 
 _REFUSED = {
     "AccessControlException",
@@ -166,6 +151,8 @@ class HiveCatalog:
     def replace_view(self, view: ViewDef) -> None:
         """Create the view, or replace text, columns and properties by one `alter_table`; foreign properties stay."""
         label = f"{view.database}.{view.name}"
+        if view.dialect != "hive":
+            raise CatalogRefused(f"{label}: a view in the form of {view.dialect} is kept in Glue only")
         with self._answers(label):
             existing = self._get(view.database, view.name)
             if existing is None:
@@ -177,7 +164,7 @@ class HiveCatalog:
             # Engines differ in which of the two texts they read.
             existing.setViewOriginalText(view.text)
             existing.setViewExpandedText(view.text)
-            existing.setSd(self._descriptor(rules.stored(view.columns), "", _VIEW_FORMAT))
+            existing.setSd(self._descriptor(rules.stored(view.columns), "", VIEW_FORMAT))
             existing.setParameters({**rules.kept(told["parameters"]), **view.properties})
             self._client.alter_table(view.database, view.name, existing)
 
@@ -206,7 +193,7 @@ class HiveCatalog:
         rules.check_location(label, told["sd"]["location"], table.location)
         rules.check_partition_columns(label, _columns(told["partitionKeys"]), table.partition_columns)
         found = told["sd"]["serdeInfo"].get("serializationLib")
-        if found != _FORMATS[table.format][2]:
+        if found != FORMATS[table.format][2]:
             raise CatalogRefused(f"{label}: expected a table of {table.format} files, found {found}")
         columns, columns_now = rules.table_columns(table), _columns(told["sd"]["cols"])
         rules.check_evolution(label, columns_now, columns)
@@ -222,7 +209,7 @@ class HiveCatalog:
         made.setDbName(table.database.lower())
         made.setTableName(table.name.lower())
         made.setTableType("EXTERNAL_TABLE")
-        made.setSd(self._descriptor(rules.table_columns(table), rules.uri(table.location), _FORMATS[table.format]))
+        made.setSd(self._descriptor(rules.table_columns(table), rules.uri(table.location), FORMATS[table.format]))
         made.setPartitionKeys(self._fields(rules.stored(table.partition_columns)))
         # Without the parameter Hive takes it for a managed table, whatever its type says, and deletes the files with it.
         made.setParameters({"EXTERNAL": "TRUE", **_table_parameters(table)})
@@ -233,7 +220,7 @@ class HiveCatalog:
         made.setDbName(view.database.lower())
         made.setTableName(view.name.lower())
         made.setTableType("VIRTUAL_VIEW")
-        made.setSd(self._descriptor(rules.stored(view.columns), "", _VIEW_FORMAT))
+        made.setSd(self._descriptor(rules.stored(view.columns), "", VIEW_FORMAT))
         made.setPartitionKeys([])
         made.setViewOriginalText(view.text)
         made.setViewExpandedText(view.text)

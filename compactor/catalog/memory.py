@@ -103,7 +103,7 @@ class MemoryCatalog:
             found = self.view(view.database, view.name)
             properties = {**(rules.kept(found.properties) if found else {}), **view.properties}
             self._objects[view.database.lower(), view.name.lower()] = ViewDef(
-                view.database.lower(), view.name.lower(), view.text, rules.stored(view.columns), properties
+                view.database.lower(), view.name.lower(), view.text, rules.stored(view.columns), properties, view.dialect
             )
 
     def table(self, database: str, name: str) -> TableDef | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from compactor.core.ddl import Column, PartitionDef, TableDef
+from compactor.core import views
+from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.errors import CatalogRefused
 
-COMMENT_CHARS_MAX = 256
-"""A metastore on a database keeps no more of a column's comment, and refuses the whole call for one that is longer."""
+COMMENT_BYTES_MAX = 255
+"""Glue keeps no more of a column's comment (a metastore on a database: 256 characters), and refuses the whole call for one that is longer."""
 
 FOREIGN_PREFIXES = ("spark.sql.", "view.")
 """Spark's own copies of schema and settings. When somebody else changes columns and leaves them, Spark shows the OLD ones."""
@@ -123,9 +124,18 @@ def shown(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in kept(properties).items() if name not in _SYSTEM}
 
 
+def outdated(view: ViewDef, properties: Mapping[str, str]) -> bool:
+    """Whether an object with these properties shows a newer version of the same life of the table than `view`."""
+    if properties.get(views.UUID) is None or properties.get(views.UUID) != view.properties.get(views.UUID):
+        return False
+    shown, wanted = (said.get(views.VERSION, "") for said in (properties, view.properties))
+    return shown.isdigit() and wanted.isdigit() and int(shown) > int(wanted)
+
+
 def _type(text: str) -> str:
     return text if "`" in text else re.sub(r"\s", "", text)
 
 
 def _short(comment: str) -> str:
-    return comment if len(comment) <= COMMENT_CHARS_MAX else comment[: COMMENT_CHARS_MAX - 1] + "…"
+    data = comment.encode()
+    return comment if len(data) <= COMMENT_BYTES_MAX else data[: COMMENT_BYTES_MAX - 3].decode(errors="ignore") + "…"

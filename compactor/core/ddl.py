@@ -42,13 +42,17 @@ class PartitionDef:
 
 @dataclass(frozen=True)
 class ViewDef:
-    """A view: `text` is what every engine reads, `columns` must equal the text's output, `properties` carry uuid and version."""
+    """A view: `text` is what its readers run, `columns` (Hive types) must equal the text's output, `properties` carry uuid and version.
+
+    `dialect`: `hive` for every engine that reads Hive's views, `presto` for Athena, which reads no others than its own.
+    """
 
     database: str
     name: str
     text: str
     columns: tuple[Column, ...]
     properties: dict[str, str] = field(default_factory=dict)
+    dialect: str = "hive"
 
     def with_properties(self, **properties: str) -> ViewDef:
         """The same view with these properties added."""

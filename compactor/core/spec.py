@@ -65,6 +65,7 @@ class TableSpec:
     format: str = "auto"
     container: str = "value"
     source_table: str | None = None
+    topic: str | None = None
     avro_schema: str | None = None
     subject: str | None = None
     order_by: tuple[str, ...] = ()
@@ -99,6 +100,7 @@ class TableSpec:
     keep_versions: int = 2
     grace: float = 86400.0
     comment: str = ""
+    engines: tuple[str, ...] = ("spark", "hive")
 
     @property
     def soft(self) -> bool:
@@ -118,7 +120,7 @@ class TableSpec:
     def from_json(cls, data: dict[str, Any]) -> TableSpec:
         """The inverse of `to_json`."""
         values = dict(data)
-        for name in ("key", "order_by", "metadata_columns"):
+        for name in ("key", "order_by", "metadata_columns", "engines"):
             values[name] = tuple(values[name])
         values["csv"] = Csv(**{**values.get("csv", {}), "columns": tuple(values.get("csv", {}).get("columns", ()))})
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from compactor.core import names, types
 from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
+from compactor.core.dialect import HIVE, PRESTO, Dialect
 from compactor.core.layout import Layout
 from compactor.core.schema import Field, Schema
 from compactor.core.snapshot import Snapshot
@@ -18,6 +19,9 @@ DELETED = "_deleted"
 """The view's last column under `delete: soft`."""
 
 UUID, VERSION = "compactor.uuid", "compactor.version"
+
+ATHENA = "athena"
+"""An engine of `engines:` that reads a form of its own: `student_athena`."""
 
 
 def table_name(spec: TableSpec, part: str, generation: int) -> str:
@@ -82,22 +86,22 @@ def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef],
     return base, [PartitionDef((delta.id,), layout.inside(delta.path), delta.rows, delta.size, len(delta.files))] if delta else []
 
 
-def _text(value: object) -> str:
-    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _value(alias: str, field: Field) -> str:
-    column = f"{alias}.{quoted(field.name)}"
+def _value(alias: str, field: Field, dialect: Dialect) -> str:
+    column = f"{alias}.{dialect.name(field.name)}"
     if field.default is None or field.since <= 1:
         return column
-    default = f"CAST({_text(field.default)} AS {field.type})" if not isinstance(field.default, bool) else str(field.default).lower()
+    default = (
+        f"CAST({dialect.text(str(field.default))} AS {dialect.type(field.type)})"
+        if not isinstance(field.default, bool)
+        else str(field.default).lower()
+    )
     # rows written before the column came show what the source shows for them (H15)
-    return f"CASE WHEN {alias}.`_version` < {field.since} THEN {default} ELSE {column} END"
+    return f"CASE WHEN {alias}.{dialect.name('_version')} < {field.since} THEN {default} ELSE {column} END"
 
 
-def _select(alias: str, schema: Schema, spec: TableSpec) -> str:
-    deleted = [f"({alias}.`_op` = 'd') AS {quoted(DELETED)}"] if spec.soft else []
-    return ", ".join([*(f"{_value(alias, field)} AS {quoted(schema.view_name(field))}" for field in schema.payload), *deleted])
+def _select(alias: str, schema: Schema, spec: TableSpec, dialect: Dialect = HIVE) -> str:
+    deleted = [f"({alias}.{dialect.name('_op')} = 'd') AS {dialect.name(DELETED)}"] if spec.soft else []
+    return ", ".join([*(f"{_value(alias, field, dialect)} AS {dialect.name(schema.view_name(field))}" for field in schema.payload), *deleted])
 
 
 def _shown(op: str, spec: TableSpec) -> str:
@@ -105,18 +109,19 @@ def _shown(op: str, spec: TableSpec) -> str:
     return "" if spec.soft else f" AND {op} <> 'd'"
 
 
-def view_text(spec: TableSpec, snapshot: Snapshot) -> str:
+def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> str:
     """The view: base rows that no Delta row replaces, and the Delta's rows; tombstones hidden; pinned to the Snapshot."""
-    schema, generation = snapshot.schema, snapshot.schema.generation
-    base, delta = (f"{quoted(spec.tables_in)}.{quoted(table_name(spec, part, generation))}" for part in ("base", "delta"))
-    live = f"`__b`.`base_version` = '{snapshot.base_id}'{_shown('`__b`.`_op`', spec)}"
-    rows = f"SELECT {_select('`__b`', schema, spec)} FROM {base} `__b` WHERE {live}"
+    schema, generation, q = snapshot.schema, snapshot.schema.generation, dialect.name
+    base, delta = (f"{q(spec.tables_in)}.{q(table_name(spec, part, generation))}" for part in ("base", "delta"))
+    b, d, op = q("__b"), q("__d"), q("_op")
+    live = f"{b}.{q('base_version')} = '{snapshot.base_id}'{_shown(f'{b}.{op}', spec)}"
+    rows = f"SELECT {_select(b, schema, spec, dialect)} FROM {base} {b} WHERE {live}"
     if snapshot.delta is None:
         return rows
-    pinned = f"`__d`.`delta_version` = '{snapshot.delta.id}'"
-    same = " AND ".join(f"`__d`.{quoted(name)} = `__b`.{quoted(name)}" for name in schema.key)
-    replaced = f"SELECT 1 FROM {delta} `__d` WHERE {pinned} AND {same}"
-    changed = f"SELECT {_select('`__d`', schema, spec)} FROM {delta} `__d` WHERE {pinned}{_shown('`__d`.`_op`', spec)}"
+    pinned = f"{d}.{q('delta_version')} = '{snapshot.delta.id}'"
+    same = " AND ".join(f"{d}.{q(name)} = {b}.{q(name)}" for name in schema.key)
+    replaced = f"SELECT 1 FROM {delta} {d} WHERE {pinned} AND {same}"
+    changed = f"SELECT {_select(d, schema, spec, dialect)} FROM {delta} {d} WHERE {pinned}{_shown(f'{d}.{op}', spec)}"
     return f"{rows} AND NOT EXISTS ({replaced}) UNION ALL {changed}"
 
 
@@ -141,7 +146,7 @@ def _rank(alias: str, schema: Schema, from_delta: int) -> str:
     return f"{keys}, {alias}.`_op` AS `_op`, {from_delta} AS `_from_delta`"
 
 
-def view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
+def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDef:
     """The view as the catalog is to hold it."""
     columns = tuple(
         Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), _comment(field)) for field in snapshot.schema.payload
@@ -149,4 +154,10 @@ def view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
     if spec.soft:
         columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
     properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), "comment": spec.comment or f"current rows of {spec.name}, kept by compactor"}
-    return ViewDef(spec.database, spec.view, view_text(spec, snapshot), columns, properties)
+    name = spec.view if dialect is HIVE else f"{spec.view}_{ATHENA}"
+    return ViewDef(spec.database, name, view_text(spec, snapshot, dialect), columns, properties, dialect.called)
+
+
+def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
+    """The view, and the same in the form of each engine that cannot read it."""
+    return [view(spec, snapshot), *([view(spec, snapshot, PRESTO)] if ATHENA in spec.engines else [])]

@@ -17,21 +17,29 @@ from compactor.flows.world import World
 
 def behind(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
     """Whether the catalog shows something older than `snapshot`, or something else than its text. Raises CatalogRefused for another table's view."""
-    shown = world.catalog().view(spec.database, spec.view)
+    # all of them are looked at: none is replaced while another is not ours
+    found = [_behind(world, spec, snapshot, wanted) for wanted in views.published(spec, snapshot)]
+    return any(found)
+
+
+def _behind(world: World, spec: TableSpec, snapshot: Snapshot, wanted: ViewDef) -> bool:
+    shown = world.catalog().view(wanted.database, wanted.name)
     if shown is None:
         return True
     _owned(spec, snapshot, shown)
     version = _version(shown)
-    return version < snapshot.version or (version == snapshot.version and shown.text != views.view_text(spec, snapshot))
+    return version < snapshot.version or (version == snapshot.version and shown.text != wanted.text)
 
 
 def shown_version(world: World, spec: TableSpec, snapshot: Snapshot) -> int | None:
-    """The version that the catalog shows, None without a view. Raises CatalogRefused for another table's view."""
-    shown = world.catalog().view(spec.database, spec.view)
-    if shown is None:
-        return None
-    _owned(spec, snapshot, shown)
-    return _version(shown)
+    """The oldest version that a view of the table shows, None without any. Raises CatalogRefused for another table's view."""
+    found = []
+    for wanted in views.published(spec, snapshot):
+        shown = world.catalog().view(wanted.database, wanted.name)
+        if shown is not None:
+            _owned(spec, snapshot, shown)
+            found.append(_version(shown))
+    return min(found, default=None)
 
 
 def publish(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
@@ -56,8 +64,9 @@ def publish(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
                 continue
             if world.clock() - began > spec.publish_window:
                 raise TryLater(f"table {spec.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
-            if behind(world, spec, snapshot):
-                world.catalog().replace_view(views.view(spec, snapshot))
+            for wanted in views.published(spec, snapshot):
+                if _behind(world, spec, snapshot, wanted):
+                    world.catalog().replace_view(wanted)
         newest = snapshots.newest(world, layout)
         # a writer that came after us and published before our replacement has just been undone: show the newest again
         if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
@@ -82,12 +91,12 @@ def _owned(spec: TableSpec, snapshot: Snapshot, shown: ViewDef) -> None:
     owner = shown.properties.get(views.UUID)
     if owner is None:
         raise CatalogRefused(
-            f"table {spec.name}: the view {spec.database}.{spec.view} exists and is not ours. Rename it, or say `view:` for this table."
+            f"table {spec.name}: the view {shown.database}.{shown.name} exists and is not ours. Rename it, or say `view:` for this table."
         )
     if owner != snapshot.uuid:
         raise CatalogRefused(
-            f"table {spec.name}: the view {spec.database}.{spec.view} belongs to another life of this table (uuid {owner}, ours is {snapshot.uuid}): "
-            "two environments on one database, or a wiped warehouse. Drop the view if that life is over."
+            f"table {spec.name}: the view {shown.database}.{shown.name} belongs to another life of this table (uuid {owner}, ours is "
+            f"{snapshot.uuid}): two environments on one database, or a wiped warehouse. Drop the view if that life is over."
         )
 
 

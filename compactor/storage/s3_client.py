@@ -12,9 +12,10 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from compactor.aws.retry import ABSENT, EXPIRED, PASSING, UNSUPPORTED, Answer, Passing, Patience, kind_of
 from compactor.core.errors import Refused
 from compactor.core.s3 import Place, S3Settings
-from compactor.storage.retry import ABSENT, EXPIRED, PASSING, UNSUPPORTED, Answer, Passing, Patience, kind_of, refusal
+from compactor.storage.s3_refusals import refusal
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ import hashlib
 from contextlib import suppress
 from typing import Any
 
+from compactor.aws.retry import ABSENT, TAKEN, Answer, Passing
 from compactor.core.s3 import Place
 from compactor.ports import FileInfo
-from compactor.storage.retry import ABSENT, TAKEN, Answer, Passing
 from compactor.storage.s3_client import Found, S3Client
 
 SOURCE_ETAG = "compactor-source-etag"

@@ -1,4 +1,4 @@
-"""One embedded metastore for the tests of a module: a process has one Spark session at a time, others open their own."""
+"""One embedded metastore for the tests of a module: a process has one Spark session at a time, others open their own. The Glue server."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from compactor.spark.session import SessionSettings, close_session, open_session
+from tests.parts.s3_fixtures import proxy, server
+
+__all__ = ["hive_session", "proxy", "server"]
 
 
 @pytest.fixture(scope="module")

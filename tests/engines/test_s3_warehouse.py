@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
+import sqlglot
 
+from compactor.app import App
+from compactor.catalog import glue_shapes as shapes
+from compactor.core.ddl import TableDef
+from compactor.core.errors import Refused
 from compactor.core.s3 import S3Settings
 from compactor.storage.s3 import S3Storage
 from tests.capture import config, landing, truth
@@ -53,6 +61,67 @@ def test_a_warehouse_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert [report["outcome"] for report in json.loads(compactor("run", "--output", "json"))] == ["idle"] * len(TABLES)
         compactor("verify")
         assert "enrollment" in compactor("status")
+
+
+def test_a_warehouse_in_s3_and_a_catalog_in_glue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No metastore anywhere: Spark computes, boto3 publishes. What Glue holds is all that a reader needs: tables and views are carried over to
+    another metastore as Glue tells them, and Spark reads the rows of PostgreSQL there, run after run, from both views."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with s3_server(tmp_path / "s3.log") as server:
+        server.bucket("lake")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        store = S3Storage("s3://lake/w", S3Settings(path_style=True).within(os.environ))
+        file = tmp_path / "compactor.yaml"
+        extra = {"s3": {"path_style": True}, "defaults": {"engines": ["spark", "athena"]}}
+        file.write_text(config.config_text(FORM, TABLES, extra=extra).replace('"school"', '"school", "type": "glue"'), encoding="utf-8")
+        monkeypatch.setenv("COMPACTOR_WAREHOUSE", "s3://lake/w")
+        for hours in ([0, 1], [2]):
+            deliver(store, tmp_path / f"landing-{hours[0]}", hours)
+            with App.open(file) as app:
+                assert {report.outcome for report in app.run()} <= {"committed", "idle"}
+                assert not app._spark.conf.get("spark.sql.catalogImplementation") == "hive"  # type: ignore[union-attr]
+                with pytest.raises(Refused, match="ask Athena"):
+                    app.sql("select 1")
+                with pytest.raises(Refused, match="--files-only"):
+                    app.verify()
+                assert all(check.ok for check in app.verify(files_only=True))
+            for table, rows in read_elsewhere(file, tmp_path / f"reader-{hours[0]}").items():
+                found = truth.differences(rows, truth.truth(hours[-1])[table], FORM)
+                assert [] == truth.unexpected(found, FORM, hours[-1])
+
+
+def read_elsewhere(file: Path, folder: Path) -> dict[str, Any]:
+    """Each table's rows, read by a Spark on an embedded metastore that holds what Glue holds."""
+    other = file.with_name("reader.yaml")
+    elsewhere = file.read_text().replace('"type": "glue"', f'"metastore_dir": "{folder}"').replace(', "athena"', "")
+    other.write_text(elsewhere, encoding="utf-8")
+    rows = {}
+    with App.open(file) as from_, App.open(other) as to:
+        database = from_.settings.catalog.database
+        glue, hive = from_.world().catalog(), to.world().catalog()
+        client = boto3.session.Session().client("glue", region_name="us-east-1")
+        hive.ensure_database(database, str(folder))
+        for entry in client.get_tables(DatabaseName=database)["TableList"]:
+            name = entry["Name"]
+            if entry["TableType"] == "VIRTUAL_VIEW":
+                view = glue.view(database, name)
+                assert view is not None
+                assert (view.dialect == "presto") is name.endswith("_athena")
+                plain = sqlglot.parse_one(view.text, read="athena").sql("spark") if view.dialect == "presto" else view.text
+                hive.replace_view(dataclasses.replace(view, text=plain, dialect="hive"))
+            else:
+                kind = {"Parquet": "parquet", "LazySi": "json"}[
+                    entry["StorageDescriptor"]["SerdeInfo"]["SerializationLibrary"].rpartition(".")[2][:7].removesuffix("m")
+                ]
+                columns, keys = shapes.columns(entry["StorageDescriptor"]["Columns"]), shapes.columns(entry["PartitionKeys"])
+                hive.ensure_table(TableDef(database, name, columns, keys, entry["StorageDescriptor"]["Location"], format=kind))
+                hive.ensure_partitions(database, name, glue.partitions(database, name))
+        for table in TABLES:
+            shown, athena = ([json.loads(row, parse_float=Decimal) for row in to.sql(f"select * from {name}")] for name in (table, f"{table}_athena"))
+            assert sorted(map(str, shown)) == sorted(map(str, athena))
+            rows[table] = shown
+    return rows
 
 
 def deliver(store: S3Storage, folder: Path, hours: list[int]) -> None:

@@ -28,9 +28,9 @@ class Shown:
     rows: tuple[tuple[Any, ...], ...]
 
 
-def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec) -> Shown | None:
-    """Query the view as it is now; None when there is none."""
-    view = catalog.view(spec.database, spec.view)
+def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = "") -> Shown | None:
+    """Query the view (or another one) as it is now; None when there is none."""
+    view = catalog.view(spec.database, name or spec.view)
     if view is None:
         return None
     connection = sqlite3.connect(":memory:")

@@ -138,6 +138,8 @@ class Proxy:
         """Count a request; what is to happen to it."""
         with self._lock:
             self._on_the_way += 1
+            # Glue and DynamoDB name the operation in a header, and all have one path
+            path = f"/{headers['X-Amz-Target']}" if "X-Amz-Target" in headers else path
             self.requests.append((method, path))
             self.headers.append({name.lower(): value for name, value in headers.items()})
             due = ""
@@ -190,8 +192,11 @@ class Proxy:
             connection.close()
 
 
-def error_answer(status: int, code: str) -> Answer:
-    """An error as S3 words it."""
+def error_answer(status: int, code: str, json: bool = False) -> Answer:
+    """An error as S3 words it; `json`: as Glue and DynamoDB do."""
+    if json:
+        data = f'{{"__type": "{code}", "Message": "Please try again."}}'.encode()
+        return status, code, [("Content-Type", "application/x-amz-json-1.1"), ("Content-Length", str(len(data)))], data
     body = f"<Error><Code>{code}</Code><Message>Please try again.</Message></Error>".encode()
     return status, code, [("Content-Type", "application/xml"), ("Content-Length", str(len(body))), ("Date", formatdate(usegmt=True))], body
 
@@ -222,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _act(self, due: str, request: tuple[str, str, list[tuple[str, str]], bytes]) -> None:
         if due[:3].isdigit():
             status, _, code = due.partition(" ")
-            self._give(error_answer(int(status), code or CODES[due]))
+            self._give(error_answer(int(status), code or CODES[due], "X-Amz-Target" in self.headers))
             return
         if due == "reset_before":
             self._reset()

@@ -1,4 +1,5 @@
-"""An S3 server for tests, on loopback, in a process of its own: moto's, made as strict as S3 where moto is not.
+"""An S3 server for tests, on loopback, in a process of its own: moto's, made as strict as S3 where moto is not. It answers for Glue
+(`strict_glue.py`) and DynamoDB too: whom a request is for is in its signature.
 
     with s3_server(tmp) as server:
         server.url, server.bucket("lake"), server.save("before"), server.restore("before")
@@ -226,8 +227,11 @@ class Strict:
 
 def main() -> None:
     """Serve until terminated; the first line says the port."""
+    import strict_glue  # beside this file, which is started as a program
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
+
+    strict_glue.patch()
 
     class Handler(WSGIRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +47,9 @@ def calm(proxy: Proxy) -> Iterator[None]:
     proxy.refuse.clear()
 
 
-def storage(url: str, guard: Any = None, **settings: Any) -> S3Storage:
+def storage(url: str, **settings: Any) -> S3Storage:
     """A storage that knows nothing yet."""
-    return S3Storage("s3://lake/here", S3Settings(**{"endpoint": url, "operation_seconds": 10.0, **FAST, **settings}), guard)
+    return S3Storage("s3://lake/here", S3Settings(**{"endpoint": url, "operation_seconds": 10.0, **FAST, **settings}))
 
 
 def world(url: str, **settings: Any) -> World:
@@ -125,40 +123,11 @@ def test_a_store_without_conditional_puts_is_refused(server: Server, proxy: Prox
     getattr(proxy, how).add("if-none-match")
     there = storage(proxy.url)
     for _ in range(2):
-        with pytest.raises(Refused, match=r"s3://lake/none/x: 127\.0\.0\.1:\d+ does not heed If-None-Match.*set commit_lock"):
+        with pytest.raises(Refused, match=r"s3://lake/none/x: 127\.0\.0\.1:\d+ does not heed If-None-Match.*set s3\.commit_lock"):
             there.put_if_absent("s3://lake/none/x", b"1")
     assert [*storage(server.url).list("s3://lake/none")] == []
     probes = {path for _, path in proxy.requests if PROBE_PREFIX in path}
     assert len(probes) == 1, "tried out once"
-
-
-@pytest.mark.parametrize("how", ["strip", "refuse"])
-def test_a_guard_stands_in_for_conditional_puts(proxy: Proxy, how: str) -> None:
-    """One process at a time looks and writes."""
-    getattr(proxy, how).add("if-none-match")
-    lock, asked = threading.Lock(), []
-
-    @contextmanager
-    def guard(location: str) -> Iterator[None]:
-        asked.append(location)
-        with lock:
-            yield
-
-    here = World(storage(proxy.url, guard), "s3://lake/guarded")
-    assert here.storage.put_if_absent(here.path("x"), b"1")
-    assert not here.storage.put_if_absent(here.path("x"), b"2")
-    assert here.content() == {"x": b"1"}
-    assert asked == [here.path("x")] * 2
-
-
-def test_a_store_that_keeps_the_promise_needs_no_guard(proxy: Proxy) -> None:
-    """A guard that is set is not asked."""
-
-    def guard(location: str) -> Any:
-        raise AssertionError(location)
-
-    here = World(storage(proxy.url, guard), "s3://lake/guarded")
-    assert here.storage.put_if_absent(here.path("x"), b"1")
 
 
 @pytest.mark.parametrize("how", ["strip", "refuse"])

@@ -1,8 +1,9 @@
-"""What of S3's answers is tried again, for how long, and what the user sees when it does not help. docs/s3.md says the same in words.
+"""What of AWS's answers is tried again, for how long, and what the user sees when it does not help: S3, Glue and DynamoDB alike.
+docs/s3.md and docs/glue.md say the same in words.
 
 Passing: no answer at all (connection refused, reset, timed out, cut off, damaged), any 5xx but 501, 429, and the codes of `_PASSING`.
 Everything an operation does is written so that doing it twice is right; so all of it is tried again until its deadline, then Unavailable.
-Final: everything else; it is explained in the words of `_FINAL` and raised as Refused.
+Final: everything else; each service explains it in its own words (`storage/s3_refusals.py`, `catalog/glue_client.py`, `storage/claims.py`).
 """
 
 from __future__ import annotations
@@ -18,32 +19,30 @@ from typing import TypeVar
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
-from compactor.core.errors import Refused, Unavailable
+from compactor.core.errors import Unavailable
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-ABSENT, TAKEN, UNSUPPORTED, EXPIRED, PASSING, FINAL = "absent", "taken", "unsupported", "expired", "passing", "final"
+ABSENT, TAKEN, CHANGED, UNSUPPORTED, EXPIRED, PASSING, FINAL = "absent", "taken", "changed", "unsupported", "expired", "passing", "final"
 
 _KINDS = {
-    ABSENT: {"NoSuchKey", "NoSuchVersion", "404", "NotFound"},
-    TAKEN: {"PreconditionFailed", "412"},
+    ABSENT: {"NoSuchKey", "NoSuchVersion", "404", "NotFound", "EntityNotFoundException"},
+    TAKEN: {"PreconditionFailed", "412", "AlreadyExistsException", "ConditionalCheckFailedException"},
+    CHANGED: {"ConcurrentModificationException"},
     UNSUPPORTED: {"NotImplemented", "501"},
     EXPIRED: {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"},
 }
 _PASSING = {
     *("InternalError", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded"),
-    *(
-        "TooManyRequests",
-        "TooManyRequestsException",
-        "BandwidthLimitExceeded",
-        "RequestTimeout",
-        "RequestTimeoutException",
-        "PriorRequestNotComplete",
-    ),
+    *("TooManyRequests", "TooManyRequestsException", "BandwidthLimitExceeded", "RequestTimeout", "RequestTimeoutException"),
     *("PriorRequestNotComplete", "OperationAborted", "ConditionalRequestConflict", "409", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"),
     # A multipart copy begins anew with each attempt; somebody aborted this one.
     "NoSuchUpload",
+    # Glue; the second is how an item of a batch says it
+    *("OperationTimeoutException", "InternalServiceException", "ResourceNotReadyException", "FederationSourceRetryableException"),
+    # DynamoDB
+    *("ProvisionedThroughputExceededException", "InternalServerError", "TransactionConflictException"),
 }
 _LOST = (
     boto.HTTPClientError,
@@ -55,30 +54,7 @@ _LOST = (
     boto.MetadataRetrievalError,
     ResponseParserError,
 )
-_FINAL = (
-    ({"NoSuchBucket"}, "the bucket does not exist: create it, or correct the location (and the endpoint: {host})"),
-    (
-        {"AccessDenied", "403", "Forbidden", "AllAccessDisabled", "AccountProblem", "MethodNotAllowed"},
-        "not allowed to {action}: grant this identity what docs/s3.md lists, the key of an encrypted bucket included. Also check that the bucket"
-        " belongs to the account of s3.bucket_owner, and s3.requester_pays",
-    ),
-    (
-        {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"},
-        "the credentials have expired: renew them where the standard chain finds them and run again",
-    ),
-    (
-        {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidClientTokenId", "UnrecognizedClientException", "AuthFailure"},
-        "the credentials are not valid at {host}: check which ones the standard chain finds (environment, profile, role)",
-    ),
-    (
-        {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "IncorrectEndpoint"},
-        "the bucket is in another region{region}: set AWS_REGION (or s3.region) to the bucket's region, or use the right endpoint (now: {host})",
-    ),
-    ({"RequestTimeTooSkewed"}, "this machine's clock and the store's differ too much: set this machine's clock"),
-    ({"InvalidObjectState"}, "the object was moved to an archive class: restore it first"),
-    ({"NotImplemented", "501"}, "{host} cannot {action}: this store lacks what is needed, see docs/s3.md"),
-)
-_CREDENTIALS = (
+CREDENTIALS = (
     boto.NoCredentialsError,
     boto.PartialCredentialsError,
     boto.ProfileNotFound,
@@ -86,6 +62,8 @@ _CREDENTIALS = (
     boto.SSOError,
     boto.ConfigParseError,
 )
+EXPIRED_CODES = _KINDS[EXPIRED]
+INVALID_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidClientTokenId", "UnrecognizedClientException", "AuthFailure"}
 _KEY_IDS = re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b")
 _WORDS_MAX = 300
 
@@ -95,15 +73,16 @@ class Passing(Exception):
 
 
 class Answer(Exception):
-    """An answer that its caller said it expects; `kind` is one of the kinds above."""
+    """An answer that its caller said it expects; `kind` is one of the kinds above, `response` what the service told with it."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, response: object = None) -> None:
         super().__init__(kind)
         self.kind = kind
+        self.response = response
 
 
 def code_of(error: Exception) -> str:
-    """S3's own code, or the number of the status where an answer has no body, or ''."""
+    """The service's own code, or the number of the status where an answer has no body, or ''."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, boto.ClientError) else ""
 
 
@@ -122,7 +101,7 @@ def kind_of(error: Exception) -> str:
 
 
 def words(error: Exception) -> str:
-    """What the store or the network said, short and without the ids of keys."""
+    """What the service or the network said, short and without the ids of keys."""
     if isinstance(error, boto.ClientError):
         said = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())
         text = f"{code_of(error)}: {said}" if said else code_of(error)
@@ -131,18 +110,24 @@ def words(error: Exception) -> str:
     return _KEY_IDS.sub("(key id)", text)[:_WORDS_MAX]
 
 
-def refusal(error: Exception, location: str, action: str, host: str) -> Refused:
-    """An answer that trying again does not change, in words that say what to do."""
-    if isinstance(error, _CREDENTIALS):
-        return Refused(f"{location}: no usable credentials ({words(error)}): the standard chain (environment, profile, role) must find some")
-    code = code_of(error)
-    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}) if isinstance(error, boto.ClientError) else {}
-    region = headers.get("x-amz-bucket-region", "")
-    for codes, text in _FINAL:
-        if code in codes:
-            filled = text.format(action=action, host=host, region=f" ({region})" if region else "")
-            return Refused(f"{location}: {filled} ({words(error)})")
-    return Refused(f"{location}: {host} refused to {action} ({words(error)})")
+def item_error(code: str, message: str, operation: str) -> Exception:
+    """What a batch says of one of its items, as the error that it would have been alone."""
+    error: Exception = boto.ClientError({"Error": {"Code": code, "Message": message}}, operation)
+    return error
+
+
+def access_problem(error: Exception, host: str) -> str | None:
+    """What is wrong with region or credentials, as a sentence; None when it is something else."""
+    if isinstance(error, boto.NoRegionError):
+        return "nothing says in which region it is: set AWS_REGION"
+    if isinstance(error, CREDENTIALS):
+        return f"no usable credentials ({words(error)}): the standard chain (environment, profile, role) must find some"
+    if code_of(error) in EXPIRED_CODES:
+        return f"the credentials have expired: renew them where the standard chain finds them and run again ({words(error)})"
+    if code_of(error) in INVALID_CODES:
+        chain = "check which ones the standard chain finds (environment, profile, role)"
+        return f"the credentials are not valid at {host}: {chain} ({words(error)})"
+    return None
 
 
 @dataclass(frozen=True)
@@ -172,7 +157,7 @@ class Patience:
             pause = random.uniform(wait / 2, wait)  # noqa: S311 - spreading retries, no secret
             if self.monotonic() - began + pause >= self.seconds:
                 text = f"{location}: could not {action} in {self.seconds:g} s ({tries} attempts), at last {words(last)}"
-                raise Unavailable(f"{text}. Run again when the store answers") from last
+                raise Unavailable(f"{text}. Run again when the service answers") from last
             log.info("%s: %s: attempt %d failed (%s), again in %.1f s", location, action, tries, words(last), pause)
             self.sleep(pause)
             wait = min(wait * 2, self.wait_max)
