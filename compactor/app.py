@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from compactor.app_schema import registered_key
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
 from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
@@ -202,7 +203,8 @@ class App:
             near = difflib.get_close_matches(spec.subject, registry.subjects(), 1, 0.6)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise RegistryRefused(f"table {spec.name}: {registry} has no subject {spec.subject}{hint}")
-        return dataclasses.replace(spec, avro_schema=found.text)
+        key = registered_key(registry, spec) if spec.registered_key else spec.key
+        return dataclasses.replace(spec, avro_schema=found.text, key=key, registered=(found.version, found.id))
 
     def _registry(self) -> Registry:
         with self._lock:

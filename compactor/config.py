@@ -217,6 +217,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         view=table.view or name,
         tables_in=table.tables_in or database,
         key=table.key or (),
+        registered_key=table.key is None,
         avro_schema=None if subject else _avro_schema(table.schema_, str(settings.file.parent)),
         subject=subject or None,
         op_map=tuple(table.op_map.items()),

@@ -119,7 +119,11 @@ Format = Annotated[str, values.choice("auto", "parquet", "avro", "json", "csv")]
 class Table(_Keys):
     """One table. Everything but `key` has a default."""
 
-    key: Names | None = _key(None, "Key columns as the source spells them; [] for a table whose rows have no key. Required.")
+    key: Names | None = _key(
+        None,
+        "Key columns as the source spells them; [] for a table whose rows have no key. Required, but for a table whose `schema` names a "
+        "subject <topic>-value: then the newest schema of <topic>-key tells them.",
+    )
     increments: Text | None = _key(
         None,
         "Where the sink writes: below the warehouse, or an absolute path. strftime codes (%Y %m %d %H %M) name the folder of "

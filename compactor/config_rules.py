@@ -70,7 +70,7 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
             yield ((key,) if key else ()), problem
     if join(keys.warehouse_dir, name) == keys.metastore_dir:
         yield (), "the embedded metastore has this folder; choose another name, or say `catalog: {metastore_dir: ...}`"
-    if table.key is None:
+    if table.key is None and not table.schema_.startswith(SUBJECT):
         yield (
             ("key",),
             "expected the key columns, found nothing; say `key: [id]`, or `key: []` for a table whose rows have no key",

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from compactor.core.proposal import Found
 from compactor.core.snapshot import Snapshot
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, TablePlan, TableReport, TableStatus
@@ -152,6 +153,18 @@ def snapshot_json(item: Snapshot) -> dict[str, Any]:
     columns = [{"name": field.name, "type": field.type} for field in item.schema.fields]
     more = {"bytes": item.size, "segments": len(item.segments), "delta": delta, "inputs": inputs, "columns": columns}
     return {**found, **more}
+
+
+def proposed(found: Found, file: str) -> None:
+    """What `init` wrote: a line a table, what is left to say, what was left out."""
+    key = {table.name: "?" if table.key is None else ", ".join(table.key) or "none" for table in found.tables}
+    settings = [" ".join(str(value) for name, value in item.settings if name in ("envelope", "container")) for item in found.tables]
+    table(["table", "key", "envelope", "from"], [(item.name, key[item.name], said, item.source) for item, said in zip(found.tables, settings)])
+    out = console()
+    for source, why in found.left_out:
+        out.print(f"left out {source}: {why}", soft_wrap=True)
+    unsaid = [name for name, said in key.items() if said == "?"]
+    out.print(f"\n{file}: {len(found.tables)} tables" + (f"; say `key:` of {', '.join(unsaid)}" if unsaid else ""), soft_wrap=True)
 
 
 def held(found: Sequence[Held]) -> None:

@@ -44,7 +44,7 @@ OWNERS = {
     "pydantic_core": ("config_values.py",),
     "pydantic": ("config.py", "config_keys.py", "config_values.py"),
     "yaml": ("config_text.py",),
-    "typer": ("cli.py", "cli_options.py", "cli_quarantine.py", "console.py", "demo"),
+    "typer": ("cli.py", "cli_init.py", "cli_options.py", "cli_quarantine.py", "console.py", "demo"),
     "rich": ("cli.py", "console.py", "demo"),
 }
 """Which modules may name a package from outside; whatever is not here nobody may name."""
@@ -62,10 +62,11 @@ def tree(path: Path) -> ast.Module:
 
 
 def layer(module: str) -> str:
-    """`compactor.core.plan` → core; `compactor.config_keys` → config; `compactor.console`, `cli_*` and `__main__` belong to the command line."""
+    """`compactor.core.plan` → core; `config_*` → config; `app_*` → app; `compactor.console`, `cli_*` and `__main__` belong to the command line."""
     parts = module.split(".")
     name = parts[1] if len(parts) > 1 else ""
-    return "cli" if name in ("console", "__main__") or name.startswith("cli_") else "config" if name.startswith("config") else name
+    fronts = {"cli_": "cli", "app_": "app", "config": "config"}
+    return "cli" if name in ("console", "__main__") else next((layer for front, layer in fronts.items() if name.startswith(front)), name)
 
 
 def name_of(path: Path) -> str:

@@ -68,7 +68,14 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     before = {field.name for field in schema.fields} if schema else set()
     changed = tuple(name for name in dict.fromkeys(retyped) if name in before)
     generation = (schema.generation if schema else 1) + (1 if changed else 0)
-    stored_key = schema.key if schema else (ROW_ID,) if not key else tuple(_key_column(fields, name, table) for name in key)
+    stored_key = (ROW_ID,) if not key else tuple(_key_column(fields, name, table) for name in key)
+    if schema and {*stored_key} != {*schema.key}:
+        was, now = (", ".join(key_) if key_ != (ROW_ID,) else "none" for key_ in (schema.key, stored_key))
+        raise SchemaRefused(
+            f"table {table}: its rows are stored by the key ({was}), and the key is ({now}) now. A key never changes in place: say the old "
+            "one with `key:`, or make the table anew under another name, from the archive, with the new key."
+        )
+    stored_key = schema.key if schema else stored_key
     added = tuple(field.name for field in fields if field.name not in before)
     return Evolved(Schema(tuple(_shown(fields)), stored_key, generation), columns, changed, added)
 

@@ -49,7 +49,8 @@ class TableSpec:
     """One table. Locations are full paths or URIs; durations seconds; sizes bytes.
 
     `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default). `subject` names
-    the schema in the registry, which `app.py` asks before a run. `pattern` is the strftime folder pattern below `landing` (empty = one flat
+    the schema in the registry, which `app.py` asks before a run; `registered_key`: the key is asked there too. `registered` is what was found:
+    (version, id or None). `pattern` is the strftime folder pattern below `landing` (empty = one flat
     folder).
     """
 
@@ -67,6 +68,8 @@ class TableSpec:
     source_table: str | None = None
     avro_schema: str | None = None
     subject: str | None = None
+    registered: tuple[int, int | None] | None = None
+    registered_key: bool = False
     order_by: tuple[str, ...] = ()
     op: str | None = None
     op_map: tuple[tuple[str, str], ...] = ()
@@ -116,6 +119,7 @@ class TableSpec:
         values = dict(data)
         for name in ("key", "order_by", "metadata_columns"):
             values[name] = tuple(values[name])
+        values["registered"] = tuple(values["registered"]) if values.get("registered") else None
         values["csv"] = Csv(**{**values.get("csv", {}), "columns": tuple(values.get("csv", {}).get("columns", ()))})
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)
