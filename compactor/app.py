@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from compactor.app_schema import registered_key
+from compactor.app_schema import Synced, registered_key, sync
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
 from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
@@ -170,6 +170,10 @@ class App:
         spec = self._with_schema(self.specs([name])[0])
         self._need([spec], archived=True)
         return replay_table(self.world(), spec, paths, progress=progress, label=label)
+
+    def sync(self, names: Sequence[str] = (), dry_run: bool = False) -> list[Synced]:
+        """Make the catalog hold what the tables say, or tell the statements that would."""
+        return [sync(self.world(), self._with_schema(spec), dry_run) for spec in self.specs(names)]
 
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from compactor.config_values import absolute, is_s3
@@ -12,6 +14,7 @@ from compactor.core.errors import ConfigError, Refused, RegistryRefused
 from compactor.core.proposal import Found
 from compactor.core.s3 import S3Settings
 from compactor.core.spec import TableSpec
+from compactor.flows.world import World
 from compactor.ports import Registry, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
@@ -46,6 +49,30 @@ def registered_key(registry: Registry, spec: TableSpec) -> tuple[str, ...]:
         why = f"{registry} has no subject {beside}" if beside else f"the subject {subject} does not end in -value"
         raise RegistryRefused(f"table {spec.name}: nothing tells the key: {why}. Say `key: [..]`, or `key: []` when rows have none.")
     return avro.key_fields(found.text)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What `sync` did for one table, or (`applied` False) would do: `statements` in order; `state` in words."""
+
+    table: str
+    state: str
+    statements: tuple[str, ...]
+    applied: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+def sync(world: World, spec: TableSpec, dry_run: bool) -> Synced:
+    """Make the catalog hold what this table says. Raises CatalogRefused, NoRowsYet, Unavailable."""
+    from compactor.catalog.recorded import RecordedCatalog
+    from compactor.flows.sync import sync_table
+
+    recorded = RecordedCatalog(world.catalog(), apply=not dry_run)
+    state = sync_table(dataclasses.replace(world, catalog=lambda: recorded), spec)
+    return Synced(spec.name, state, tuple(recorded.statements), not dry_run)
 
 
 def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         first_folder=table.from_,
         archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
         comment=table.comment or "",
+        policy=replace(table.on_schema_change, partial=table.partial),
         **{key: getattr(table, key) for key in _SAME},
     )
 

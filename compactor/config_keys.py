@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from compactor import config_values as values
 from compactor.config_values import Duration, Epoch, Names, NotYet, Off, Read, Size, Text, absolute, is_s3
 from compactor.core.layout import join
+from compactor.core.policy import EVOLVE, Policy
 from compactor.core.s3 import S3Settings
 
 
@@ -205,7 +206,12 @@ class Table(_Keys):
     time: NotYet = _key(None, "Column and unit of a time that is a number. Not supported yet.")
     partition_by: Annotated[Any, values.later(None, written="none")] = _key(None, "Partitions of the base. Not supported yet.")
     cluster_by: Annotated[Any, values.later(None, written="key")] = _key(None, "Sort order of the base: the key's.")
-    on_schema_change: Annotated[Any, values.later("evolve", written="evolve")] = _key("evolve", "What a changed schema does.")
+    on_schema_change: Annotated[Policy, Read(values.schema_change, values.SCHEMA_CHANGE)] = _key(
+        EVOLVE,
+        "What a changed schema does: evolve (follow it), freeze (keep the columns as they are), fail (stop the table); or a mapping of kinds to "
+        "these, with drop: keep or hide for removed columns.",
+        written="evolve",
+    )
     quarantine: Quarantine = _key(Quarantine(), "How much unusable input a run puts aside; with more of it the table stops and all stays in landing.")
     checks: Checks = _key(Checks(), "Checks before a commit.")
     notify: NotYet = _key(None, "Who is told. Not supported yet.")

@@ -171,7 +171,7 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
 
 def _objects(spec: TableSpec) -> list[str]:
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
-    parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental")]
+    parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental", "schema")]
     return [f"{spec.database}.{spec.view}", *live, *parts]
 
 

@@ -17,6 +17,8 @@ from typing import Annotated, Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from compactor.core.policy import CHOOSABLE, DROPS, POLICIES, Policy
+
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _BYTES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
@@ -176,6 +178,23 @@ class Epoch:
     replace: bool = False
 
 
+def schema_change(value: Any) -> Policy:
+    """A policy for all kinds of change, or one for each: `fail`, `{default: evolve, widened: fail, drop: hide}`."""
+    said = {"default": value} if isinstance(value, str) else value
+    if not isinstance(said, dict):
+        raise ValueError(f"expected {listed(POLICIES)}, or a mapping such as {{widened: fail, drop: hide}}; found {shown(value)}")
+    for name, policy in said.items():
+        if name not in ("default", "drop", *CHOOSABLE):
+            raise ValueError(f"expected default, {', '.join(CHOOSABLE)} or drop, found {name!r}{alike(name, CHOOSABLE)}")
+        known = DROPS if name == "drop" else POLICIES
+        if policy not in known:
+            raise ValueError(
+                f"{'' if isinstance(value, str) else f'{name}: '}expected {listed(known)}, found {shown(policy)}{alike(str(policy), known)}"
+            )
+    kinds = tuple((kind, said[kind]) for kind in CHOOSABLE if kind in said)
+    return Policy(said.get("default", "evolve"), kinds, said.get("drop", "keep"))
+
+
 def epoch(value: Any) -> Epoch:
     said = value if isinstance(value, dict) else {"number": value}
     unknown = sorted(set(said) - {"number", "from", "replace"})
@@ -238,6 +257,16 @@ def urls(value: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
+SCHEMA_CHANGE = {
+    "oneOf": [
+        {"enum": list(POLICIES)},
+        {
+            "type": "object",
+            "properties": {**{name: {"enum": list(POLICIES)} for name in ("default", *CHOOSABLE)}, "drop": {"enum": list(DROPS)}},
+            "additionalProperties": False,
+        },
+    ]
+}
 NAMES = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 OP_MAP = {"type": "object", "additionalProperties": {"enum": list(OPERATIONS)}}
 Text = Annotated[str, Read(text, {"type": "string", "minLength": 1})]

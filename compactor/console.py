@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from compactor.app_schema import Synced
 from compactor.core.proposal import Found
 from compactor.core.snapshot import Snapshot
 from compactor.flows.quarantine import Held
@@ -165,6 +166,16 @@ def proposed(found: Found, file: str) -> None:
         out.print(f"left out {source}: {why}", soft_wrap=True)
     unsaid = [name for name, said in key.items() if said == "?"]
     out.print(f"\n{file}: {len(found.tables)} tables" + (f"; say `key:` of {', '.join(unsaid)}" if unsaid else ""), soft_wrap=True)
+
+
+def synced(found: Sequence[Synced]) -> None:
+    """Statements, as they could be run; per table what they bring about."""
+    out = console()
+    for item in found:
+        done = f"{len(item.statements)} statements" + ("" if item.applied else " to be run") if item.statements else "nothing to do"
+        out.print(f"-- {item.table}: {item.state}, {done}", style="bold", soft_wrap=True)
+        for statement in item.statements:
+            out.print(f"{statement};\n", soft_wrap=True)
 
 
 def held(found: Sequence[Held]) -> None:

@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core.policy import EVOLVE, Policy
+
 ROW_ID = "_row_id"
 """The key column of keyless tables (H13): one non-null string, the identity of the event that brought the row."""
 
@@ -98,6 +100,7 @@ class TableSpec:
     archive: str = "move"
     publish_window: float = 600.0
     comment: str = ""
+    policy: Policy = EVOLVE
 
     @property
     def soft(self) -> bool:
@@ -120,6 +123,9 @@ class TableSpec:
         for name in ("key", "order_by", "metadata_columns"):
             values[name] = tuple(values[name])
         values["registered"] = tuple(values["registered"]) if values.get("registered") else None
+        said = values.get("policy") or {}
+        kinds = tuple((kind, policy) for kind, policy in said.get("kinds", ()))
+        values["policy"] = Policy(said.get("standard", "evolve"), kinds, said.get("drop", "keep"), said.get("partial", False))
         values["csv"] = Csv(**{**values.get("csv", {}), "columns": tuple(values.get("csv", {}).get("columns", ()))})
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)

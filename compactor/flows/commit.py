@@ -7,6 +7,7 @@ Snapshot alone (H2).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from compactor.core import plan
 from compactor.core.errors import CheckFailed, Conflict, InputUnfinished, TryLater
 from compactor.core.layout import commit_id
 from compactor.core.position import Partitions, latest
+from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, discover, ledger, quarantine, snapshots
@@ -166,7 +168,7 @@ def _snapshot(
         run=label,
         time=world.now(),
         operation=operation,
-        schema=facts.evolved.schema,
+        schema=_registered(spec, facts.evolved.schema),
         order=facts.order,
         base_id=commit if whole or parent is None else parent.base_id,
         segments=staged.segments if whole or parent is None else parent.segments,
@@ -187,6 +189,13 @@ def _snapshot(
         raw=facts.raw or (parent.raw if parent else ()),
         folded_at=world.now() if whole else (parent.folded_at if parent else None),
     )
+
+
+def _registered(spec: TableSpec, schema: Schema) -> Schema:
+    """The schema with what the registry had for it before this run; else with what an earlier run found there."""
+    if spec.subject is None or spec.registered is None:
+        return schema
+    return dataclasses.replace(schema, registered=(spec.subject, *spec.registered))
 
 
 def _offsets(parent: Snapshot | None, facts: Facts, epoch: int) -> Partitions:
