@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from compactor.app_schema import Synced, registered_key, sync
+from compactor.app_schema import Foreseen, Synced, foreseen, notify, registered_key, sync
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
 from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
 from compactor.core.s3a import s3a_properties
+from compactor.core.schema_history import Step, steps
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows.quarantine import Held
@@ -175,6 +176,15 @@ class App:
         """Make the catalog hold what the tables say, or tell the statements that would."""
         return [sync(self.world(), self._with_schema(spec), dry_run) for spec in self.specs(names)]
 
+    def schema_history(self, name: str) -> list[Step]:
+        """The Snapshots that changed a table's schema, newest first. Starts no JVM."""
+        return steps(self.log(name))
+
+    def schema_diff(self, name: str) -> Foreseen:
+        """What the newest declared schema differs in from the stored one, and what a run would do about it. Starts no JVM."""
+        (spec,) = self.specs([name])
+        return foreseen(self.world(files_only=True), self._registry() if spec.subject else None, self._with_schema(spec))
+
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""
         spark = self._session()
@@ -195,7 +205,7 @@ class App:
 
     def world(self, files_only: bool = False) -> World:
         """What the flows get. Engine and catalog start Spark when they are first asked for."""
-        return World(self._storage, self._engine, self._catalog, files_only=files_only)
+        return World(self._storage, self._engine, self._catalog, notify=notify, files_only=files_only)
 
     def _with_schema(self, spec: TableSpec) -> TableSpec:
         """The spec with the newest schema of its subject. Raises RegistryRefused for an unknown one."""

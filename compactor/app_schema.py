@@ -10,9 +10,12 @@ from typing import Any
 
 from compactor.config_values import absolute, is_s3
 from compactor.core import avro
-from compactor.core.errors import ConfigError, Refused, RegistryRefused
+from compactor.core.errors import ConfigError, NoRowsYet, Refused, RegistryRefused
+from compactor.core.notice import Notice, Target
+from compactor.core.policy import Decision
 from compactor.core.proposal import Found
 from compactor.core.s3 import S3Settings
+from compactor.core.schema_diff import Change
 from compactor.core.spec import TableSpec
 from compactor.flows.world import World
 from compactor.ports import Registry, Storage
@@ -73,6 +76,60 @@ def sync(world: World, spec: TableSpec, dry_run: bool) -> Synced:
     recorded = RecordedCatalog(world.catalog(), apply=not dry_run)
     state = sync_table(dataclasses.replace(world, catalog=lambda: recorded), spec)
     return Synced(spec.name, state, tuple(recorded.statements), not dry_run)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What a table's declared schema will do. `registry`: every difference from the version that was last used, where both are known;
+    `decisions`: what a run would do about the stored columns."""
+
+    table: str
+    before: tuple[str, int, int | None] | None
+    after: tuple[str, int, int | None] | None
+    registry: tuple[Change, ...]
+    decisions: tuple[Decision, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        changes, decisions = [one.to_json() for one in self.registry], [one.to_json() for one in self.decisions]
+        return {"table": self.table, "before": self.before, "after": self.after, "registry": changes, "decisions": decisions}
+
+
+def foreseen(world: World, registry: Registry | None, spec: TableSpec) -> Foreseen:
+    """What the declared schema of a table changes. Raises Refused without one, NoRowsYet before the first commit."""
+    from compactor.core import schema_diff, schema_history
+    from compactor.flows import snapshots
+
+    if spec.avro_schema is None:
+        raise Refused(f"table {spec.name}: no schema is declared; say `schema: {{subject: ..}}` or the path of an .avsc file")
+    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
+    if snapshot is None:
+        raise NoRowsYet(f"table {spec.name}: nothing was committed yet, so there is nothing to compare with")
+    used = snapshot.schema.registered
+    now = (spec.subject, *spec.registered) if spec.subject is not None and spec.registered is not None else None
+    changes: list[Change] = []
+    if registry is not None and used is not None and now is not None and used != now:
+        changes = schema_diff.diff(registry.version(used[0], used[1]).text, spec.avro_schema)
+    return Foreseen(spec.name, used, now, tuple(changes), schema_history.foreseen(spec, snapshot))
+
+
+def notify(target: Target, notice: Notice) -> None:
+    """Tell one target. Raises Refused or Unavailable."""
+    from compactor.notify import local
+
+    kind, *words = target
+    if kind == "log":
+        local.to_log(notice)
+    elif kind == "command":
+        local.to_command(words, notice)
+    elif kind == "sns":
+        from compactor.notify.sns import to_sns
+
+        to_sns(words[0], notice)
+    else:
+        from compactor.notify.webhook import address_in, to_webhook
+
+        to_webhook(address_in(words[0]) if kind == "webhook_env" else words[0], notice)
 
 
 def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -> dict[str, Any]:

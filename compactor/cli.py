@@ -220,6 +220,7 @@ def demo(
 
 app.command("init")(cli_init.init)
 app.command("sync")(cli_schema.sync)
+app.add_typer(cli_schema.commands, name="schema")
 app.add_typer(cli_quarantine.commands, name="quarantine")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from compactor import cli_options, console
-from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.errors import CompactorError, ConfigError, NoRowsYet
 
 
@@ -46,3 +46,56 @@ def sync(
     # nothing is wrong with a table that waits for its first rows
     codes = {error.exit_code for _, error in errors if not isinstance(error, NoRowsYet)}
     raise typer.Exit(1 if 1 in codes else max(codes, default=0))
+
+
+commands = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""See how schemas changed, and what the next change will do.
+
+\b
+Example:
+  compactor schema history student
+  compactor schema diff student
+""",
+)
+
+
+@commands.command()
+def history(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+    """Show when and how a table's columns changed.
+
+    Newest first, with the registry's version. Reads files only, starts no Spark.
+
+    \b
+    Example:
+      compactor schema history student
+      compactor schema history student --output json --config compactor.yaml
+    """
+    with cli_options.opened(config, verbose) as here:
+        found = here.schema_history(table)
+    if output is Output.json:
+        console.as_json([item.to_json() for item in found])
+    else:
+        console.schema_steps(found)
+
+
+@commands.command()
+def diff(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+    """Show what the newest declared schema changes.
+
+    Between the registry's newest version (or the .avsc file) and what is stored: every difference, and what a run would do about
+    it. Exits 1 when the table would stop. Reads files only, starts no Spark.
+
+    \b
+    Example:
+      compactor schema diff student
+      compactor schema diff student --output json --config compactor.yaml
+    """
+    with cli_options.opened(config, verbose) as here:
+        found = here.schema_diff(table)
+    if output is Output.json:
+        console.as_json(found.to_json())
+    else:
+        console.schema_foreseen(found)
+    raise typer.Exit(1 if any(item.action == "refuse" for item in found.decisions) else 0)

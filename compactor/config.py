@@ -242,7 +242,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 _SAME = (
     *("envelope", "format", "container", "source_table", "order_by", "op", "metadata_columns", "delete", "partial"),
     *("truncate", "unresolved", "beyond_retention", "compaction", "live_view", "timestamps", "target_file_bytes", "settle"),
-    *("hours_in", "publish_window"),
+    *("hours_in", "publish_window", "notify"),
 )
 """What a TableSpec takes from the file as it is."""
 

@@ -214,7 +214,12 @@ class Table(_Keys):
     )
     quarantine: Quarantine = _key(Quarantine(), "How much unusable input a run puts aside; with more of it the table stops and all stays in landing.")
     checks: Checks = _key(Checks(), "Checks before a commit.")
-    notify: NotYet = _key(None, "Who is told. Not supported yet.")
+    notify: Annotated[tuple[tuple[str, ...], ...], Read(values.notify, values.NOTIFY)] = _key(
+        (("log",),),
+        "Who is told of a changed schema before its first use, one or a list: log, {command: [program, argument]} (JSON on its standard input), "
+        "{webhook: https://..}, {webhook_env: variable with the address}, {sns: topic ARN}.",
+        written="log",
+    )
     runner: Annotated[Any, values.later("local", written="local")] = _key("local", "Where Spark runs.")
 
 

