@@ -17,7 +17,12 @@ from compactor.core.errors import CompactorError, ConfigError, Refused
 from compactor.core.proposal import Found, Proposal
 from tests.capture import config as capture
 from tests.capture import landing
+from tests.parts.s3 import Server
+from tests.parts.s3_fixtures import s3_endpoint, server
+from tests.registry.server import serving
 from tests.spark.test_registry_tables import folder
+
+__all__ = ["s3_endpoint", "server"]
 
 NOT_TABLES = {"__debezium-heartbeat.pga", "pga.message", "pga.public.dbz_signal", "pga.transaction"}
 
@@ -216,3 +221,48 @@ def test_a_key_may_be_left_to_the_registry(tmp_path: Path) -> None:
             app._with_schema(audit_log)
         with pytest.raises(Refused, match="does not end in -value"):
             app._with_schema(odd)
+
+
+def row(name: str, *fields: str) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": field, "type": "string"} for field in fields]}
+
+
+def test_sixty_five_topics_of_a_server(tmp_path: Path) -> None:
+    """Over HTTP, in one go; what is no Avro, and what belongs to no topic, is left out and named; the password is not written down."""
+    with serving() as registry:
+        for at in range(65):
+            registry.register(f"shop.public.t{at:02}-value", row("v", "id", "n", "__op", "__lsn"))
+            registry.register(f"shop.public.t{at:02}-key", row("k", "id"))
+        registry.register("proto-value", 'syntax = "proto3";', kind="PROTOBUF")
+        registry.register("shared.Address", row("a", "zip"))
+        registry.register("bare-value", row("v", "n"))
+        registry.register("bare-key", '"string"')
+        address = registry.url.replace("http://", "http://me:secret@")
+        file = tmp_path / "compactor.yaml"
+        said = told("--registry", address, "--config", str(file))
+    assert len(said["tables"]) == 66
+    assert {left["source"] for left in said["left_out"]} == {"proto", "shared.Address"}
+    assert "secret" not in file.read_text()
+    # nobody said it: a run asks the registry again, and says what is missing
+    assert [name for name in loaded(file).names if loaded(file).spec(name).registered_key] == ["bare"]
+    file.write_text(file.read_text().replace("    # key: []", "    key: [n]"))
+    settings = loaded(file)
+    assert settings.registry.url == (registry.url,)
+    assert {settings.spec(name).key for name in settings.names} == {("id",), ("n",)}
+
+
+@pytest.mark.usefixtures("s3_endpoint")
+def test_a_bucket_is_looked_at_like_a_folder(server: Server, tmp_path: Path) -> None:
+    """Landing and warehouse are in the same store."""
+    import boto3
+
+    for day, name in ((5, "a"), (6, "b")):
+        text = json.dumps({"changeType": "update", "columnNames": ["id", "n"], "columnValues": ["1", "2"], "oldKeyNames": ["id"]})
+        key = f"raw/school.student/year=2026/month=01/day={day:02}/{name}.jsonl"
+        boto3.client("s3", region_name="us-east-1").put_object(Bucket="lake", Key=key, Body=text.encode())
+    said = told("--from", "s3://lake/raw", "--config", str(tmp_path / "compactor.yaml"))
+    (table,) = said["tables"]
+    assert (table["table"], table["key"], table["settings"]["envelope"]) == ("student", ["id"], "change-event")
+    spec = loaded(tmp_path / "compactor.yaml").spec("student")
+    assert (spec.landing, spec.pattern) == ("s3://lake/raw/school.student", "year=%Y/month=%m/day=%d")
+    assert spec.root == "s3://lake/warehouse/student"

@@ -231,7 +231,8 @@ def _depth(kind: types.Type) -> int:
 
 
 def _key_column(fields: list[Field], name: str, table: str) -> str:
-    exact = [field.name for field in fields if field.source == name] or [field.name for field in fields if field.source.lower() == name.lower()]
+    exact = [field.name for field in fields if field.source == name or name in field.formerly]
+    exact = exact or [field.name for field in fields if field.source.lower() == name.lower()]
     if not exact:
         known = ", ".join(field.source for field in fields) or "none"
         raise SchemaRefused(f"table {table}: key column {name!r} is not in the data; columns found: {known}. Correct `key:`.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compactor.core import avro, increment, parquet, places, sighting
-from compactor.core.errors import Refused, SchemaRefused
+from compactor.core.errors import Refused, RegistryRefused, SchemaRefused
 from compactor.core.layout import join, relative
 from compactor.core.places import Place
 from compactor.core.proposal import STANDARD, Found, Proposal
@@ -57,7 +57,8 @@ def topics(registry: Registry) -> tuple[dict[str, Topic], list[tuple[str, str]]]
         try:
             told = registry.latest(subject)
             seen = sighting.of_avro(told.text) if told else None
-        except SchemaRefused as error:
+        except (SchemaRefused, RegistryRefused) as error:
+            # Protobuf, JSON Schema, or broken: one topic's matter
             left.append((topic, str(error)))
             continue
         if seen is None:

@@ -157,6 +157,13 @@ def test_a_change_is_told_once_and_with_what_is_done() -> None:
     assert evolve(evolved.schema, [writer(20, 29, a="bigint", c="int")], ["id"], 3, "t").decisions == ()
 
 
+def test_a_renamed_key_keeps_its_place() -> None:
+    """Said by either name."""
+    old = evolve(None, OLD, ["a"], 1, "t").schema
+    for key in (["x"], ["a"]):
+        assert evolve(old, CHANGES["renamed"], key, 2, "t").schema.key == ("a",)
+
+
 @pytest.mark.parametrize("key", [["a"], ["id", "a"], []])
 def test_another_key_is_refused_under_any_policy(key: list[str]) -> None:
     """Rows are stored by it."""
