@@ -69,7 +69,7 @@ def differences(before: Schema, after: Schema) -> list[Change]:
             if rival is not None and field.visible:
                 found.append(Change("replaced", field.source, rival.type, field.type))
             else:
-                found.append(Change("added", field.source, after=field.type, detail=_older(field)))
+                found.append(Change("added", field.source, after=field.type, detail=_older(field) if old else "from the first rows on"))
             continue
         if known.source != field.source:
             found.append(Change("renamed", field.source, known.source))
