@@ -93,9 +93,9 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     default = configured.defaults
     config = str(configured.file)
     with _dag(configured, "backfill", doc, schedule=None, params=params, max_active_tasks=4, tags=[TAG]) as dag:
-        chosen = Choose(task_id="choose", tables=names, retries=0)
+        chosen = Choose(task_id="choose", tables=names, owner=default.owner, retries=0)
         plan = Plan.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=chosen.output)
-        approve = Approve(task_id="approve", tables=chosen.output, retries=0)
+        approve = Approve(task_id="approve", tables=chosen.output, owner=default.owner, retries=0)
         run = Run.partial(
             task_id="run",
             config=config,
