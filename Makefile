@@ -17,8 +17,9 @@ uv      := $(shell command -v uv)
 install := $(if $(uv),$(uv) pip install --quiet --python $(python),$(python) -m pip install --quiet --disable-pip-version-check --use-pep517) -c constraints.txt
 pytest  := $(python) -m pytest
 tools   := build/terraform
+airflow := build/airflow
 
-.PHONY: help setup java demo test test-sample test-faults test-engines test-terraform test-all bench lint format docs constraints clean
+.PHONY: help setup java demo demo-stack test test-sample test-faults test-engines test-terraform test-airflow test-all bench lint format docs constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -28,8 +29,11 @@ setup: $(venv)/.installed-dev java ## make .venv with everything that the projec
 demo: $(venv)/.installed java ## run the main job on the bundled capture, in a local directory
 	@$(bin)/compactor demo $(ARGS)
 
-test: setup ## the fast tests: everything but slow, engines and terraform
-	@$(pytest) -m 'not slow and not engines and not terraform' $(ARGS)
+demo-stack: setup ## a real source: PostgreSQL, Debezium, Kafka, ingest, run, view, compared (needs PostgreSQL's programs, Java 17, Maven)
+	@PYTHONPATH=. $(python) scripts/demo_stack.py
+
+test: setup ## the fast tests: everything but slow, engines, terraform and airflow
+	@$(pytest) -m 'not slow and not engines and not terraform and not airflow' $(ARGS)
 
 test-sample: setup ## a sample of the slow and engines tests (needs what test-engines needs)
 	@COMPACTOR_TESTS=sample $(pytest) -m 'slow or engines' $(ARGS)
@@ -43,8 +47,12 @@ test-engines: setup ## real servers, at full size (needs PostgreSQL's server pro
 test-terraform: setup $(tools)/.installed ## the Terraform module by terraform and checkov (COMPACTOR_TERRAFORM=none: without terraform)
 	@$(pytest) tests/terraform $(ARGS)
 
-test-all: setup $(tools)/.installed ## every test at full size
-	@COMPACTOR_TESTS=full $(pytest) $(ARGS)
+test-airflow: setup $(airflow)/.installed ## the DAGs in a real Airflow (COMPACTOR_TESTS=full: every hour of the capture)
+	@COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow -m airflow $(ARGS)
+
+test-all: setup $(tools)/.installed $(airflow)/.installed ## every test at full size
+	@COMPACTOR_TESTS=full $(pytest) -m 'not airflow' $(ARGS)
+	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow -m airflow
 
 bench: setup ## measure; the figures go to benchmarks/
 	@$(python) -m benchmarks $(ARGS)
@@ -109,6 +117,15 @@ $(tools)/.installed: tests/terraform/tools.txt | $(venv)/.installed-dev
 	@$(python) -m venv --without-pip $(tools)
 	@$(if $(uv),$(uv) pip install --quiet --python $(tools)/bin/python,$(python) -m pip --python $(tools)/bin/python install --quiet --disable-pip-version-check --no-compile) \
 	    -r $<
+	@touch $@
+
+# An environment of its own, as on a worker: Airflow and what reading the configuration takes, no PySpark. All from constraints.txt.
+$(airflow)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
+	@echo 'setup: installing Airflow into $(airflow) (130 packages: this takes a minute or two)'
+	@rm -rf $(airflow)
+	@$(python) -m venv --without-pip $(airflow)
+	@$(if $(uv),$(uv) pip install --quiet --python $(airflow)/bin/python,$(python) -m pip --python $(airflow)/bin/python install --quiet --disable-pip-version-check --no-compile) \
+	    -c constraints.txt apache-airflow apache-airflow-providers-standard boto3 pydantic pyyaml pytest
 	@touch $@
 
 # Looked at every time, because a Java can come and go.

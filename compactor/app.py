@@ -12,9 +12,11 @@ import dataclasses
 import difflib
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,10 +27,11 @@ from compactor.core.layout import join
 from compactor.core.s3a import s3a_properties
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
+from compactor.flows.ingest import Ingest, Ingested
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.flows.world import World
-from compactor.ports import Catalog, Engine, Registry, Storage
+from compactor.ports import Catalog, Engine, Registry, Runner, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
 
@@ -150,6 +153,21 @@ class App:
         world = self.world(files_only=files_only)
         return [check for spec in specs for check in verify(world, spec)]
 
+    def arrived(self, name: str, hour: datetime) -> bool:
+        """Whether anything of an hour (UTC) has landed for a table, absorbed already or not. Starts no JVM."""
+        from compactor.flows.arrived import arrived
+
+        (spec,) = self.specs([name])
+        return arrived(self.world(files_only=True), spec, hour)
+
+    def runner(self) -> Runner:
+        """What starts a command line: for now always on this machine. One for each command line."""
+        from compactor.runners.local import LocalRunner
+
+        program, *more = self.settings.airflow.command or (sys.executable, "-m", "compactor")
+        folder = str(self.settings.file.parent)
+        return LocalRunner((absolute(program, folder) if "/" in program else program, *more))
+
     def quarantined(self, names: Sequence[str] = ()) -> list[Held]:
         """What waits in quarantine. Starts no JVM."""
         from compactor.flows import quarantine, snapshots
@@ -173,6 +191,19 @@ class App:
         spec = self._with_schema(self.specs([name])[0])
         self._need([spec], archived=True)
         return replay_table(self.world(), spec, paths, progress=progress, label=label)
+
+    def ingest(self, names: Sequence[str] = (), max_records: int = 500_000, skip_lost: bool = False) -> list[Ingested]:
+        """Land what is in the tables' Kafka topics; without names, of all tables that have one."""
+        from compactor.spark.topics import KafkaTopics
+
+        specs = [spec for spec in self.specs(names) if spec.topic or names]
+        if not specs or not all(spec.topic for spec in specs):
+            without = ", ".join(spec.name for spec in specs if not spec.topic) or "no table"
+            raise Refused(f"ingest: {without + ' has no' if specs else without + ' has a'} `topic:` in {self.settings.file}")
+        self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *_s3_packages(self.settings)]))
+        topics = KafkaTopics(self._session(), self._storage, str(self.settings.kafka.servers), self.settings.kafka_properties())
+        staging = join(self.settings.warehouse_dir, "_ingest")
+        return Ingest(self._storage, topics, specs, staging, max_records, skip_lost).all_there_is()
 
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""
@@ -216,6 +247,11 @@ class App:
             registry: Registry = self._made["registry"]
             return registry
 
+    def _schemas(self) -> Callable[[int], str] | None:
+        """What turns a schema's id into its text, when a registry is configured."""
+        said = self.settings.registry
+        return (lambda number: self._registry().by_id(number)) if said.url or said.folder else None
+
     def _remote(self, location: str) -> Storage:
         try:
             from compactor.storage.s3 import S3Storage
@@ -230,7 +266,7 @@ class App:
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine
 
-        engine: Engine = self._once("engine", lambda spark: SparkEngine(spark, self._storage))
+        engine: Engine = self._once("engine", lambda spark: SparkEngine(spark, self._storage, self._schemas()))
         return engine
 
     def _catalog(self) -> Catalog:
@@ -262,7 +298,12 @@ class App:
 
     def _need(self, specs: Sequence[TableSpec], archived: bool) -> None:
         """Start Spark with what these tables need; start it again when it runs without."""
-        packages = frozenset([*_avro_package(self._storage, specs, archived), *_s3_packages(self.settings)])
+        by_id = self._schemas() is not None and any(spec.container == "kafka" for spec in specs)
+        avro = coordinates("spark-avro") if by_id else _avro_package(self._storage, specs, archived)
+        self._start(frozenset([*avro, *_s3_packages(self.settings)]))
+
+    def _start(self, packages: frozenset[str]) -> None:
+        """Start Spark with these packages; start it again when it runs without."""
         with self._lock:
             if self._spark is not None and not packages <= self._packages:
                 self.close()
@@ -369,17 +410,17 @@ def _avro_package(storage: Storage, specs: Sequence[TableSpec], archived: bool) 
     """Maven coordinates of what reading Avro files takes beyond Spark itself, when there are any."""
     places = [place for spec in specs if spec.format == "auto" for place in (spec.landing, *([spec.root] if archived else []))]
     if any(spec.format == "avro" for spec in specs) or any(info.path.endswith(".avro") for place in places for info in storage.list(place)):
-        yield from _coordinates("spark-avro")
+        yield from coordinates("spark-avro")
 
 
 def _s3_packages(settings: Settings) -> Iterator[str]:
     """Maven coordinates of Spark's way to S3, unless this is EMR, which has its own. They bring hadoop-aws of Spark's own Hadoop version."""
     if settings.uses_s3 and not on_emr():
-        yield from _coordinates("spark-hadoop-cloud")
+        yield from coordinates("spark-hadoop-cloud")
 
 
-def _coordinates(artifact: str) -> Iterator[str]:
-    """Those of a part of Spark, unless its jar lies beside Spark's others."""
+def coordinates(artifact: str) -> Iterator[str]:
+    """Maven coordinates of a part of Spark, unless its jar lies beside Spark's others."""
     import pyspark
 
     if not [*(Path(pyspark.__file__).parent / "jars").glob(f"{artifact}_*.jar")]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from compactor import cli_options, cli_quarantine, console
+from compactor.cli_ingest import ingest
 from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.errors import CompactorError, ConfigError
 
@@ -218,6 +219,7 @@ def demo(
     raise typer.Exit(show(directory, fresh=fresh, verbose=verbose))
 
 
+app.command()(ingest)
 app.add_typer(cli_quarantine.commands, name="quarantine")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor import config_rules, config_text
-from compactor.config_keys import S3, Catalog, Checks, Fold, Keys, Quarantine, Registry, Table
+from compactor.config_keys import S3, Airflow, Catalog, Checks, Fold, Group, Kafka, Keys, Quarantine, Registry, Table
 from compactor.config_keys import Csv as CsvKeys
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
@@ -25,7 +25,7 @@ from compactor.core.layout import join
 from compactor.core.spec import Csv, TableSpec
 
 PREFIX = "COMPACTOR_"
-OVERRIDABLE = ("warehouse", "catalog", "registry", "s3", "defaults")
+OVERRIDABLE = ("warehouse", "catalog", "registry", "kafka", "s3", "defaults")
 """What the environment may say: COMPACTOR_WAREHOUSE, COMPACTOR_CATALOG__URI, COMPACTOR_DEFAULTS__SETTLE, ..."""
 
 _SMALLEST = "The smallest file is\ntables:\n  student:\n    key: [id]\n    envelope: debezium"
@@ -151,16 +151,19 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         below = "; a table stands below `tables:`" if isinstance(values.get(name), dict) else ""
         return f"unknown key{alike(name, _known(Keys)) or below}"
     models: dict[str, type[BaseModel]] = {
+        "airflow": Airflow,
         "catalog": Catalog,
         "checks": Checks,
         "csv": CsvKeys,
         "fold": Fold,
+        "kafka": Kafka,
         "quarantine": Quarantine,
         "registry": Registry,
         "s3": S3,
     }
     above = "; it stands at the top of the file" if name in _known(Keys) else ""
-    return f"unknown key{above or alike(name, _known(models.get(str(place[-2]), Table)))}"
+    model = Group if place[:2] == ("airflow", "groups") else models.get(str(place[-2]), Table)
+    return f"unknown key{above or alike(name, _known(model))}"
 
 
 def _known(model: type[BaseModel]) -> list[str]:
@@ -217,6 +220,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         view=table.view or name,
         tables_in=table.tables_in or database,
         key=table.key or (),
+        container="kafka" if table.topic and "container" not in table.model_fields_set else table.container,
         avro_schema=None if subject else _avro_schema(table.schema_, str(settings.file.parent)),
         subject=subject or None,
         op_map=tuple(table.op_map.items()),
@@ -237,7 +241,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 
 
 _SAME = (
-    *("envelope", "format", "container", "source_table", "order_by", "op", "metadata_columns", "delete", "partial"),
+    *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "partial"),
     *("truncate", "unresolved", "beyond_retention", "compaction", "live_view", "timestamps", "target_file_bytes", "settle"),
     *("hours_in", "publish_window", "engines"),
 )

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from compactor import config_values as values
 from compactor.config_values import Duration, Epoch, Names, NotYet, Off, Read, Size, Text, absolute, is_s3
+from compactor.core.errors import ConfigError
 from compactor.core.layout import join
 from compactor.core.s3 import S3Settings
 
@@ -80,6 +81,15 @@ class Registry(_Keys):
     proxy: Text | None = _key(None, "Proxy; default HTTPS_PROXY and its like.")
 
 
+class Kafka(_Keys):
+    """The cluster that `compactor ingest` reads."""
+
+    servers: Text | None = _key(None, "Brokers to ask first: host:9092, several with commas.")
+    properties: Text | None = _key(
+        None, "File of Kafka's client settings (security.protocol and the like, one name=value a line), relative to this file. Keep it out of git."
+    )
+
+
 class Quarantine(_Keys):
     """How much of what landed may be unusable."""
 
@@ -120,6 +130,40 @@ class Catalog(_Keys):
     )
 
 
+class Group(_Keys):
+    """One DAG of Airflow's, `compact_<group>`, for the tables that name it."""
+
+    schedule: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "10 * * * *", "When its tables are brought up to date: a cron line in UTC; none: only by hand."
+    )
+    wait: Duration = _key(
+        1200.0, "How long after its end an hour of which nothing has landed is waited for; what comes later is the next run's.", written="20min"
+    )
+    partitioned: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
+        False,
+        "(hourly schedules; Airflow 3.2 on) Runs and asset events carry the hour as partition key; only partitioned DAGs can follow the assets then.",
+    )
+    at_once: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(16, "Tasks of the DAG that run at the same time.")
+
+
+class Airflow(_Keys):
+    """How Airflow runs the tables."""
+
+    command: Annotated[tuple[str, ...], Read(values.words, {"type": "array", "items": {"type": "string"}})] = _key(
+        (), "Program of the local runner, such as [/opt/compactor/bin/python, -m, compactor]. Default: the Python that Airflow runs in."
+    )
+    prefix: Annotated[str, Read(values.dag_prefix, {"type": "string"})] = _key(
+        "", "Put before the name of every DAG, where one Airflow runs several configurations."
+    )
+    groups: dict[str, Group] = _key({}, "The groups of tables by name. The group `hourly` needs not be written.")
+    maintenance: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "30 2 * * *", "When the DAG `maintenance` verifies all tables in full; none: only by hand."
+    )
+    quarantine: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "45 6 * * *", "When the DAG `quarantine_alert` looks for what waits in quarantine; none: only by hand."
+    )
+
+
 Envelope = Annotated[str, values.choice("flat", "debezium", "wal2json", "dms", "change-event", later=("snapshot",))]
 Format = Annotated[str, values.choice("auto", "parquet", "avro", "json", "csv")]
 
@@ -135,7 +179,10 @@ class Table(_Keys):
     )
     envelope: Envelope = _key("flat", "How a change is wrapped: flat rows, Debezium, wal2json, AWS DMS's files, change events.")
     format: Format = _key("auto", "File format; auto tells it by the file's suffix.")
-    container: Annotated[str, values.choice("value", "kafka")] = _key("value", "What the sink wrote: values, or whole Kafka records.")
+    container: Annotated[str, values.choice("value", "kafka")] = _key(
+        "value", "What the sink wrote: values, or whole Kafka records. With `topic` the default is kafka."
+    )
+    topic: Text | None = _key(None, "Kafka topic that `compactor ingest` lands in `increments`, for those who have no sink.")
     source_table: Text | None = _key(
         None, "schema.table to take from a stream that several tables share; several with commas, * for any part of a name. Default all."
     )
@@ -215,7 +262,18 @@ class Table(_Keys):
     quarantine: Quarantine = _key(Quarantine(), "How much unusable input a run puts aside; with more of it the table stops and all stays in landing.")
     checks: Checks = _key(Checks(), "Checks before a commit.")
     notify: NotYet = _key(None, "Who is told. Not supported yet.")
-    runner: Annotated[Any, values.later("local", written="local")] = _key("local", "Where Spark runs.")
+    runner: Annotated[str, values.choice("local", later=("emr-serverless", "emr-steps"))] = _key(
+        "local", "Where Airflow has Spark run: local: in a process on the worker."
+    )
+    group: Text = _key("hourly", "The DAG of Airflow's that runs the table, `compact_<group>`.")
+    owner: Text = _key("compactor", "Owner of the table's tasks in Airflow.")
+    pool: Text = _key("default_pool", "Pool of Airflow's that the table's runs take a slot of; it must exist.")
+    priority: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(1, "Weight in Airflow's queue; larger comes first.")
+    retries: Annotated[int, Read(values.rows, {"type": "integer", "minimum": 0})] = _key(
+        5, "How often Airflow tries a run again that something unavailable stopped; what is refused is never tried again."
+    )
+    retry_delay: Duration = _key(60.0, "Time before the first of these; it doubles with each, up to 30 minutes.", written="1min")
+    timeout: Duration = _key(2 * 3600.0, "How long a run may take before Airflow ends it.", written="2h")
 
 
 class Keys(_Keys):
@@ -224,7 +282,9 @@ class Keys(_Keys):
     warehouse: Text = _key("warehouse", "Directory of the tables: a path, relative to this file, or s3://bucket/prefix.")
     catalog: Catalog = _key(Catalog(), "Where tables and views are registered.")
     registry: Registry = _key(Registry(), "Schema registry, for tables whose `schema` names a subject.")
+    kafka: Kafka = _key(Kafka(), "The Kafka cluster, for `compactor ingest`.")
     s3: S3 = _key(S3(), "How S3 is reached.")
+    airflow: Airflow = _key(Airflow(), "How Airflow runs the tables.")
     defaults: Table = _key(Table(), "Keys for every table that does not say them itself.")
     tables: dict[str, Table] = Field(description="The tables, by name.")
 
@@ -255,6 +315,21 @@ class Keys(_Keys):
     def s3_settings(self) -> S3Settings:
         """How S3 is reached, with what the environment says where the file says nothing."""
         return S3Settings(**self.s3_said).within(os.environ)
+
+    def kafka_properties(self) -> dict[str, str]:
+        """Kafka's client settings. Raises ConfigError for a file that is not there or no such file."""
+        if self.kafka.properties is None:
+            return {}
+        path = Path(absolute(self.kafka.properties, str(self._file.parent)))
+        try:
+            lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self._file}: key kafka.properties: {path} cannot be read: {error}") from None
+        pairs = [line.partition("=") for line in lines if line and not line.startswith(("#", "!"))]
+        if any(not mark for _, mark, _ in pairs):
+            # what stands in the line may be a secret
+            raise ConfigError(f"{self._file}: key kafka.properties: {path}: expected one name=value a line")
+        return {name.strip(): value.strip() for name, _, value in pairs}
 
     @property
     def metastore_dir(self) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from compactor.config_keys import Keys, Table
 from compactor.config_text import Place
-from compactor.config_values import SUBJECT, absolute, is_s3, shown
+from compactor.config_values import SUBJECT, absolute, alike, is_s3, shown
 from compactor.core import s3, views
 from compactor.core.errors import ConfigError
 from compactor.core.increment import pattern_problem, split_pattern
@@ -61,6 +61,11 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
     yield from _glue_problems(keys)
     if problem := _name_problem(catalog.database):
         yield ("catalog", "database"), problem
+    for group, said in keys.airflow.groups.items():
+        if said.partitioned and not re.fullmatch(r"\d+ \*( \*){3}", said.schedule or ""):
+            yield ("airflow", "groups", group, "partitioned"), f"expected an hourly schedule such as 10 * * * *, found {shown(said.schedule)}"
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", group):
+            yield ("airflow", "groups", group), f"expected a name of letters, digits, _, . and -, found {shown(group)}"
     kinds = {table.timestamps: name for name, table in keys.tables.items()}
     if len(kinds) > 1:
         yield (
@@ -104,6 +109,11 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         yield ("partial",), "a table without key has no row whose columns could be kept; leave it out"
     if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
         yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
+    if table.topic:
+        yield from _topic_problems(keys, table)
+    if table.group != "hourly" and table.group not in keys.airflow.groups:
+        known = ("hourly", *keys.airflow.groups)
+        yield ("group",), f"no group {shown(table.group)}{alike(table.group, known)}; write it below `airflow: {{groups: ..}}`"
     yield from _file_problems(table)
     if views.ATHENA in table.engines and keys.catalog.type != "glue":
         yield ("engines",), "athena reads from Glue; say `catalog: {type: glue}`, or leave it out"
@@ -115,6 +125,17 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         if table.hours_in != "UTC":
             yield ("hours_in",), f"expected a time zone such as Europe/Berlin, found {shown(table.hours_in)}"
     yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
+
+
+def _topic_problems(keys: Keys, table: Table) -> Iterator[Problem]:
+    if not keys.kafka.servers:
+        yield ("topic",), "nothing says where Kafka is; say `kafka: {servers: host:9092}` at the top of the file"
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", str(table.topic)):
+        yield ("topic",), f"expected the name of one topic (letters, digits, . _ -), found {shown(table.topic)}"
+    if table.format not in ("auto", "parquet"):
+        yield ("format",), f"`compactor ingest` writes parquet, found {table.format}; leave it out"
+    if "container" in table.model_fields_set and table.container != "kafka":
+        yield ("container",), "`compactor ingest` writes whole Kafka records; leave it out"
 
 
 def _file_problems(table: Table) -> Iterator[Problem]:
@@ -164,13 +185,20 @@ def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
         yield f"{place} and the warehouse {keys.warehouse_dir} are not in the same kind of store, and files are moved between them; use one"
     if problem := pattern_problem(pattern) or ("a single % at the end" if pattern.endswith("%") else None):
         yield f"{shown(written)}: {problem}"
-    for other in keys.tables:
-        root = join(keys.warehouse_dir, other)
-        inside = next((part for part in _MANAGED if within(place, join(root, part))), None)
-        if within(root, place) or inside:
-            what = f"{inside} of" if inside else "what is stored for"
-            yield f"{place} holds {what} table {other} too; give landing its own folder, such as {name}/incremental"
-            return
+    if found := _stored_there(keys, place):
+        other, part = found
+        what = f"{part} of" if part else "what is stored for"
+        yield f"{place} holds {what} table {other} too; give landing its own folder, such as {name}/incremental"
+
+
+def _stored_there(keys: Keys, place: str) -> tuple[str, str] | None:
+    """(table, part of it) that is stored where files are to land, the part "" for all of it. One look-up a table: there may be hundreds."""
+    warehouse = keys.warehouse_dir
+    if within(warehouse, place):
+        return next(iter(keys.tables)), ""
+    table, _, below = place.removeprefix(join(warehouse, "") + "/").partition("/") if within(place, warehouse) else ("", "", "")
+    part = below.partition("/")[0]
+    return (table, part) if table in keys.tables and part in ("", *_MANAGED) else None
 
 
 def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
@@ -232,10 +260,26 @@ def within(path: str, directory: str) -> bool:
 
 
 def shared(landings: Mapping[str, str]) -> dict[str, str]:
-    """Table → another one that reads the same landing files."""
-    return {
-        name: other
-        for name, place in landings.items()
-        for other, near in reversed([*landings.items()])
-        if other != name and (within(place, near) or within(near, place))
-    }
+    """Table → another one, the first in the file's order, that reads the same landing files: from the same directory, above or below it."""
+    here: dict[str, list[str]] = {}
+    below: dict[str, list[str]] = {}
+    for name, place in landings.items():
+        here.setdefault(place, []).append(name)
+        for directory in _upwards(place):
+            names = below.setdefault(directory, [])
+            if len(names) < 2:  # one of two is another table
+                names.append(name)
+    order = {name: at for at, name in enumerate(landings)}
+    found = {}
+    for name, place in landings.items():
+        near = [*below[place], *(other for directory in _upwards(place) for other in here.get(directory, ())[:2])]
+        if others := [other for other in near if other != name]:
+            found[name] = min(others, key=order.__getitem__)
+    return found
+
+
+def _upwards(place: str) -> Iterator[str]:
+    """A directory and those around it."""
+    while place:
+        yield place
+        place = place.rpartition("/")[0].rstrip("/")

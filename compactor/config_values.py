@@ -246,6 +246,48 @@ def account(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
+def count(value: Any) -> int:
+    found = rows(value)
+    if not found:
+        raise ValueError(f"expected a number from 1 on, found {shown(value)}")
+    return found
+
+
+def words(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
+        raise ValueError(f"expected a program and its arguments, such as [python3, -m, compactor], found {shown(value)}")
+    return tuple(value)
+
+
+def dag_prefix(value: Any) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{0,50}", str(value)):
+        raise ValueError(f"expected letters, digits, _, . and -, found {shown(value)}")
+    return str(value)
+
+
+_CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+
+
+def cron(value: Any) -> str | None:
+    """A cron line of five numeric fields; None and `none` for never.
+
+    >>> cron("10 */2 * * 1-5")
+    '10 */2 * * 1-5'
+    """
+    if value is None or value == "none":
+        return None
+    fields = str(value).split()
+    if len(fields) != len(_CRON):
+        raise ValueError(f"expected a cron line of five fields such as 10 * * * *, or none; found {shown(value)}")
+    for said, (name, low, high) in zip(fields, _CRON, strict=True):
+        for part in said.split(","):
+            match = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/([1-9]\d*))?", part)
+            numbers = [int(number) for number in match.groups()[:2] if number is not None] if match else [-1]
+            if any(not low <= number <= high for number in numbers) or sorted(numbers) != numbers:
+                raise ValueError(f"expected {name} {low} to {high}, * or */n in a cron line, found {part!r}")
+    return " ".join(fields)
+
+
 def urls(value: Any) -> tuple[str, ...]:
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not found or not all(isinstance(url, str) and url for url in found):

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from compactor.core.snapshot import Snapshot
+from compactor.flows.ingest import Ingested
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, TablePlan, TableReport, TableStatus
 from compactor.flows.reports import Progress as Told
@@ -158,6 +159,12 @@ def held(found: Sequence[Held]) -> None:
     """What waits in quarantine."""
     rows = [(item.table, item.path, item.hour or "", "the file" if item.records is None else item.records, item.reason) for item in found]
     table(("table", "path", "hour", "records", "reason"), rows, right=("records",))
+
+
+def ingested(found: Sequence[Ingested]) -> None:
+    """What was landed of each topic."""
+    rows = [(item.table, item.topic, item.records, item.files, item.behind) for item in found]
+    table(("table", "topic", "records", "files", "behind"), rows, right=("records", "files", "behind"))
 
 
 def reasons(found: Sequence[tuple[Held, dict[str, Any]]]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.core.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.evolution import Evolved
+from compactor.core.kafka_files import Offsets
 from compactor.core.position import Partitions, Position
 from compactor.core.quarantine import Unusable
 from compactor.core.snapshot import Delta, Input, Segment, Snapshot
@@ -131,6 +132,29 @@ class Registry(Protocol):
 
 
 @dataclass(frozen=True)
+class Fetched:
+    """A staged Parquet file with Kafka records (key, value, topic, partition, offset, timestamp, headers).
+
+    `records` of them lie in `offsets`; `until` is the newest one's time, epoch seconds, None when there is none (aborted transactions).
+    """
+
+    offsets: Offsets
+    file: FileInfo
+    records: int
+    until: float | None
+
+
+class Topics(Protocol):
+    """A Kafka cluster. All calls raise `Unavailable` when no broker answers, `Refused` for topics that are not there or not to be read."""
+
+    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """(topic, partition) → (first offset still there, offset the next record will get)."""
+
+    def fetch(self, wanted: Sequence[Offsets], staging: str) -> list[Fetched]:
+        """Write these records below the directory `staging`, a file for each of `wanted`; at most one of a partition."""
+
+
+@dataclass(frozen=True)
 class Facts:
     """What reading a batch of inputs told, before anything is written.
 
@@ -226,3 +250,28 @@ class Engine(Protocol):
 
     def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         """Whether the view equals its reference definition, and one resolve of all inputs. Writes nothing."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command line ended. `code`: its exit code, negative: the signal that ended it; `output`: stdout; `errors`: the last lines of stderr."""
+
+    code: int
+    output: str
+    errors: str = ""
+
+
+class Runner(Protocol):
+    """Starts one command line of ours (`run student --output json`), here or on a cluster, and stays with it to its end.
+
+    The same arguments mean the same everywhere. Starting the same command line twice is harmless: the commit protocol sees to that.
+    """
+
+    def run(self, arguments: Sequence[str], told: Callable[[str], None]) -> Ended:
+        """Run to the end; `told` gets each line of the log as it comes. When this call is left by an exception, nothing of it goes on.
+
+        Raises Unavailable when it cannot be started or nobody knows how it ended, Refused when the place to run it is wrong.
+        """
+
+    def cancel(self) -> None:
+        """End what runs, with everything it started; harmless when nothing does. May be called from a signal's handler while `run` waits."""

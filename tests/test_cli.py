@@ -23,7 +23,7 @@ from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, TablePlan, TableReport, TableStatus
 
-COMMANDS = ("demo", "run", "status", "plan", "log", "history", "sql", "verify", "quarantine list", "quarantine show", "quarantine replay")
+COMMANDS = ("demo", "run", "status", "plan", "log", "history", "sql", "verify", "ingest", "quarantine list", "quarantine show", "quarantine replay")
 NO_JVM = (("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only"))
 STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, 1, "yes")
 HELD = Held("student", "increment_2024030503/a.json", "e", "2024-03-05T03:00", 2, "", "/archive/a.json", "/quarantine/e~a.json")

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compactor.config import Settings, json_schema, load
 from compactor.config_keys import Table
+from compactor.config_rules import shared, within
 from compactor.config_values import duration, size
 from compactor.core.errors import ConfigError
 from compactor.core.spec import Csv, TableSpec
@@ -289,7 +292,13 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("checks: [rows]", "checks", "expected a mapping"),
     ("checks: {max_gone: all}", "checks.max_gone", "expected a share"),
     ("notify: me", "notify", "not supported yet"),
-    ("runner: emr", "runner", "not supported yet"),
+    ("runner: emr", "runner", "expected local, found 'emr'"),
+    ("runner: emr-serverless", "runner", "'emr-serverless' is not supported yet; use local"),
+    ("group: hourli", "group", "no group 'hourli'; did you mean hourly?"),
+    ("priority: 0", "priority", "expected a number from 1 on, found '0'"),
+    ("retries: often", "retries", "expected a number"),
+    ("retry_delay: soon", "retry_delay", "expected a duration"),
+    ("timeout: 90", "timeout", "expected a duration"),
     ("increments: 's3://lake/student/%Y'", "increments", "not in the same kind of store"),
     ("increments: 'hdfs://lake/student/%Y'", "increments", "hdfs: locations are not supported"),
     ("increments: 'x/increment_%y'", "increments", "unknown %y; known are %Y, %m, %d, %H, %M"),
@@ -380,6 +389,18 @@ BAD_FILES: list[tuple[str, str]] = [
         "tables: {a: {key: [x], increments: all}, b: {key: [x], increments: all, archive: move}}",
         "table b, key archive: table a reads the same landing files and would lose what this one moves; say `archive: keep`",
     ),
+    ("airflow: {groups: {daily: {schedule: hourly}}}", "key airflow.groups.daily.schedule: expected a cron line of five fields such as 10 * * * *"),
+    (
+        "airflow: {groups: {daily: {schedule: 5 24 * * *}}}",
+        "key airflow.groups.daily.schedule: expected hour 0 to 23, * or */n in a cron line, found '24'",
+    ),
+    ("airflow: {groups: {daily: {schedule: 5 4-2 * * *}}}", "expected hour 0 to 23, * or */n in a cron line, found '4-2'"),
+    ("airflow: {groups: {daily: {schedul: none}}}", "key airflow.groups.daily.schedul: unknown key; did you mean schedule?"),
+    ("airflow: {groups: {daily: {at_once: 0}}}", "key airflow.groups.daily.at_once: expected a number from 1 on"),
+    ("airflow: {groups: {daily: {schedule: 5 2 * * *, partitioned: on}}}\ntables: {a: {key: [x]}}", "partitioned: expected an hourly schedule"),
+    ("airflow: {groups: {a b: {}}}\ntables: {a: {key: [x]}}", "expected a name of letters, digits, _, . and -, found 'a b'"),
+    ("airflow: {command: compactor}", "key airflow.command: expected a program and its arguments, such as [python3, -m, compactor]"),
+    ("airflow: {comand: [x]}", "key airflow.comand: unknown key; did you mean command?"),
     ("tables: {a: {key: [], live_view: true}}", "table a, key live_view: a table without key has none"),
     ("defaults: {keys: [id]}\ntables: {a: {key: [x]}, b: {key: [x]}}", ":1: key defaults.keys: unknown key; did you mean key?"),
     ("defaults: {hours_in: X}\ntables:\n  a: {key: [x]}", ":1: table a, key hours_in: expected a time zone"),
@@ -453,3 +474,22 @@ def test_json_schema_describes_every_key() -> None:
     assert [name for name, described in keys.items() if not described.get("description")] == []
     assert schema["$defs"]["Table"]["additionalProperties"] is False
     assert (keys["settle"]["default"], keys["target_file_bytes"]["default"]) == ("0s", "256 MB")
+
+
+@given(
+    places=st.lists(
+        st.tuples(st.sampled_from(["/lake", "s3://b"]), st.lists(st.sampled_from("ab"), max_size=3)).map(
+            lambda place: "/".join([place[0], *place[1]])
+        ),
+        max_size=6,
+    )
+)
+def test_tables_that_share_landing_files_are_found(places: list[str]) -> None:
+    """As the plain definition finds them, one table against each: quick among hundreds must be the same."""
+    landings = {f"t{number}": place for number, place in enumerate(places)}
+    expected = {}
+    for name, place in landings.items():
+        others = [other for other, near in landings.items() if other != name and (within(place, near) or within(near, place))]
+        if others:
+            expected[name] = others[0]
+    assert shared(landings) == expected

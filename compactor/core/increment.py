@@ -59,6 +59,17 @@ def folder_regex(pattern: str) -> re.Pattern[str]:
     return re.compile(f"(?P<folder>{out})/" if pattern else "(?P<folder>)")
 
 
+def folder_at(pattern: str, seconds: float, zone: str = "UTC") -> str:
+    """The folder of a moment (epoch seconds), the inverse of `landed`; "" for a flat folder.
+
+    >>> folder_at("increment_%Y%m%d%H", 0.0)
+    'increment_1970010100'
+    """
+    moment = datetime.fromtimestamp(seconds, ZoneInfo(zone))
+    whole = {"%Y": moment.year, "%m": moment.month, "%d": moment.day, "%H": moment.hour, "%M": moment.minute}
+    return re.sub(_CODE, lambda code: f"{whole['%' + code[0][-1]]:0{1 if '-' in code[0] else 4 if code[0] == '%Y' else 2}d}", pattern)
+
+
 @dataclass(frozen=True)
 class Landed:
     """Where a file below the landing root belongs: `folder` (the increment's, "" when flat), `hour` text `YYYY-MM-DDTHH:MM` or None."""
@@ -86,6 +97,31 @@ def landed(pattern: str, relative: str, zone: str = "UTC", envelope: str = "") -
     if zone != "UTC":
         moment = moment.replace(tzinfo=ZoneInfo(zone)).astimezone(timezone.utc)
     return Landed(match["folder"], moment.strftime("%Y-%m-%dT%H:%M"))
+
+
+def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, str] | None:
+    """(directory below the landing root that holds the files of an hour, how their `Landed.hour` begins); None for a flat folder.
+
+    A folder that holds more than an hour (a day's) is the place of each of its hours; one that holds less (`%M`) is not named by the directory.
+
+    >>> hour_place("%Y/%m/%d/%H", datetime(2026, 11, 20, 14, tzinfo=timezone.utc))
+    ('2026/11/20/14', '2026-11-20T14:00')
+    """
+    if "%Y" not in pattern:
+        return None
+    local = hour.astimezone(timezone.utc if zone == "UTC" else ZoneInfo(zone))
+    written = {"Y": f"{local.year:04}", "m": f"{local.month:02}", "d": f"{local.day:02}", "H": f"{local.hour:02}", "M": "00"}
+
+    def text(code: re.Match[str]) -> str:
+        value = written[code[0][-1]]
+        return str(int(value)) if "-" in code[0] else value
+
+    told = landed(pattern, re.sub(_CODE, text, pattern) + "/", zone)
+    if told is None or told.hour is None:
+        return None
+    parts = pattern.split("/")
+    whole = next((at for at, part in enumerate(parts) if "%M" in part), len(parts))
+    return re.sub(_CODE, text, "/".join(parts[:whole])), told.hour[:13] if "%M" in pattern else told.hour
 
 
 def is_full_load(relative: str) -> bool:

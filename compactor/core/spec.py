@@ -65,6 +65,7 @@ class TableSpec:
     format: str = "auto"
     container: str = "value"
     source_table: str | None = None
+    topic: str | None = None
     avro_schema: str | None = None
     subject: str | None = None
     order_by: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ A file is named `<subject>[.v<version>][.id<id>].avsc`, anywhere below the folde
     student-value.v2.avsc            version 2
     student-value.v3.id98.avsc       version 3; Kafka records name it by 98
     orders%2Fitems-value.avsc        subject `orders/items-value`: what a file's name cannot hold is percent-encoded
+    98.avsc                          the schema with id 98; `subjects.json`, `[{"subject": .., "version": 3, "id": 98}, ..]`, tells whose it is
 
 A schema may use named types that other files define; the newest version of the file that defines one counts. The folder is read when it
 is first asked: a file that comes later is seen by the next process.
@@ -13,6 +14,7 @@ is first asked: a file that comes later is seen by the next process.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -22,6 +24,8 @@ from compactor.core import avro, compatibility
 from compactor.core.errors import RegistryRefused, SchemaRefused
 from compactor.ports import RegisteredSchema, Storage
 
+_SUBJECTS = "subjects.json"
+_BARE_ID = re.compile(r"(?P<id>[0-9]{1,9})\.avsc")
 _NAME = re.compile(r"(?P<subject>.+?)(?:\.v(?P<version>[1-9][0-9]{0,8}))?(?:\.id(?P<id>[0-9]{1,9}))?\.avsc")
 
 
@@ -86,21 +90,37 @@ class FileRegistry:
     def _files(self) -> dict[str, dict[int, tuple[str, int | None]]]:
         """Subject → version → (path, id). Raises RegistryRefused for two files of one version."""
         found: dict[str, dict[int, tuple[str, int | None]]] = {}
-        any_file = False
-        for info in self._storage.list(self._root):
-            any_file = True
-            name = info.path.rsplit("/", 1)[-1]
-            match = _NAME.fullmatch(name)
-            if match is None or re.match(r"\.[^.]", name):
+        listed = [info.path for info in self._storage.list(self._root)]
+        told = self._told([path for path in listed if path.rsplit("/", 1)[-1] == _SUBJECTS])
+        for path in listed:
+            name = path.rsplit("/", 1)[-1]
+            bare, match = _BARE_ID.fullmatch(name), _NAME.fullmatch(name)
+            if bare:
+                schema_id: int | None = int(bare["id"])
+                versions = told.get(int(bare["id"]), [(bare["id"], 1)])
+            elif match is None or re.match(r"\.[^.]", name):
                 continue
-            subject, number = unquote(match["subject"]), int(match["version"] or 1)
-            schema_id = int(match["id"]) if match["id"] else None
-            other = found.setdefault(subject, {}).setdefault(number, (info.path, schema_id))[0]
-            if other != info.path:
-                raise RegistryRefused(f"schema folder {self._root}: {other} and {info.path} are both version {number}; remove or rename one")
+            else:
+                schema_id = int(match["id"]) if match["id"] else None
+                versions = [(unquote(match["subject"]), int(match["version"] or 1))]
+            for subject, number in versions:
+                other = found.setdefault(subject, {}).setdefault(number, (path, schema_id))[0]
+                if other != path:
+                    raise RegistryRefused(f"schema folder {self._root}: {other} and {path} are both version {number}; remove or rename one")
         if not found:
-            what = "no file that ends in .avsc" if any_file else "nothing there"
+            what = "no file that ends in .avsc" if listed else "nothing there"
             raise RegistryRefused(f"schema folder {self._root}: {what}; expected files like student-value.avsc")
+        return found
+
+    def _told(self, paths: list[str]) -> dict[int, list[tuple[str, int]]]:
+        """Id → the subjects and versions that `subjects.json` files name for it. Raises RegistryRefused for a file of another shape."""
+        found: dict[int, list[tuple[str, int]]] = {}
+        for path in paths:
+            try:
+                for entry in json.loads(self._read(path)):
+                    found.setdefault(int(entry["id"]), []).append((str(entry["subject"]), int(entry["version"])))
+            except (ValueError, TypeError, KeyError):
+                raise RegistryRefused(f'{path}: expected a list of {{"subject": .., "version": .., "id": ..}}') from None
         return found
 
     @cached_property

@@ -16,6 +16,7 @@ from compactor.core.snapshot import COUNTS, Delta, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.ports import Check, Elsewhere, Staged, Storage
 from compactor.spark import compare, keyless, position, store
+from compactor.spark.decode import wire
 from compactor.spark.files import reason
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.resolve import BASE, EVENT, MOVED, Resolver, union
@@ -35,13 +36,15 @@ Range = tuple["tuple[str, ...] | None", "tuple[str, ...] | None", int]
 class SparkEngine:
     """One Spark application; any number of tables at once."""
 
-    def __init__(self, spark: SparkSession, storage: Storage) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, schemas: wire.Schemas = None) -> None:
+        """`schemas` is asked for the schemas that Kafka records name by id."""
         self._spark = spark
         self._storage = storage
+        self._schemas = schemas
 
     def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> SparkBatch:
         """Open, decode and conform these inputs."""
-        return Reader(self._spark, self._storage).read(spec, parent, inputs, version, elsewhere)
+        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, elsewhere)
 
     def write_delta(self, batch: SparkBatch, commit: str) -> Staged:
         """A new Delta: the batch, the parent's Delta, and the base rows that must be compared."""

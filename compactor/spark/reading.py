@@ -22,7 +22,7 @@ from compactor.core.writer import WriterField, WriterSchema, decided, declared, 
 from compactor.ports import Elsewhere, Facts, Storage
 from compactor.spark import files, keyless, position, signatures, store, survey
 from compactor.spark.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
-from compactor.spark.decode import change_event, debezium, dms, flat, kafka, named, wal2json
+from compactor.spark.decode import change_event, debezium, dms, flat, kafka, named, wal2json, wire
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import NAMED, default_order, expression, flat_connector, flat_source
 from compactor.spark.inputs import Inputs
@@ -72,10 +72,12 @@ class SparkBatch:
 
 @dataclass(frozen=True)
 class Reader:
-    """Opens inputs. `storage` is only asked for the content of files whose rows nothing else identifies (keyless tables)."""
+    """Opens inputs. `storage` is only asked for the content of files whose rows nothing else identifies (keyless tables); `schemas` for
+    those that Kafka records name by id."""
 
     spark: SparkSession
     storage: Storage
+    schemas: wire.Schemas = None
 
     def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> SparkBatch:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
@@ -146,23 +148,28 @@ class Reader:
         for kind, paths in opened.by_format().items():
             for raw in opened.raw(kind, paths, _stored_fields(parent), schema):
                 try:
-                    frame = decode(kafka.unpacked(raw, spec.container), spec)
+                    # all or none: a file whose records name several schemas is one frame for each
+                    decoded = [(part, decode(part, spec)) for part in kafka.unpacked(raw, spec.container, self.schemas)]
                 except InputRefused as error:
                     opened.broken.update(dict.fromkeys(raw.paths, files.Why(str(error))))
                     continue
                 for name, found in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), found), found) or ("string",)
-                if frame.omits:
-                    stored = _stored_fields(parent)
-                    writers = signatures.writers_of(frame, stored, schema, spec)
-                    frame = named.with_columns(frame, writers, [field.name for field in stored])
-                elif frame.images is None:
-                    writers = survey.writers_of(self.spark, frame, spec.key, schema)
-                    frame = frame.parsed(decided(writers, _stored_fields(parent)))
-                elif schema and raw.avro is None:
-                    frame = dataclasses.replace(frame, writers=tuple(declared(known, schema) for known in frame.writers))
-                frames.append(flat.settled(frame, spec) if spec.envelope == "flat" else frame)
+                frames += [self._described(frame, part, spec, parent, schema) for part, frame in decoded]
         return frames, tuple((name, types.text(types.lower_names(found))) for name, found in landed.items())
+
+    def _described(self, frame: Frame, raw: files.RawFrame, spec: TableSpec, parent: Snapshot | None, schema: WriterSchema | None) -> Frame:
+        """The frame with its writers, and with images that are structs."""
+        if frame.omits:
+            stored = _stored_fields(parent)
+            writers = signatures.writers_of(frame, stored, schema, spec)
+            frame = named.with_columns(frame, writers, [field.name for field in stored])
+        elif frame.images is None:
+            writers = survey.writers_of(self.spark, frame, spec.key, schema)
+            frame = frame.parsed(decided(writers, _stored_fields(parent)))
+        elif schema and raw.avro is None:
+            frame = dataclasses.replace(frame, writers=tuple(declared(known, schema) for known in frame.writers))
+        return flat.settled(frame, spec) if spec.envelope == "flat" else frame
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
         """What tells a file's rows from another file's. DMS never writes a file twice: equal content is another event there."""

@@ -50,12 +50,12 @@ def table_config(form: str, name: str, order_by: Iterable[str] | None = None) ->
         return {**stream, "source_table": landing.source_tables(name), "key": list(keys()[name])}
     flat = form in landing.FLAT
     key = list(keys()[name])
-    if form in ("debezium_avro_files", "debezium_parquet"):
+    if form in ("debezium_avro_files", "debezium_parquet", *landing.WIRE):
         key = [avro_name(column) for column in key]
     found: dict[str, Any] = {
         "envelope": "flat" if flat else "debezium",
-        "format": {"debezium_avro_files": "avro", "debezium_parquet": "parquet"}.get(form, "json"),
-        "container": "kafka" if form.endswith("_kafka") else "value",
+        "format": {"debezium_avro_files": "avro", "debezium_parquet": "parquet", "debezium_avro_parquet": "parquet"}.get(form, "json"),
+        "container": "kafka" if form.endswith("_kafka") or form in landing.WIRE else "value",
         "key": key,
     }
     if order_by is not None:
@@ -79,6 +79,8 @@ def config_text(
     """
     names = list(landing.tables() if tables is None else tables)
     top: dict[str, Any] = {"warehouse": str(warehouse), "catalog": {"database": database}, **(extra or {})}
+    if form in landing.WIRE:
+        top["registry"] = {"folder": str(landing.DATA / "registry")}
     lines = [f"{key}: {_flow(value)}" for key, value in top.items()] + ["tables:"]
     lines += [f"  {name}: {_flow({**table_config(form, name, order_by), **(table_extra or {})})}" for name in names]
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import random
@@ -25,7 +26,9 @@ HOURS: tuple[int, ...] = tuple(range(9))
 DEBEZIUM_JSON = ("debezium_json_value", "debezium_json_kafka", "debezium_json_noschema_value")
 FLAT = ("flat_value", "flat_kafka")
 WAL2JSON = ("wal2json_v1", "wal2json_v2")
-FORMS = (*DEBEZIUM_JSON, *FLAT, "debezium_avro_files", "debezium_parquet", *WAL2JSON)
+WIRE = ("debezium_avro_kafka", "debezium_avro_parquet")
+"""Kafka records whose Avro names its schema by id: JSON lines with base64 in them, and what Spark's Kafka source writes as Parquet."""
+FORMS = (*DEBEZIUM_JSON, *FLAT, "debezium_avro_files", "debezium_parquet", *WAL2JSON, *WIRE)
 
 PARTITIONED = {"public.measure": ("public.measure_2024_01", "public.measure_2024_02", "public.measure_rest")}
 """wal2json names the partition a row is in, never the partitioned table."""
@@ -56,7 +59,7 @@ def tables() -> dict[str, str]:
 
 @cache
 def records(stream: str, hour: int) -> dict[str, list[dict[str, Any]]]:
-    """The Kafka records of an hour of `debezium_json` or `debezium_flat`: topic without prefix -> records in offset order."""
+    """The Kafka records of an hour of `debezium_json`, `debezium_flat` or `debezium_avro`: topic without prefix -> records in offset order."""
     found: dict[str, list[dict[str, Any]]] = {}
     with gzip.open(DATA / stream / f"hour={hour:02}.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -130,7 +133,7 @@ def land(
     """
     if form not in FORMS:
         raise ValueError(f"unknown form {form!r}; one of {', '.join(FORMS)}")
-    if form in ("debezium_avro_files", "debezium_parquet") and (files != 1 or seed is not None):
+    if form in ("debezium_avro_files", "debezium_parquet", "debezium_avro_parquet") and (files != 1 or seed is not None):
         raise ValueError(f"{form} cannot be split")
     written: list[Path] = []
     sources = tables()
@@ -144,6 +147,10 @@ def land(
                 if spark is None:
                     raise ValueError("debezium_parquet needs a Spark session")
                 made = to_parquet(spark, avro_files(sources[name], hour), target)
+            elif form == "debezium_avro_parquet":
+                if spark is None:
+                    raise ValueError("debezium_avro_parquet needs a Spark session")
+                made = _kafka_source(spark, records("debezium_avro", hour).get(topic_suffix(sources[name]), []), target)
             elif form in WAL2JSON:
                 made = _write_stream(form, hour, target, files, seed, compress)
             else:
@@ -155,7 +162,7 @@ def land(
 
 
 def _write_json(source: str, hour: int, form: str, target: Path, files: int, seed: int | None, compress: bool) -> list[Path]:
-    stream = "debezium_flat" if form in FLAT else "debezium_json"
+    stream = "debezium_flat" if form in FLAT else "debezium_avro" if form in WIRE else "debezium_json"
     pairs = [(record, line_of(record, form)) for record in records(stream, hour).get(topic_suffix(source), [])]
     lines = [(record, line) for record, line in pairs if line is not None]
     written = []
@@ -238,6 +245,31 @@ def to_parquet(spark: SparkSession, paths: Iterable[Path], out: Path) -> list[Pa
         written.append(Path(shutil.move(part, out / f"{path.stem}.parquet")))
         shutil.rmtree(made)
     return written
+
+
+def _kafka_source(spark: SparkSession, found: list[dict[str, Any]], out: Path) -> list[Path]:
+    """One Parquet file with the columns of Spark's Kafka source (`includeHeaders`)."""
+    if not found:
+        return []
+    columns = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+    rows = [
+        (_bytes(one["key"]), _bytes(one["value"]), one["topic"], one["partition"], one["offset"], [(n, _bytes(v)) for n, v in one["headers"]])
+        for one in found
+    ]
+    made = out.parent / f".{out.name}.kafka.tmp"
+    spark.createDataFrame(rows, columns).coalesce(1).write.mode("overwrite").parquet(str(made))
+    out.mkdir(parents=True, exist_ok=True)
+    (part,) = made.glob("*.parquet")
+    target = Path(shutil.move(part, out / f"{found[0]['topic']}+{found[0]['offset']:010}.parquet"))
+    shutil.rmtree(made)
+    return [target]
+
+
+def _bytes(value: Any) -> bytearray | None:
+    """What was in Kafka: text stands for its bytes, `b64` for any others."""
+    if value is None:
+        return None
+    return bytearray(base64.b64decode(value["b64"]) if isinstance(value, dict) else value.encode())
 
 
 def _spark_type(schema: Any, named: dict[str, Any]) -> Any:

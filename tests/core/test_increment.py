@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timezone
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from compactor.core.increment import (
     Landed,
     file_format,
+    hour_place,
     ignored,
     is_dated_changes,
     is_full_load,
@@ -236,3 +237,33 @@ def test_markers_and_unfinished_files_are_ignored(path: str, expected: bool) -> 
 def test_the_name_tells_the_format(path: str, expected: str | None) -> None:
     """Compression suffixes are taken off; some names tell nothing."""
     assert file_format(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "zone", "place"),
+    [
+        (HOURLY, "UTC", ("increment_2026112014", "2026-11-20T14:00")),
+        (HIVE, "UTC", ("year=2026/month=11/day=20/hour=14", "2026-11-20T14:00")),
+        (HOURLY, "Europe/Berlin", ("increment_2026112015", "2026-11-20T14:00")),
+        ("%Y/%-m/%-d/%-H", "America/New_York", ("2026/11/20/9", "2026-11-20T14:00")),
+        ("day_%Y%m%d", "UTC", ("day_20261120", "2026-11-20T00:00")),
+        ("day_%Y%m%d", "Asia/Tokyo", ("day_20261120", "2026-11-19T15:00")),
+        (QUARTERS, "UTC", ("2026-11-20", "2026-11-20T14")),
+        ("change_%Y%m%d%H%M", "UTC", ("", "2026-11-20T14")),
+        ("", "UTC", None),
+        ("load", "UTC", None),
+    ],
+)
+def test_an_hour_has_a_place(pattern: str, zone: str, place: tuple[str, str] | None) -> None:
+    """The directory to look into, and how the hour of a file there begins."""
+    assert hour_place(pattern, datetime(2026, 11, 20, 14, tzinfo=timezone.utc), zone) == place
+
+
+@given(moment=st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1)), pattern=st.sampled_from([HOURLY, HIVE, PLAIN, "%-d.%-m.%Y/%-H"]))
+def test_the_place_of_an_hour_is_where_its_files_are_found(moment: datetime, pattern: str) -> None:
+    """The inverse of `landed`."""
+    hour = moment.replace(minute=0, second=0, microsecond=0, tzinfo=timezone.utc)
+    place = hour_place(pattern, hour)
+    assert place is not None
+    assert landed(pattern, f"{place[0]}/part.json") == Landed(place[0], place[1])
+    assert place[1] == hour.strftime("%Y-%m-%dT%H:%M")

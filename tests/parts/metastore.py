@@ -32,8 +32,8 @@ class PartsMissing(RuntimeError):
 
 
 @contextmanager
-def postgres_server(tmp: Path) -> Iterator[int]:
-    """A throw-away PostgreSQL cluster with an empty database `metastore`; user `hive`, no password, this machine only."""
+def postgres_server(tmp: Path, database: str = "metastore", settings: Mapping[str, str] | None = None) -> Iterator[int]:
+    """A throw-away PostgreSQL cluster with an empty database; user `hive`, no password, this machine only."""
     binaries = _postgres_binaries()
     data, port = tmp / "postgres", free_port()
     data.mkdir(parents=True)
@@ -46,10 +46,11 @@ def postgres_server(tmp: Path) -> Iterator[int]:
         _open_way_to(data)
     _run([*prefix, binaries / "initdb", "-D", data, "-U", "hive", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"])
     command = [*prefix, binaries / "postgres", "-D", data, "-p", port, "-k", "", "-c", "listen_addresses=127.0.0.1", "-F"]
+    command += [part for name, value in (settings or {}).items() for part in ("-c", f"{name}={value}")]
     with _server("PostgreSQL", command, tmp / "postgres.log", lambda: _connects(port)):
         client = [binaries / "psql", "-h", "127.0.0.1", "-p", port, "-U", "hive", "-d", "postgres", "-qc"]
         _until("PostgreSQL", lambda: _succeeds([*client, "select 1"]))
-        _run([*client, "create database metastore"])
+        _run([*client, f"create database {database}"])
         yield port
 
 

@@ -50,6 +50,28 @@ def test_what_a_name_says(name: str, subject: str, version: int, schema_id: int 
     assert (found.subject, found.version, found.id) == (subject, version, schema_id)
 
 
+def test_files_called_by_their_ids_belong_to_whom_subjects_json_says() -> None:
+    """As an export of a registry leaves them; one id may be several subjects'."""
+    told = [
+        {"subject": "a-value", "version": 2, "id": 98},
+        {"subject": "b-value", "version": 1, "id": 98},
+        {"subject": "a-value", "version": 1, "id": 7},
+    ]
+    registry = of({"subjects.json": told, "schemas/98.avsc": '"long"', "schemas/7.avsc": '"int"', "schemas/5.avsc": '"string"'})
+    assert registry.subjects() == ["5", "a-value", "b-value"]
+    assert ([1, 2], '"long"', '"string"') == (registry.versions("a-value"), registry.by_id(98), registry.by_id(5))
+    found = registry.latest("a-value")
+    assert found is not None
+    assert (2, 98, '"long"') == (found.version, found.id, found.text)
+
+
+@pytest.mark.parametrize("told", ["{}{", '{"subject": "a"}', "[1]", '[{"subject": "a"}]'])
+def test_a_subjects_json_of_another_shape_is_refused(told: str) -> None:
+    """By its name, with the shape that is expected."""
+    with pytest.raises(RegistryRefused, match=r"subjects\.json: expected a list of"):
+        of({"subjects.json": told, "7.avsc": '"int"'}).subjects()
+
+
 def test_other_files_are_passed_over() -> None:
     """Notes, backups, hidden files."""
     files = dict.fromkeys(["README.md", "s.avsc~", ".s.avsc", "s.avsc.bak", "_SUCCESS", "s.json"], "text")

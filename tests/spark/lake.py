@@ -21,6 +21,7 @@ from compactor.flows.reports import TableReport
 from compactor.flows.run import replay_table, run_table
 from compactor.flows.verify import verify
 from compactor.flows.world import World
+from compactor.spark.decode.wire import Schemas
 from compactor.spark.engine import SparkEngine
 from compactor.storage.local import LocalStorage
 
@@ -32,10 +33,10 @@ Row = Mapping[str, Any]
 class Lake:
     """`land` files, `run` tables, read `rows` of views."""
 
-    def __init__(self, spark: SparkSession, root: Path) -> None:
+    def __init__(self, spark: SparkSession, root: Path, schemas: Schemas = None) -> None:
         self.spark, self.root = spark, root
         self.now = 1_700_000_000.0
-        storage, engine, catalog = LocalStorage(), SparkEngine(spark, LocalStorage()), HiveCatalog(spark)
+        storage, engine, catalog = LocalStorage(), SparkEngine(spark, LocalStorage(), schemas), HiveCatalog(spark)
         self.world = World(storage, lambda: engine, lambda: catalog, clock=lambda: self.now)
         self.database = re.sub(r"\W", "_", root.name).lower()
 

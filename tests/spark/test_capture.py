@@ -37,6 +37,8 @@ SAMPLE = {
     "hour by hour, Kafka records": ("debezium_json_kafka", TELLING, HOURLY, {}),
     "wal2json, transactions of all tables in one stream": ("wal2json_v1", TELLING[2:5], HOURLY[:4], {"files": 2}),
     "wal2json, a change a line": ("wal2json_v2", ("student", "measure", "audit_log", "evolve"), [[0, 1, 2], [3, 4], [5, 6, 7, 8]], {}),
+    "Kafka records of Avro by schema id, base64 in JSON": ("debezium_avro_kafka", TELLING[2:], [[0, 1, 2, 3], [4, 5, 6, 7, 8]], {"files": 2}),
+    "Kafka records of Avro by schema id, from Spark's Kafka source": ("debezium_avro_parquet", TELLING[:3], [[8, 2, 0, 5, 1], [3, 4, 6, 7]], {}),
     "flat rows without schema": ("flat_value", TELLING, [[0, 1, 2, 3], [4], [5, 6, 7, 8]], {}),
 }
 MORE = {
@@ -71,8 +73,8 @@ def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
     (tmp_path / "compactor.yaml").write_text(config.config_text(form, only), encoding="utf-8")
     delivered: set[int] = set()
     with App.open(tmp_path / "compactor.yaml", conf=dict(FAST)) as app:
-        spark = app._session() if form == "debezium_parquet" else None
         for group in groups:
+            spark = app._session() if form.endswith("_parquet") else None
             landing.land(tmp_path, form, only=only, hours=group, spark=spark, **options)
             reports = app.run(parallel=3)
             delivered |= set(group)

@@ -62,7 +62,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "_text",
         "_offset",
         "_partition",
-        f"CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END AS _bad",
+        f"coalesce({raw.broken}, CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END) AS _bad",
         f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' END AS _op",
         f"{writer} AS _writer",
         "_schema",

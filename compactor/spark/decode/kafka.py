@@ -2,15 +2,18 @@
 
 Read are JSON lines (kcat, Connect file sinks: `value` as text or as an object; `payload` as kcat spells it) and Parquet (Spark's Kafka
 source: `key`, `value` binary or text, `headers` array of structs). Only the headers that link a key change are used:
-`__debezium.oldkey` (on the create) and `__debezium.newkey` (on the delete).
+`__debezium.oldkey` (on the create) and `__debezium.newkey` (on the delete). Values and keys in Confluent's wire format: `decode/wire.py`.
 
 Adds `_offset` bigint, `_partition` int, `_key`, `_oldkey`, `_newkey` string; replaces `_text` / `_value` by the record's value.
 """
 
 from __future__ import annotations
 
+import dataclasses
+
 from compactor.core import types
 from compactor.core.errors import InputRefused
+from compactor.spark.decode import wire
 from compactor.spark.files import RawFrame
 from compactor.spark.sql import literal, member
 
@@ -19,8 +22,8 @@ OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
 _RECORD = "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, _corrupt STRING"
 
 
-def unpacked(raw: RawFrame, container: str) -> RawFrame:
-    """The frame with the container's columns beside the value; for `container: value` they are null."""
+def unpacked(raw: RawFrame, container: str, schemas: wire.Schemas = None) -> list[RawFrame]:
+    """The frame with the container's columns beside the value, for `container: value` null; one for each schema that records name by id."""
     if container == "value":
         nulls = (
             "CAST(NULL AS BIGINT) AS _offset",
@@ -28,8 +31,11 @@ def unpacked(raw: RawFrame, container: str) -> RawFrame:
             "CAST(NULL AS STRING) AS _key",
             "CAST(NULL AS STRING) AS _oldkey",
         )
-        return RawFrame(raw.rows.selectExpr("*", *nulls), raw.schema, raw.avro, raw.fields)
-    return _json(raw) if raw.schema is None else _typed(raw)
+        return [dataclasses.replace(raw, rows=raw.rows.selectExpr("*", *nulls))]
+    made = _json(raw) if raw.schema is None else _typed(raw)
+    if "_wire" not in made.rows.columns:
+        return [made]
+    return wire.opened(made, schemas)
 
 
 def _json(raw: RawFrame) -> RawFrame:
@@ -46,8 +52,10 @@ def _json(raw: RawFrame) -> RawFrame:
         "try_cast(_record.partition AS INT) AS _partition",
         "_record.key AS _key",
         f"{_json_header(OLD_KEY)} AS _oldkey",
+        f"{wire.of_text(value)} AS _wire",
+        f"{wire.of_text('_record.key')} AS _keywire",
     )
-    return RawFrame(rows)
+    return RawFrame(rows, paths=raw.paths)
 
 
 def _json_header(name: str) -> str:
@@ -82,8 +90,15 @@ def _typed(raw: RawFrame) -> RawFrame:
     partition = "CAST(_value.partition AS INT)" if "partition" in has else "CAST(NULL AS INT)"
     extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _oldkey")
     if has["value"][0] in ("string", "binary"):
-        return RawFrame(raw.rows.selectExpr(*origin, "CAST(_value.value AS STRING) AS _text", *extra))
-    return RawFrame(raw.rows.selectExpr(*origin, f"{member('_value', 'value')} AS _value", *extra), has["value"], raw.avro)
+        wired = [f"{_wired('_value.value', has['value'])} AS _wire", f"{_wired('_value.key', has.get('key'))} AS _keywire"]
+        return RawFrame(raw.rows.selectExpr(*origin, "CAST(_value.value AS STRING) AS _text", *extra, *wired), paths=raw.paths)
+    return RawFrame(raw.rows.selectExpr(*origin, f"{member('_value', 'value')} AS _value", *extra), has["value"], raw.avro, paths=raw.paths)
+
+
+def _wired(column: str, kind: types.Type | None) -> str:
+    if kind == ("binary",):
+        return wire.of_bytes(column)
+    return wire.of_text(column) if kind == ("string",) else "CAST(NULL AS BINARY)"
 
 
 def _old_column(has: dict[str, types.Type]) -> str:

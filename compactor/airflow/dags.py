@@ -1,0 +1,142 @@
+"""compactor.yaml → DAGs. Read at every parse: nothing here looks at anything but the configuration."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, Asset, BaseOperator, Param, TaskGroup
+
+from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
+from compactor.airflow.tasks import Approve, Choose, Plan, QuarantineAlert, Run, Verify, WaitForHour
+from compactor.config import Settings, load
+from compactor.config_keys import Group, Table
+from compactor.config_values import is_s3
+
+START = datetime(2020, 1, 1, tzinfo=timezone.utc)
+"""Before every run; DAGs do not catch up by themselves."""
+
+CONFIG = "COMPACTOR_CONFIG"
+TAG = "compactor"
+BACKOFF: Any = True if BaseOperator.retry_exponential_backoff is False else 2
+"""Each delay is twice the one before: a flag in Airflow 3.0, later the factor, of which True would be 1."""
+
+TABLE_NAME = "{{ task.table }}"
+"""What a mapped task is called in the UI."""
+
+
+def settings(dag_file: str) -> Settings:
+    """The configuration: COMPACTOR_CONFIG, else compactor.yaml beside the DAG file. Raises ConfigError, which Airflow shows as an import error."""
+    return load(os.environ.get(CONFIG) or Path(dag_file).parent / "compactor.yaml")
+
+
+def asset(configured: Settings, name: str) -> Asset:
+    """The asset of a table's view: `<database>.<view>`, with the table's location as its address."""
+    spec = configured.spec(name)
+    return Asset(name=f"{spec.database}.{spec.view}", uri=spec.root if is_s3(spec.root) else f"file://{spec.root}")
+
+
+def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
+    """A DAG `compact_<group>` for each group that has tables: for each table a task group of wait, run, verify."""
+    members: dict[str, list[str]] = {}
+    for name, table in configured.tables.items():
+        members.setdefault(table.group, []).append(name)
+    dags = {}
+    for group, names in members.items():
+        said = configured.airflow.groups.get(group, Group())
+        with _dag(
+            configured, f"compact_{group}", doc, schedule=_schedule(said), max_active_tasks=said.at_once, max_active_runs=1, tags=[TAG, group]
+        ) as dag:
+            for name in names:
+                _compact_table(configured, name, said)
+        dags[dag.dag_id] = dag
+    return dags
+
+
+def _compact_table(configured: Settings, name: str, group: Group) -> None:
+    config, table, shown = str(configured.file), configured.tables[name], asset(configured, name)
+    common: dict[str, Any] = {"config": config, "table": name, **task_settings(table)}
+    with TaskGroup(name, tooltip=table.comment or ""):
+        wait = WaitForHour(task_id="wait", wait=group.wait, **common)
+        run = Run(task_id="run", pool=table.pool, execution_timeout=timedelta(seconds=table.timeout), **common)
+        verify = Verify(task_id="verify", files_only=True, asset=shown, reported=f"{name}.run", **common)
+        wait >> run >> verify
+
+
+def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
+    """A DAG that compares every table's view with all that was ever absorbed, one table after another of the same priority."""
+    with _dag(configured, "maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, max_active_tasks=2, tags=[TAG]) as dag:
+        for name, table in configured.tables.items():
+            Verify(
+                task_id=f"verify_{name}",
+                files_only=False,
+                config=str(configured.file),
+                table=name,
+                pool=table.pool,
+                execution_timeout=timedelta(seconds=table.timeout),
+                **task_settings(table),
+            )
+    return {dag.dag_id: dag}
+
+
+def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
+    """A DAG for the hand: its form asks for tables and hours; a dry run plans, another runs too."""
+    names = list(configured.names)
+    params = {
+        "tables": Param([], type="array", items={"type": "string", "enum": names}, examples=names, description="None: all of them."),
+        "from_hour": Param(None, type=["null", "string"], pattern=HOUR_PATTERN, description="First hour expected, such as 2026-11-20T14; UTC."),
+        "to_hour": Param(None, type=["null", "string"], pattern=HOUR_PATTERN, description="Last hour expected; with `from_hour` only."),
+        "complete": Param(False, type="boolean", description="Do not run a table of which an expected hour never landed."),
+        "dry_run": Param(True, type="boolean", description="Tell what would be done, and change nothing."),
+    }
+    default = configured.defaults
+    config = str(configured.file)
+    with _dag(configured, "backfill", doc, schedule=None, params=params, max_active_tasks=4, tags=[TAG]) as dag:
+        chosen = Choose(task_id="choose", tables=names, retries=0)
+        plan = Plan.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=chosen.output)
+        approve = Approve(task_id="approve", tables=chosen.output, retries=0)
+        run = Run.partial(
+            task_id="run",
+            config=config,
+            map_index_template=TABLE_NAME,
+            pool=default.pool,
+            execution_timeout=timedelta(seconds=default.timeout),
+            **task_settings(default),
+        ).expand(table=approve.output)
+        plan >> approve >> run
+    return {dag.dag_id: dag}
+
+
+def quarantine_alert(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
+    """A DAG that fails while anything waits in quarantine."""
+    with _dag(configured, "quarantine_alert", doc, schedule=configured.airflow.quarantine, max_active_runs=1, tags=[TAG]) as dag:
+        QuarantineAlert(task_id="look", config=str(configured.file), **task_settings(configured.defaults))
+    return {dag.dag_id: dag}
+
+
+def task_settings(table: Table) -> dict[str, Any]:
+    """What the table's keys say to each of its tasks."""
+    return {
+        "owner": table.owner,
+        "priority_weight": table.priority,
+        "weight_rule": "absolute",
+        "retries": table.retries,
+        "retry_delay": timedelta(seconds=table.retry_delay),
+        "retry_exponential_backoff": BACKOFF,
+        "max_retry_delay": timedelta(minutes=30),
+    }
+
+
+def _schedule(group: Group) -> Any:
+    if not group.partitioned:
+        return group.schedule
+    from airflow.sdk import CronPartitionTimetable  # Airflow 3.2 on
+
+    # the config allows it for hourly schedules only: the interval before is the hour before
+    return CronPartitionTimetable(group.schedule, timezone="UTC", run_offset=-1, key_format=KEY_FORMAT)
+
+
+def _dag(configured: Settings, name: str, doc: str | None, **more: Any) -> DAG:
+    return DAG(configured.airflow.prefix + name, start_date=START, catchup=False, doc_md=doc, **more)

@@ -1,0 +1,273 @@
+"""Operators: wait for an hour, run a command line of ours for a table. What they do is told by the CLI; here it becomes Airflow's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
+
+from airflow.sdk import BaseOperator
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from compactor.airflow.hours import HOUR, hour_of, hours_between, read_hour, written
+from compactor.airflow.outcome import judge, sentence
+from compactor.core.errors import Refused, TryLater
+from compactor.ports import Runner
+
+try:
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+except ImportError:  # before Airflow 3.2
+    from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+POLL_SECONDS = 30.0
+
+
+def hour_of_run(context: Any) -> datetime:
+    """The hour that a task's run stands for."""
+    run = context["dag_run"]
+    return hour_of(getattr(run, "partition_key", None), run.logical_date, run.run_after)
+
+
+def arrived(config: str, table: str, hour: str) -> bool:
+    """Whether anything of an hour has landed for a table."""
+    from compactor.app import App
+
+    with App.open(config) as app:
+        return app.arrived(table, read_hour(hour))
+
+
+class WaitForHour(BaseOperator):
+    """Until something of the run's hour has landed, `wait` seconds after the hour's end at most: an hour in which nothing happened is no error."""
+
+    def __init__(self, *, config: str, table: str, wait: float, **more: Any) -> None:
+        super().__init__(**more)
+        self.config, self.table, self.wait = config, table, wait
+
+    def execute(self, context: Any) -> str:
+        """The hour. Deferred while it waits, so that it takes no worker's slot."""
+        hour = hour_of_run(context)
+        until = (hour + HOUR).timestamp() + self.wait
+        if time.time() < until and not self._arrived(hour):
+            self.log.info("%s: nothing of %s has landed yet; waiting", self.table, written(hour))
+            self.defer(trigger=HourTrigger(self.config, self.table, written(hour), until), method_name="resume")
+        return written(hour)
+
+    def resume(self, context: Any, event: dict[str, Any]) -> str:
+        """The hour, after the wait."""
+        self.log.info("%s: %s", self.table, event["told"])
+        return str(event["hour"])
+
+    def _arrived(self, hour: datetime) -> bool:
+        try:
+            return arrived(self.config, self.table, written(hour))
+        except Refused as error:
+            raise AirflowFailException(str(error)) from error
+
+
+class HourTrigger(BaseTrigger):
+    """Looks every `poll` seconds whether something of an hour has landed, till `until` (epoch seconds)."""
+
+    def __init__(self, config: str, table: str, hour: str, until: float, poll: float = POLL_SECONDS) -> None:
+        super().__init__()
+        self.config, self.wanted, self.hour, self.until, self.poll = config, table, hour, until, poll
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """How the triggerer makes it again."""
+        given = {"config": self.config, "table": self.wanted, "hour": self.hour, "until": self.until, "poll": self.poll}
+        return f"{type(self).__module__}.{type(self).__qualname__}", given
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event."""
+        told = f"nothing of {self.hour} has landed in time; going on without"
+        while time.time() < self.until:
+            try:
+                if await asyncio.to_thread(arrived, self.config, self.wanted, self.hour):
+                    told = f"{self.hour} has landed"
+                    break
+            except (Refused, TryLater) as error:
+                # the run itself will meet it, and say so
+                self.log.warning("%s: %s", self.wanted, error)
+            await asyncio.sleep(max(0.0, min(self.poll, self.until - time.time())))
+        yield TriggerEvent({"hour": self.hour, "told": told})
+
+
+class Command(BaseOperator):
+    """A command line of ours for a table: `words`, the table, the configuration. Its JSON is what the task returns.
+
+    Refused → fails at once, whatever `retries` says; anything else that went wrong → the task fails and may be tried again.
+    """
+
+    template_fields = ("table",)
+
+    def __init__(self, *, config: str, table: str, words: tuple[str, ...], labelled: bool = False, **more: Any) -> None:
+        super().__init__(**more)
+        self.config, self.table, self.words, self.labelled = config, table, tuple(words), labelled
+        self._runner: Runner | None = None
+
+    def execute(self, context: Any) -> Any:
+        """What the command printed."""
+        from compactor.app import App
+
+        arguments = [*self.words, *([self.table] if self.table else []), "--config", self.config, "--output", "json"]
+        arguments += ["--label", str(context["run_id"])] if self.labelled else []
+        self.log.info("compactor %s", " ".join(arguments))
+        try:
+            with App.open(self.config) as app:
+                self._runner = app.runner()
+            outcome = judge(self._runner.run(arguments, lambda line: self.log.info("%s", line)))
+        except Refused as error:
+            raise AirflowFailException(str(error)) from error
+        except TryLater as error:
+            raise AirflowException(str(error)) from error
+        self.tell(outcome.found)
+        if outcome.problem is not None:
+            raise (AirflowException if outcome.again else AirflowFailException)(outcome.problem)
+        return self.answer(outcome.found, context)
+
+    def tell(self, found: Any) -> None:
+        """Log what was found."""
+
+    def answer(self, found: Any, context: Any) -> Any:
+        """What the task returns."""
+        return found
+
+    def on_kill(self) -> None:
+        """Airflow ends the task: the command ends with it."""
+        if self._runner is not None:
+            self._runner.cancel()
+
+
+class Run(Command):
+    """`compactor run` for one table; its report is what the task returns."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("run",), labelled=True, **more)
+
+    def tell(self, found: Any) -> None:
+        """The report, as a sentence."""
+        for report in found or ():
+            self.log.info("%s", sentence(report))
+
+    def answer(self, found: Any, context: Any) -> dict[str, Any]:
+        """The report."""
+        (report,) = found
+        return dict(report)
+
+
+class Verify(Command):
+    """`compactor verify` for one table. With `asset`, an event of it carries what the run of the same table did (`reported`: that task's id)."""
+
+    def __init__(self, *, files_only: bool, asset: Any = None, reported: str = "", **more: Any) -> None:
+        words = ("verify", "--files-only") if files_only else ("verify",)
+        if asset is not None:
+            more["outlets"] = [asset]
+        super().__init__(words=words, **more)
+        self.asset, self.reported = asset, reported
+
+    def tell(self, found: Any) -> None:
+        """Each check."""
+        for check in found or ():
+            self.log.info("%s: %s: %s: %s", check["table"], check["name"], "ok" if check["ok"] else "FAILED", check["detail"])
+
+    def answer(self, found: Any, context: Any) -> Any:
+        """The checks; and the asset's event gets its extra."""
+        if self.asset is not None:
+            report = context["ti"].xcom_pull(task_ids=self.reported) or {}
+            kept = ("outcome", "version", "operations", "files", "rows", "counts")
+            extra = {"hour": written(hour_of_run(context)), **{name: report[name] for name in kept if name in report}}
+            context["outlet_events"][self.asset].extra = extra
+        return found
+
+
+class Plan(Command):
+    """`compactor plan` for one table, and which of the hours that the run's parameters name have landed."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("plan",), **more)
+
+    def tell(self, found: Any) -> None:
+        """The steps."""
+        for plan in found or ():
+            for step in plan["steps"]:
+                self.log.info("%s: %s", plan["table"], step)
+
+    def answer(self, found: Any, context: Any) -> dict[str, Any]:
+        """Steps, and hours: `new` wait in landing, `known` were absorbed before, of `missing` nothing landed. These can be refused."""
+        (plan,) = found
+        new = sorted({item["hour"] for item in plan["landing"]["new"] if item["hour"]})
+        # every hour is looked at on its own: what lies in the archive of a table is too much to list
+        wanted = [hour for hour in expected_hours(context["params"]) if not any(name.startswith(hour) for name in new)]
+        known = [hour for hour in wanted if arrived(self.config, self.table, hour)]
+        missing = [hour for hour in wanted if hour not in known]
+        self.log.info("%s: %d hours with new files, %d absorbed before, %d of which nothing landed", self.table, len(new), len(known), len(missing))
+        if missing:
+            told = f"{self.table}: nothing landed of {', '.join(missing[:24])}{' ...' if len(missing) > 24 else ''}"
+            self.log.warning("%s", told)
+            if context["params"]["complete"]:
+                raise AirflowFailException(f"{told}; `complete` asks for every hour: land them, or leave it off")
+        return {"table": self.table, "steps": plan["steps"], "new": new, "known": known, "missing": missing}
+
+
+def expected_hours(params: Any) -> list[str]:
+    """The hours that a backfill's parameters name. Raises ValueError for a range that makes no sense."""
+    first, last = params["from_hour"], params["to_hour"]
+    if first is None and last is not None:
+        raise ValueError("expected `from_hour` beside `to_hour`, found none")
+    if first is None:
+        return []
+    begin = read_hour(first)
+    return [written(hour) for hour in hours_between(begin, begin if last is None else read_hour(last))]
+
+
+class Choose(BaseOperator):
+    """The tables that a backfill's parameters name, all of `tables` when they name none; its hours are checked."""
+
+    def __init__(self, *, tables: list[str], **more: Any) -> None:
+        super().__init__(**more)
+        self.tables = tables
+
+    def execute(self, context: Any) -> list[str]:
+        """The tables."""
+        params = context["params"]
+        try:
+            expected_hours(params)
+        except ValueError as error:
+            raise AirflowFailException(str(error)) from error
+        return list(dict.fromkeys(params["tables"])) or self.tables
+
+
+class Approve(BaseOperator):
+    """Passes the tables on, unless the run is a dry one: then what follows is skipped."""
+
+    template_fields = ("tables",)
+
+    def __init__(self, *, tables: Any, **more: Any) -> None:
+        super().__init__(**more)
+        self.tables = tables
+
+    def execute(self, context: Any) -> list[str]:
+        """The tables."""
+        if context["params"]["dry_run"]:
+            raise AirflowSkipException("a dry run: nothing was changed. Start again without `dry_run`")
+        return list(self.tables)
+
+
+class QuarantineAlert(Command):
+    """`compactor quarantine list`; fails when something waits."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("quarantine", "list"), table="", **more)
+
+    def answer(self, found: Any, context: Any) -> list[Any]:
+        """Nothing, or failure."""
+        lines = [f"{item['table']}: {item['path']}: {_how_much(item['records'])}: {item['reason']}" for item in found]
+        if lines:
+            more = f"\nand {len(lines) - 50} more" if len(lines) > 50 else ""
+            raise AirflowFailException(f"{len(lines)} files wait in quarantine:\n" + "\n".join(lines[:50]) + more)
+        return []
+
+
+def _how_much(records: int | None) -> str:
+    return "the file" if records is None else f"{records:,} records"

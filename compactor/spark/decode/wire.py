@@ -1,0 +1,129 @@
+"""Confluent's wire format inside Kafka records: a zero byte, the schema's id (4 bytes, big-endian), then the Avro datum.
+
+(docs.confluent.io, "Wire format".) The registry turns ids into writers' schemas; a file may hold records of many. Each schema's records become
+a frame of their own, as if they had come in an Avro file; the rest (JSON, tombstones) stay one frame of text.
+
+Where records stand in JSON, bytes come as base64 text, as `{"b64": "..."}`, or, where they happen to be UTF-8, as that text.
+
+Rules:
+- a record whose id the registry does not know, or whose datum does not fit that schema, goes to quarantine with the id named.
+- without `registry:` all such records do, and the reason says what to add.
+- Apicurio's own form (the id in a header, or 8 bytes of it) is not read: its records say that they are no JSON. `docs/registry.md` names the
+  serializer's settings that write Confluent's form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable
+from typing import Optional
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from compactor.core import avro
+from compactor.core.errors import RegistryRefused, SchemaRefused
+from compactor.spark.files import RawFrame, from_spark
+from compactor.spark.sql import literal
+
+Schemas = Optional[Callable[[int], str]]
+"""Id → self-contained schema text. Raises RegistryRefused for an unknown id, SchemaRefused for one that is not Avro, Unavailable."""
+
+_MAGIC = "X'00'"
+_BASE64 = "^AA[A-Za-z0-9+/]{5,}={0,2}$"
+"""Text that begins with a zero byte when it is decoded. No JSON begins with an A."""
+
+
+def of_text(text: str) -> str:
+    """SQL: the bytes in wire format that a JSON string stands for, else null."""
+    inside, itself = _base64(f"get_json_object({text}, '$.b64')"), f"CAST({text} AS BINARY)"
+    return (
+        f"CASE WHEN {text} LIKE '{{\"b64\":%' THEN {_wired(inside)} WHEN {text} RLIKE '{_BASE64}' THEN {_wired(_base64(text))} "
+        f"ELSE {_wired(itself)} END"
+    )
+
+
+def of_bytes(value: str) -> str:
+    """SQL: the bytes when they are in wire format, else null."""
+    return _wired(value)
+
+
+def _base64(text: str) -> str:
+    return f"try_to_binary({text}, 'base64')"
+
+
+def _wired(value: str) -> str:
+    return f"CASE WHEN substring({value}, 1, 1) = {_MAGIC} AND length({value}) > 4 THEN {value} END"
+
+
+def _id(column: str) -> str:
+    # an id of 2^31 and more would be negative; Confluent counts from 1
+    return f"CAST(conv(hex(substring({column}, 2, 4)), 16, 10) AS BIGINT)"
+
+
+def opened(raw: RawFrame, schemas: Schemas) -> list[RawFrame]:
+    """A frame with `_text`, `_wire` and `_keywire` (bytes or null) as frames of one schema each. With a registry one job: which ids there are."""
+    rows = raw.rows
+    if schemas is None:
+        told = f"concat('names a schema by id (', {_id('_wire')}, '): say `registry:`, and what lies in quarantine can be replayed')"
+        broken = f"CASE WHEN _wire IS NOT NULL THEN {told} END AS _broken"
+        return [dataclasses.replace(raw, rows=rows.selectExpr("*", broken).drop("_wire", "_keywire"))]
+    ids = [(row.v, row.k) for row in rows.selectExpr(f"{_id('_wire')} AS v", f"{_id('_keywire')} AS k").distinct().collect()]
+    found = {value for value, _ in ids}
+    rows = _with_keys(rows, sorted({key for _, key in ids if key is not None}), schemas)
+    frames = []
+    if None in found or not found:
+        frames.append(dataclasses.replace(raw, rows=rows.where("_wire IS NULL").drop("_wire")))
+    for number in sorted(value for value in found if value is not None):
+        frames.append(_of_schema(raw, rows.where(f"{_id('_wire')} = {number}"), number, schemas))
+    return frames
+
+
+def _of_schema(raw: RawFrame, rows: DataFrame, number: int, schemas: Callable[[int], str]) -> RawFrame:
+    text, problem = _schema(number, schemas)
+    if text is None:
+        told = literal(f"names a schema by id ({number}){problem}")
+        shown = ["base64(_wire) AS _text" if name == "_text" else name for name in rows.columns if name != "_wire"]
+        return dataclasses.replace(raw, rows=rows.selectExpr(*shown, f"{told} AS _broken"))
+    read = rows.drop("_text").withColumn("_value", _datum("_wire", text))
+    schema = from_spark(read.schema["_value"].dataType)
+    misfit = literal(f"does not fit the schema with id {number}, which it names")
+    empty = " AND ".join(f"_value.`{name}` IS NULL" for name, _ in schema[1])
+    return RawFrame(read.selectExpr("*", f"CASE WHEN {empty} THEN {misfit} END AS _broken").drop("_wire"), schema, text, paths=raw.paths)
+
+
+def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str]:
+    """The text of a record's schema, or why there is none."""
+    try:
+        text = schemas(number)
+    except (RegistryRefused, SchemaRefused) as error:
+        return None, f", which cannot be used: {error}"
+    kind = json.loads(text)
+    if not isinstance(kind, dict) or kind.get("type") != "record":
+        return None, f", which is no record: {text[:80]}"
+    return text, ""
+
+
+def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Callable[[int], str]) -> DataFrame:
+    """`_key` as JSON where it is in wire format; null where its schema is not known: a key is only the fallback of the row's own."""
+    made: Column | None = None
+    for number in ids:
+        try:
+            text = schemas(number)
+        except (RegistryRefused, SchemaRefused):
+            text = None
+        if text is None:
+            continue
+        read = _datum("_keywire", text)
+        shown = F.to_json(read) if isinstance(json.loads(text), dict) and json.loads(text).get("type") == "record" else read.cast("string")
+        here = F.expr(f"{_id('_keywire')} = {number}")
+        made = F.when(here, shown) if made is None else made.when(here, shown)
+    known = F.expr("CASE WHEN _keywire IS NULL THEN _key END")
+    return rows.withColumn("_key", known if made is None else F.coalesce(known, made)).drop("_keywire")
+
+
+def _datum(column: str, text: str) -> Column:
+    datum = F.expr(f"substring({column}, 6)")
+    return from_avro(datum, avro.readable_by_spark(text), {"mode": "PERMISSIVE"})

@@ -1,0 +1,184 @@
+"""The files of `dags/`: what Airflow makes of them, and that reading them costs no more than reading the configuration."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import socket
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.conftest import ROOT, Company, dag_file
+
+pytestmark = pytest.mark.airflow
+
+FILES = sorted(path.stem for path in (ROOT / "dags").glob("*.py"))
+EXPECTED = {
+    "backfill": {"backfill"},
+    "compact_hourly": {"compact_hourly", "compact_big.ones"},
+    "maintenance": {"maintenance"},
+    "quarantine_alert": {"quarantine_alert"},
+}
+
+TABLES = """
+warehouse: lake
+airflow:
+  groups:
+    big.ones: {schedule: 40 */6 * * *, wait: 1h, at_once: 2}
+    by_hand: {schedule: none}
+defaults: {pool: compactor, owner: school}
+tables:
+  student: {key: [id]}
+  ledger: {key: [id], group: big.ones, owner: money, pool: large, priority: 9, retries: 2, retry_delay: 5min, timeout: 6h, view: ledger_now}
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration with two groups that have tables."""
+    path = tmp_path / "compactor.yaml"
+    path.write_text(TABLES, encoding="utf-8")
+    monkeypatch.setenv("COMPACTOR_CONFIG", str(path))
+    return path
+
+
+def dags(name: str) -> dict[str, Any]:
+    """The DAGs of a file, by id."""
+    from airflow.sdk import DAG
+
+    return {key: value for key, value in vars(dag_file(name)).items() if isinstance(value, DAG)}
+
+
+def test_these_are_the_files() -> None:
+    """A new one is to be looked at here."""
+    assert sorted(EXPECTED) == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_a_thin_declaration(name: str) -> None:
+    """Sixty lines at most, no logic, and what its docstring says is what the UI shows."""
+    text = (ROOT / "dags" / f"{name}.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    assert "def " not in text
+    assert "airflow" in text
+    assert "dag" in text
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_makes_its_dags(written: Path, name: str) -> None:
+    """One for each group that has tables, no import error, and a copy through Airflow's database is the same."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    found = dags(name)
+    assert set(found) == EXPECTED[name]
+    for dag in found.values():
+        assert dag.doc_md == dag_file(name).__doc__
+        assert dag.catchup is False
+        assert "compactor" in dag.tags
+        assert set(DagSerialization.from_dict(DagSerialization.to_dict(dag)).task_ids) == set(dag.task_ids)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_reading_a_file_reads_the_configuration_and_nothing_else(written: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other file is opened, no directory listed, nobody called, no PySpark imported."""
+    dag_file(name)  # modules are loaded
+    opened: list[str] = []
+    real = builtins.open
+
+    def watched(file: Any, *more: Any, **named: Any) -> Any:
+        opened.append(str(file))
+        return real(file, *more, **named)
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AssertionError("I/O beside the configuration")
+
+    monkeypatch.setattr(builtins, "open", watched)
+    monkeypatch.setattr("io.open", watched)
+    for place in ("listdir", "scandir", "walk"):
+        monkeypatch.setattr(os, place, refused)
+    monkeypatch.setattr(socket, "socket", refused)
+    monkeypatch.setattr(socket, "create_connection", refused)
+    monkeypatch.setattr("subprocess.Popen", refused)
+    dag_file(name)
+    own = {str(ROOT / "dags" / f"{name}.py"), str(written)}
+    assert {path for path in opened if "__pycache__" not in path} <= own
+    assert str(written) in opened
+    assert not [module for module in sys.modules if module.split(".")[0] == "pyspark"]
+
+
+def test_tables_keys_arrive_at_their_tasks(written: Path) -> None:
+    """Group, owner, pool, priority, retries, time-out, asset."""
+    dag = dags("compact_hourly")["compact_big.ones"]
+    run, wait, verify = (dag.get_task(f"ledger.{name}") for name in ("run", "wait", "verify"))
+    assert (run.owner, run.pool, run.priority_weight, run.retries) == ("money", "large", 9, 2)
+    assert run.retry_exponential_backoff == 2
+    assert (run.retry_delay, run.execution_timeout) == (timedelta(minutes=5), timedelta(hours=6))
+    assert (wait.pool, wait.wait) == ("default_pool", 3600.0)
+    assert [(asset.name, asset.uri) for asset in verify.outlets] == [("default.ledger_now", f"file://{written.parent}/lake/ledger")]
+    assert (dag.max_active_tasks, dag.max_active_runs) == (2, 1)
+    assert {task.task_id: set(task.downstream_task_ids) for task in dag.tasks} == {
+        "ledger.wait": {"ledger.run"},
+        "ledger.run": {"ledger.verify"},
+        "ledger.verify": set(),
+    }
+    assert dags("compact_hourly")["compact_hourly"].get_task("student.run").pool == "compactor"
+
+
+def test_two_configurations_can_share_an_airflow(written: Path) -> None:
+    """Their DAGs differ by a prefix, and each knows its own."""
+    written.write_text(TABLES.replace("airflow:\n", "airflow:\n  prefix: school_\n"), encoding="utf-8")
+    assert {key for name in FILES for key in dags(name)} == {f"school_{name}" for names in EXPECTED.values() for name in names}
+    assert dags("backfill")["school_backfill"].dag_id == "school_backfill"
+
+
+def test_a_wrong_configuration_is_an_import_error_with_the_place(written: Path) -> None:
+    """Airflow shows it in red at its top: file, line, table, key."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    written.write_text(TABLES.replace("owner: money", "onwer: money"), encoding="utf-8")
+    bag = DagBag(str(ROOT / "dags" / "compact_hourly.py"))
+    (error,) = bag.import_errors.values()
+    assert f"{written}:10: table ledger, key onwer: unknown key; did you mean owner?" in error
+
+
+def test_the_whole_folder_is_found_by_airflow(written: Path) -> None:
+    """Its rule of thumb for which files hold DAGs finds all of them."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(str(ROOT / "dags"))
+    assert bag.import_errors == {}
+    assert set(bag.dag_ids) == set().union(*EXPECTED.values())
+
+
+def test_partitions_are_the_hours_that_end_before_a_run(written: Path) -> None:
+    """`partitioned: true`: the run at 14:10 has the key of 13."""
+    import pendulum
+
+    written.write_text("airflow: {groups: {hourly: {partitioned: true}}}\n" + "tables: {student: {key: [id]}}\n", encoding="utf-8")
+    from airflow.serialization.encoders import coerce_to_core_timetable
+
+    timetable = coerce_to_core_timetable(dags("compact_hourly")["compact_hourly"].timetable)
+    run = timetable.next_dagrun_info_v2(last_dagrun_info=None, restriction=_restriction(pendulum.datetime(2024, 3, 5, 14, 0)))
+    assert (run.run_after, run.partition_key) == (pendulum.datetime(2024, 3, 5, 14, 10), "2024-03-05T13")
+
+
+def _restriction(earliest: Any) -> Any:
+    from airflow.timetables.base import TimeRestriction
+
+    return TimeRestriction(earliest=earliest, latest=None, catchup=True)
+
+
+def test_the_environment_has_one_pyspark_at_most() -> None:
+    """pyspark-client, which Airflow's Spark provider brings, installs over PySpark in the same folder."""
+    from importlib.metadata import distributions
+
+    assert "pyspark-client" not in {found.metadata["Name"] for found in distributions()}
+
+
+def test_the_company_of_these_tests_has_its_configuration(company: Company) -> None:
+    """The fixture that the others rely on."""
+    assert set(dags("compact_hourly")["compact_hourly"].task_group.children) == {"enrollment", "student"}

@@ -1,0 +1,63 @@
+"""Arrived: an hour is there when a data file of it is, wherever a run has put it since."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+
+from compactor.catalog.memory import MemoryCatalog
+from compactor.flows.arrived import arrived
+from compactor.flows.world import World
+from compactor.ports import Engine
+from compactor.storage.memory import MemoryStorage
+from tests.oracle.lake import table
+
+HOUR = datetime(2026, 11, 20, 14, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("path", "there"),
+    [
+        ("incremental/increment_2026112014/a.json", True),
+        ("archive/increment_2026112014/a.json", True),
+        ("quarantine/increment_2026112014/a.json", True),
+        ("incremental/increment_2026112013/a.json", False),
+        ("incremental/increment_20261120140/a.json", False),
+        ("incremental/increment_2026112014/a.json.tmp", False),
+        ("incremental/increment_2026112014/_SUCCESS", False),
+        ("base/increment_2026112014/a.json", False),
+        (None, False),
+    ],
+)
+def test_where_a_file_of_the_hour_may_lie(path: str | None, there: bool) -> None:
+    """Landing, archive, quarantine; half a file, a marker and other hours do not count."""
+    assert found(path, "increment_%Y%m%d%H") is there
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "there"),
+    [
+        ("%Y/%m/%d/%H%M", "incremental/2026/11/20/1445/a.json", True),
+        ("%Y/%m/%d/%H%M", "incremental/2026/11/20/1345/a.json", False),
+        ("change_%Y%m%d%H%M", "incremental/change_202611201400/a.json", True),
+        ("%Y/%m/%d", "incremental/2026/11/20/a.json", True),
+        ("%Y/%m/%d", "incremental/2026/11/19/a.json", False),
+        ("", None, True),
+    ],
+)
+def test_folders_of_other_lengths(pattern: str, path: str | None, there: bool) -> None:
+    """Quarters of an hour count for their hour, a day for each of its hours; a flat folder has no hours to wait for."""
+    assert found(path, pattern) is there
+
+
+def _none() -> Engine:
+    raise AssertionError("looking starts no engine")
+
+
+def found(path: str | None, pattern: str) -> bool:
+    """Whether the hour has arrived where only this file lies."""
+    storage = MemoryStorage()
+    if path:
+        storage.write(f"/lake/t/{path}", b"{}")
+    return arrived(World(storage, _none, MemoryCatalog, files_only=True), table(pattern=pattern), HOUR)

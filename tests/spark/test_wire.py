@@ -1,0 +1,151 @@
+"""Kafka records in Confluent's wire format: what is read, and what goes to quarantine with which word."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from pyspark.sql import SparkSession
+
+from compactor.app import coordinates
+from compactor.core.errors import InputRefused, RegistryRefused, SchemaRefused, Unavailable
+from compactor.core.spec import TableSpec
+from compactor.spark.session import SessionSettings, close_session, open_session
+from tests.spark.conftest import FAST
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+V1 = {"type": "record", "name": "Student", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}]}
+V2 = {**V1, "fields": [*V1["fields"], {"name": "town", "type": "string", "default": "Ulm"}]}
+KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+SCHEMAS = {1: V1, 2: V2, 7: KEY, 8: "long", 300: V1}
+
+
+def schema(number: int) -> str:
+    """A registry of a few schemas; 9 is Protobuf, and during 10 nobody answers."""
+    if number == 9:
+        raise SchemaRefused("id 9: expected an Avro schema, found PROTOBUF")
+    if number == 10:
+        raise Unavailable("schema registry: nobody answers")
+    if number not in SCHEMAS:
+        raise RegistryRefused(f"no schema with id {number}")
+    return json.dumps(SCHEMAS[number])
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session that can read Avro."""
+    root = tmp_path_factory.mktemp("session")
+    conf = (*FAST, ("spark.jars.packages", ",".join(coordinates("spark-avro"))))
+    session = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), conf=conf))
+    yield session
+    close_session(session)
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return Lake(spark, tmp_path, schema)
+
+
+def wire(number: int, datum: Any, known: Any = None) -> bytes:
+    """Confluent's wire format: a zero byte, four of id, the datum."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(known or SCHEMAS[number]), datum)
+    return b"\0" + number.to_bytes(4, "big") + out.getvalue()
+
+
+def line(offset: int, value: bytes | str | None, key: bytes | str | None = None, *, plain: bool = False) -> str:
+    """A record as a JSON line: bytes as `{"b64": ..}`, or as `plain` base64."""
+
+    def shown(part: bytes | str | None) -> Any:
+        text = base64.b64encode(part).decode() if isinstance(part, bytes) else part
+        return {"b64": text} if isinstance(part, bytes) and not plain else text
+
+    return json.dumps({"offset": offset, "partition": 0, "key": shown(key), "value": shown(value)})
+
+
+def table(lake: Lake, **settings: Any) -> TableSpec:
+    return lake.spec(container="kafka", order_by=("kafka.offset",), **settings)
+
+
+def test_the_ways_bytes_stand_in_json(lake: Lake) -> None:
+    """As an object, as base64, and, where they happen to be UTF-8, as text; JSON values and tombstones stand among them."""
+    spec = table(lake)
+    text = wire(1, {"id": 3, "name": "as text"})
+    lines = [
+        line(0, wire(1, {"id": 1, "name": "object"})),
+        line(1, wire(1, {"id": 2, "name": "base64"}), plain=True),
+        line(2, text.decode()),
+        line(3, json.dumps({"id": 4, "name": "json"})),
+        line(4, None, wire(7, {"id": 1})),
+    ]
+    lake.land(spec, 1, lines)
+    report = lake.run(spec)
+    assert [(1, "object"), (2, "base64"), (3, "as text"), (4, "json")] == [(row["id"], row["name"]) for row in lake.rows(spec)]
+    assert (5, 1) == (report.counts["read"], report.counts["ignored"])
+    assert [] == lake.problems(spec)
+
+
+def test_each_record_is_read_by_the_schema_it_names(lake: Lake) -> None:
+    """Two versions in one file, in any order, and an id of two bytes; what the older lacks is the default of the newer."""
+    spec = table(lake)
+    newer, older = wire(2, {"id": 1, "name": None, "town": "Bonn"}), wire(1, {"id": 2, "name": "b"})
+    lake.land(spec, 1, [line(5, newer), line(1, older), line(2, wire(300, {"id": 3, "name": "c"}))])
+    lake.run(spec)
+    assert [(1, None, "Bonn"), (2, "b", "Ulm"), (3, "c", "Ulm")] == [(row["id"], row["name"], row["town"]) for row in lake.rows(spec)]
+
+
+def test_columns_of_sparks_kafka_source(lake: Lake) -> None:
+    """`key` and `value` are binary there; a key of a primitive type does no harm."""
+    spec = table(lake, format="parquet")
+    record = {"key": bytearray(wire(8, 1)), "value": bytearray(wire(1, {"id": 1, "name": "a"})), "offset": 0, "partition": 0}
+    lake.land_parquet(spec, 1, [record, {**record, "value": None, "offset": 1}], "key BINARY, value BINARY, offset BIGINT, partition INT")
+    lake.run(spec)
+    assert [{"id": 1, "name": "a"}] == lake.rows(spec)
+
+
+UNUSABLE = {
+    "an id that the registry does not know": (wire(1, {"id": 9, "name": "x"})[:1] + (77).to_bytes(4, "big") + b"\2\0", "id (77)"),
+    "a schema that is not Avro": (b"\0" + (9).to_bytes(4, "big") + b"\2\0", "PROTOBUF"),
+    "a schema that is no record": (wire(8, 5), "id (8), which is no record"),
+    "a datum cut short": (wire(1, {"id": 9, "name": "long enough to cut"})[:-4], "does not fit the schema with id 1"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_one_unusable_record_waits_and_the_rest_is_absorbed(lake: Lake, case: str) -> None:
+    """The reason names the schema's id."""
+    value, told = UNUSABLE[case]
+    spec = table(lake, quarantine_share=0.9)
+    lake.land(spec, 1, [line(0, wire(1, {"id": 1, "name": "good"})), line(1, value), line(2, json.dumps({"id": 2, "name": "json"}))])
+    report = lake.run(spec)
+    assert [1, 2] == [row["id"] for row in lake.rows(spec)]
+    assert 1 == report.counts["quarantined"]
+    (reason,) = (lake.root / "t" / "quarantine").rglob("*.reason.json")
+    assert told in reason.read_text()
+
+
+def test_without_a_registry_the_refusal_says_what_to_add(spark: SparkSession, tmp_path: Path) -> None:
+    """Nothing is absorbed: all that landed would wait in quarantine."""
+    lake = Lake(spark, tmp_path)
+    spec = table(lake)
+    lake.land(spec, 1, [line(0, wire(1, {"id": 1, "name": "a"}))])
+    with pytest.raises(InputRefused, match="say `registry:`"):
+        lake.run(spec)
+    assert ["part-0.json"] == lake.landed(spec)
+
+
+def test_a_registry_that_is_away_delays_the_run(lake: Lake) -> None:
+    """No record is put aside for it."""
+    spec = table(lake)
+    lake.land(spec, 1, [line(0, wire(1, {"id": 1, "name": "a"})), line(1, b"\0" + (10).to_bytes(4, "big") + b"\2\0")])
+    with pytest.raises(Unavailable):
+        lake.run(spec)
+    assert ["part-0.json"] == lake.landed(spec)
