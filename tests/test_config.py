@@ -365,6 +365,10 @@ BAD_FILES: list[tuple[str, str]] = [
     ("warehouse: s3://lake\ncatalog: {type: glue, metastore_dir: m}\ntables: {a: {key: [x]}}", "key catalog.metastore_dir: Glue is the metastore"),
     ("warehouse: s3://lake\ncatalog: {type: glue, catalog_id: 12}\ntables: {a: {key: [x]}}", "key catalog.catalog_id: expected the 12 digits"),
     ("catalog: {region: eu-central-1}\ntables: {a: {key: [x]}}", "key catalog.region: only `type: glue` has it"),
+    ("warehouse: s3://lake\ns3: {commit_lock: lease, commit_table: t}\ntables: {a: {key: [x]}}", "key s3.commit_lock: a lease is not safe"),
+    ("warehouse: s3://lake\ns3: {commit_lock: dynamo}\ntables: {a: {key: [x]}}", "key s3.commit_lock: expected dynamodb, found 'dynamo'"),
+    ("warehouse: s3://lake\ns3: {commit_lock: dynamodb}\ntables: {a: {key: [x]}}", "key s3.commit_table: expected the name of a DynamoDB table"),
+    ("warehouse: s3://lake\ns3: {commit_table: t}\ntables: {a: {key: [x]}}", "key s3.commit_table: only `commit_lock: dynamodb` has it"),
     ("catalog: {type: gleu}\ntables: {a: {key: [x]}}", "key catalog.type: expected hive or glue, found 'gleu'; did you mean glue?"),
     ("tables: {a: {key: [x], engines: [spark, athena]}}", "table a, key engines: athena reads from Glue; say `catalog: {type: glue}`"),
     (

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "aws": {"core", "aws"},
     **{adapter: {"core", "ports", "aws", adapter} for adapter in ADAPTERS},
     "config": {"core", "config"},
-    "app": {"core", "ports", "flows", "config", "app", *ADAPTERS},
+    "app": {"core", "ports", "flows", "config", "app", "aws", *ADAPTERS},
     "cli": {"core", "ports", "flows", "config", "app", "cli", "demo"},
     "airflow": {"core", "ports", "flows", "config", "app", "airflow"},
     "demo": {"core", "ports", "flows", "config", "app", "cli", "demo"},
