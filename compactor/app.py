@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from compactor.app_lifecycle import Lifecycle
+from compactor.app_schema import Foreseen, Synced, foreseen, notify, registered_key, sync
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
 from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
 from compactor.core.layout import join
 from compactor.core.s3a import s3a_properties
+from compactor.core.schema_history import Step, steps
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows.ingest import Ingest, Ingested
@@ -206,6 +208,19 @@ class App(Lifecycle):
         staging = join(self.settings.warehouse_dir, "_ingest")
         return Ingest(self._storage, topics, specs, staging, max_records, skip_lost).all_there_is()
 
+    def sync(self, names: Sequence[str] = (), dry_run: bool = False) -> list[Synced]:
+        """Make the catalog hold what the tables say, or tell the statements that would."""
+        return [sync(self.world(), self._with_schema(spec), dry_run) for spec in self.specs(names)]
+
+    def schema_history(self, name: str) -> list[Step]:
+        """The Snapshots that changed a table's schema, newest first. Starts no JVM."""
+        return steps(self.log(name))
+
+    def schema_diff(self, name: str) -> Foreseen:
+        """What the newest declared schema differs in from the stored one, and what a run would do about it. Starts no JVM."""
+        (spec,) = self.specs([name])
+        return foreseen(self.world(files_only=True), self._registry() if spec.subject else None, self._with_schema(spec))
+
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""
         _check_reader(self.settings, "ask Athena, or run it on EMR")
@@ -227,7 +242,7 @@ class App(Lifecycle):
 
     def world(self, files_only: bool = False) -> World:
         """What the flows get. Engine and catalog start Spark when they are first asked for."""
-        return World(self._storage, self._engine, self._catalog, files_only=files_only)
+        return World(self._storage, self._engine, self._catalog, notify=notify, files_only=files_only)
 
     def _with_schema(self, spec: TableSpec) -> TableSpec:
         """The spec with the newest schema of its subject. Raises RegistryRefused for an unknown one."""
@@ -239,7 +254,8 @@ class App(Lifecycle):
             near = difflib.get_close_matches(spec.subject, registry.subjects(), 1, 0.6)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise RegistryRefused(f"table {spec.name}: {registry} has no subject {spec.subject}{hint}")
-        return dataclasses.replace(spec, avro_schema=found.text)
+        key = registered_key(registry, spec) if spec.registered_key else spec.key
+        return dataclasses.replace(spec, avro_schema=found.text, key=key, registered=(found.version, found.id))
 
     def _registry(self) -> Registry:
         with self._lock:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         tables_in=table.tables_in or database,
         key=table.key or (),
         container="kafka" if table.topic and "container" not in table.model_fields_set else table.container,
+        registered_key=table.key is None,
         avro_schema=None if subject else _avro_schema(table.schema_, str(settings.file.parent)),
         subject=subject or None,
         op_map=tuple(table.op_map.items()),
@@ -236,6 +238,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         first_folder=table.from_,
         archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
         comment=table.comment or "",
+        policy=replace(table.on_schema_change, partial=table.partial),
         **{key: getattr(table, key) for key in _SAME},
     )
 
@@ -243,7 +246,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 _SAME = (
     *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "partial"),
     *("truncate", "unresolved", "beyond_retention", "compaction", "live_view", "timestamps", "target_file_bytes", "settle"),
-    *("hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines"),
+    *("hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify"),
 )
 """What a TableSpec takes from the file as it is."""
 

@@ -16,6 +16,7 @@ from compactor import config_values as values
 from compactor.config_values import Duration, Epoch, Names, NotYet, Off, Read, Size, Text, absolute, is_s3
 from compactor.core.errors import ConfigError
 from compactor.core.layout import join
+from compactor.core.policy import EVOLVE, Policy
 from compactor.core.s3 import S3Settings
 
 
@@ -171,7 +172,11 @@ Format = Annotated[str, values.choice("auto", "parquet", "avro", "json", "csv")]
 class Table(_Keys):
     """One table. Everything but `key` has a default."""
 
-    key: Names | None = _key(None, "Key columns as the source spells them; [] for a table whose rows have no key. Required.")
+    key: Names | None = _key(
+        None,
+        "Key columns as the source spells them; [] for a table whose rows have no key. Required, but for a table whose `schema` names a "
+        "subject <topic>-value: then the newest schema of <topic>-key tells them.",
+    )
     increments: Text | None = _key(
         None,
         "Where the sink writes: below the warehouse, or an absolute path. strftime codes (%Y %m %d %H %M) name the folder of "
@@ -262,10 +267,20 @@ class Table(_Keys):
     time: NotYet = _key(None, "Column and unit of a time that is a number. Not supported yet.")
     partition_by: Annotated[Any, values.later(None, written="none")] = _key(None, "Partitions of the base. Not supported yet.")
     cluster_by: Annotated[Any, values.later(None, written="key")] = _key(None, "Sort order of the base: the key's.")
-    on_schema_change: Annotated[Any, values.later("evolve", written="evolve")] = _key("evolve", "What a changed schema does.")
+    on_schema_change: Annotated[Policy, Read(values.schema_change, values.SCHEMA_CHANGE)] = _key(
+        EVOLVE,
+        "What a changed schema does: evolve (follow it), freeze (keep the columns as they are), fail (stop the table); or a mapping of kinds to "
+        "these, with drop: keep or hide for removed columns.",
+        written="evolve",
+    )
     quarantine: Quarantine = _key(Quarantine(), "How much unusable input a run puts aside; with more of it the table stops and all stays in landing.")
     checks: Checks = _key(Checks(), "Checks before a commit.")
-    notify: NotYet = _key(None, "Who is told. Not supported yet.")
+    notify: Annotated[tuple[tuple[str, ...], ...], Read(values.notify, values.NOTIFY)] = _key(
+        (("log",),),
+        "Who is told of a changed schema before its first use, one or a list: log, {command: [program, argument]} (JSON on its standard input), "
+        "{webhook: https://..}, {webhook_env: variable with the address}, {sns: topic ARN}.",
+        written="log",
+    )
     runner: Annotated[str, values.choice("local", later=("emr-serverless", "emr-steps"))] = _key(
         "local", "Where Airflow has Spark run: local: in a process on the worker."
     )

@@ -94,7 +94,7 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
             yield ((key,) if key else ()), problem
     if join(keys.warehouse_dir, name) == keys.metastore_dir:
         yield (), "the embedded metastore has this folder; choose another name, or say `catalog: {metastore_dir: ...}`"
-    if table.key is None:
+    if table.key is None and not table.schema_.startswith(SUBJECT):
         yield (
             ("key",),
             "expected the key columns, found nothing; say `key: [id]`, or `key: []` for a table whose rows have no key",
@@ -223,7 +223,7 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
 def _objects(spec: TableSpec) -> list[str]:
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
     live += [f"{spec.database}.{spec.view}_{views.ATHENA}"] if views.ATHENA in spec.engines else []
-    parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental")]
+    parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental", "schema")]
     return [f"{spec.database}.{spec.view}", *live, *parts]
 
 

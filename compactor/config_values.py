@@ -17,6 +17,8 @@ from typing import Annotated, Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from compactor.core.policy import CHOOSABLE, DROPS, POLICIES, Policy
+
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _BYTES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
@@ -180,6 +182,50 @@ class Epoch:
     replace: bool = False
 
 
+def schema_change(value: Any) -> Policy:
+    """A policy for all kinds of change, or one for each: `fail`, `{default: evolve, widened: fail, drop: hide}`."""
+    said = {"default": value} if isinstance(value, str) else value
+    if not isinstance(said, dict):
+        raise ValueError(f"expected {listed(POLICIES)}, or a mapping such as {{widened: fail, drop: hide}}; found {shown(value)}")
+    for name, policy in said.items():
+        if name not in ("default", "drop", *CHOOSABLE):
+            raise ValueError(f"expected default, {', '.join(CHOOSABLE)} or drop, found {name!r}{alike(name, CHOOSABLE)}")
+        known = DROPS if name == "drop" else POLICIES
+        if policy not in known:
+            raise ValueError(
+                f"{'' if isinstance(value, str) else f'{name}: '}expected {listed(known)}, found {shown(policy)}{alike(str(policy), known)}"
+            )
+    kinds = tuple((kind, said[kind]) for kind in CHOOSABLE if kind in said)
+    return Policy(said.get("default", "evolve"), kinds, said.get("drop", "keep"))
+
+
+def notify(value: Any) -> tuple[tuple[str, ...], ...]:
+    """Who is told, one or a list: `log`, `{command: [program, argument]}`, `{webhook: https://..}`, `{webhook_env: NAME}`, `{sns: arn:..}`."""
+    return tuple(_target(target) for target in (value if isinstance(value, list) else [] if value is None else [value]))
+
+
+def _target(said: Any) -> tuple[str, ...]:
+    if said == "log":
+        return ("log",)
+    kinds = ("command", "webhook", "webhook_env", "sns")
+    if not isinstance(said, dict) or len(said) != 1 or next(iter(said)) not in kinds:
+        # only names are shown: a value may hold a token
+        found = ", ".join(map(str, said)) if isinstance(said, dict) else shown(said)
+        raise ValueError(f"expected log, or one of {{command: [..]}}, {{webhook: https://..}}, {{webhook_env: NAME}}, {{sns: arn:..}}; found {found}")
+    ((kind, what),) = said.items()
+    if kind == "command":
+        words = [what] if isinstance(what, str) else what
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+            raise ValueError(f"command: expected a program and its arguments, [program, argument], found {shown(what)}")
+        return (kind, *words)
+    form = {"webhook": r"https?://[^\s/]+\S*", "webhook_env": r"[A-Za-z_]\w*", "sns": r"arn:[\w-]+:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?"}[kind]
+    if not isinstance(what, str) or not re.fullmatch(form, what):
+        told = "something else (not shown: it may hold a token)" if kind == "webhook" else shown(what)
+        examples = {"webhook": "https://host/path", "webhook_env": "the name of a variable", "sns": "arn:aws:sns:region:account:topic"}
+        raise ValueError(f"{kind}: expected {examples[kind]}, found {told}")
+    return (kind, what)
+
+
 def epoch(value: Any) -> Epoch:
     said = value if isinstance(value, dict) else {"number": value}
     unknown = sorted(set(said) - {"number", "from", "replace"})
@@ -299,6 +345,31 @@ def urls(value: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
+SCHEMA_CHANGE = {
+    "oneOf": [
+        {"enum": list(POLICIES)},
+        {
+            "type": "object",
+            "properties": {**{name: {"enum": list(POLICIES)} for name in ("default", *CHOOSABLE)}, "drop": {"enum": list(DROPS)}},
+            "additionalProperties": False,
+        },
+    ]
+}
+_TARGET = {
+    "oneOf": [
+        {"enum": ["log"]},
+        *(
+            {"type": "object", "properties": {kind: form}, "required": [kind], "additionalProperties": False}
+            for kind, form in (
+                ("command", {"type": ["string", "array"], "items": {"type": "string"}}),
+                ("webhook", {"type": "string"}),
+                ("webhook_env", {"type": "string"}),
+                ("sns", {"type": "string"}),
+            )
+        ),
+    ]
+}
+NOTIFY = {"oneOf": [_TARGET, {"type": "array", "items": _TARGET}, {"type": "null"}]}
 NAMES = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 OP_MAP = {"type": "object", "additionalProperties": {"enum": list(OPERATIONS)}}
 Text = Annotated[str, Read(text, {"type": "string", "minLength": 1})]

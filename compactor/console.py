@@ -14,6 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from compactor.app_schema import Foreseen, Synced
+from compactor.core.proposal import Found
+from compactor.core.schema_history import Step
 from compactor.core.snapshot import Snapshot
 from compactor.flows.ingest import Ingested
 from compactor.flows.quarantine import Held
@@ -153,6 +156,50 @@ def snapshot_json(item: Snapshot) -> dict[str, Any]:
     columns = [{"name": field.name, "type": field.type} for field in item.schema.fields]
     more = {"bytes": item.size, "segments": len(item.segments), "delta": delta, "inputs": inputs, "columns": columns}
     return {**found, **more}
+
+
+def proposed(found: Found, file: str) -> None:
+    """What `init` wrote: a line a table, what is left to say, what was left out."""
+    key = {table.name: "?" if table.key is None else ", ".join(table.key) or "none" for table in found.tables}
+    settings = [" ".join(str(value) for name, value in item.settings if name in ("envelope", "container")) for item in found.tables]
+    table(["table", "key", "envelope", "from"], [(item.name, key[item.name], said, item.source) for item, said in zip(found.tables, settings)])
+    out = console()
+    for source, why in found.left_out:
+        out.print(f"left out {source}: {why}", soft_wrap=True)
+    unsaid = [name for name, said in key.items() if said == "?"]
+    out.print(f"\n{file}: {len(found.tables)} tables" + (f"; say `key:` of {', '.join(unsaid)}" if unsaid else ""), soft_wrap=True)
+
+
+def synced(found: Sequence[Synced]) -> None:
+    """Statements, as they could be run; per table what they bring about."""
+    out = console()
+    for item in found:
+        done = f"{len(item.statements)} statements" + ("" if item.applied else " to be run") if item.statements else "nothing to do"
+        out.print(f"-- {item.table}: {item.state}, {done}", style="bold", soft_wrap=True)
+        for statement in item.statements:
+            out.print(f"{statement};\n", soft_wrap=True)
+
+
+def schema_steps(found: Sequence[Step]) -> None:
+    """The Snapshots that changed a schema."""
+    out = console()
+    for item in found:
+        registry = f", {item.registered[0]} version {item.registered[1]}" if item.registered else ""
+        out.print(f"version {item.version}, {moment(item.time)}{registry}", style="bold", soft_wrap=True)
+        for change in item.changes:
+            out.print(f"  {change.sentence}", soft_wrap=True)
+
+
+def schema_foreseen(found: Foreseen) -> None:
+    """What a declared schema changes."""
+    out = console()
+    known = [f"{said[0]} version {said[1]}" if said else "an unknown version" for said in (found.before, found.after)]
+    out.print(f"{found.table}: from {known[0]} to {known[1]}", style="bold", soft_wrap=True)
+    for change in found.registry:
+        out.print(f"  {change.sentence}", soft_wrap=True)
+    out.print("what a run would do:" if found.decisions else "no stored column is concerned", style="bold")
+    for decision in found.decisions:
+        out.print(f"  {decision.sentence}", soft_wrap=True)
 
 
 def held(found: Sequence[Held]) -> None:

@@ -69,6 +69,12 @@ class Catalog(Protocol):
     def ensure_database(self, name: str, location: str) -> None:
         """Create the database when it is missing; an existing one is left as it is."""
 
+    def has_database(self, name: str) -> bool:
+        """Whether it is there."""
+
+    def table(self, database: str, name: str) -> TableDef | None:
+        """An external table as it is registered, ours of the properties among them, or None: also for a view and another kind of table."""
+
     def ensure_table(self, table: TableDef) -> None:
         """Create the external table, or bring columns, comments and properties of ours up to date.
 

@@ -1,5 +1,5 @@
-# Who may do what. The lists of actions are what the tool calls, and nothing else: tests/terraform/test_rights.py reads these blocks,
-# compares them, and test_calls.py compares them with recorded calls. Whoever adds a call adds it here, in the list that names its reason.
+# Who may do what. The lists of actions are what the tool calls, and nothing else: tests/terraform/test_rights.py reads these blocks, and
+# test_calls.py compares them with recorded calls. Whoever adds a call adds it here, in the list that names its reason.
 
 locals {
   job_actions = {

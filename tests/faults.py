@@ -173,6 +173,14 @@ class FaultyCatalog:
         """One call."""
         self.faults.call("ensure_database", name, lambda: self.inner.ensure_database(name, location))
 
+    def has_database(self, name: str) -> bool:
+        """One call."""
+        return self.faults.call("has_database", name, lambda: self.inner.has_database(name))
+
+    def table(self, database: str, name: str) -> TableDef | None:
+        """One call."""
+        return self.faults.call("table", _name(database, name), lambda: self.inner.table(database, name))
+
     def ensure_table(self, table: TableDef) -> None:
         """One call."""
         self.faults.call("ensure_table", f"{table.database}.{table.name}", lambda: self.inner.ensure_table(table))

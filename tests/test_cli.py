@@ -26,8 +26,8 @@ from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 
 COMMANDS = (
-    *("demo", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin", "ingest"),
-    *("quarantine list", "quarantine show", "quarantine replay"),
+    *("demo", "init", "sync", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin", "ingest"),
+    *("schema diff", "schema history", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (
     *(("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only", "--deep")),

@@ -35,7 +35,7 @@ def settings(dag_file: str) -> Settings:
 def asset(configured: Settings, name: str) -> Asset:
     """The asset of a table's view: `<database>.<view>`, with the table's location as its address."""
     spec = configured.spec(name)
-    return Asset(name=f"{spec.database}.{spec.view}", uri=spec.root if is_s3(spec.root) else f"file://{spec.root}")
+    return Asset(name=f"{spec.database}.{spec.view}", uri=spec.root if is_s3(spec.root) else Path(spec.root).as_uri())
 
 
 def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
@@ -46,9 +46,8 @@ def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     dags = {}
     for group, names in members.items():
         said = configured.airflow.groups.get(group, Group())
-        with _dag(
-            configured, f"compact_{group}", doc, schedule=_schedule(said), max_active_tasks=said.at_once, max_active_runs=1, tags=[TAG, group]
-        ) as dag:
+        limits = {"max_active_tasks": said.at_once, "max_active_runs": 1}
+        with _dag(configured, f"compact_{group}", doc, schedule=_schedule(said), **limits, tags=[TAG, group]) as dag:
             for name in names:
                 _compact_table(configured, name, said)
         dags[dag.dag_id] = dag
@@ -94,9 +93,9 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     default = configured.defaults
     config = str(configured.file)
     with _dag(configured, "backfill", doc, schedule=None, params=params, max_active_tasks=4, tags=[TAG]) as dag:
-        chosen = Choose(task_id="choose", tables=names, retries=0)
+        chosen = Choose(task_id="choose", tables=names, owner=default.owner, retries=0)
         plan = Plan.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=chosen.output)
-        approve = Approve(task_id="approve", tables=chosen.output, retries=0)
+        approve = Approve(task_id="approve", tables=chosen.output, owner=default.owner, retries=0)
         run = Run.partial(
             task_id="run",
             config=config,
@@ -138,5 +137,5 @@ def _schedule(group: Group) -> Any:
     return CronPartitionTimetable(group.schedule, timezone="UTC", run_offset=-1, key_format=KEY_FORMAT)
 
 
-def _dag(configured: Settings, name: str, doc: str | None, **more: Any) -> DAG:
-    return DAG(configured.airflow.prefix + name, start_date=START, catchup=False, doc_md=doc, **more)
+def _dag(configured: Settings, name: str, doc: str | None, *, schedule: Any, **more: Any) -> DAG:
+    return DAG(configured.airflow.prefix + name, schedule=schedule, start_date=START, catchup=False, doc_md=doc, **more)

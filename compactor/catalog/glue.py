@@ -46,6 +46,25 @@ class GlueCatalog:
 
         self._client.persist(what, "look for it", attempt)
 
+    def has_database(self, name: str) -> bool:
+        """Whether it is there."""
+        what = f"database {name}"
+
+        def attempt() -> bool:
+            try:
+                self._client.ask("get_database", what, (ABSENT,), Name=name.lower())
+            except Answer:
+                return False
+            return True
+
+        return self._client.persist(what, "look for it", attempt)
+
+    def table(self, database: str, name: str) -> TableDef | None:
+        """The external table as it is, or None."""
+        label = f"{database}.{name}"
+        found = self._client.persist(label, "look", lambda: self._get(database, name))
+        return None if found is None or found.get("TableType") != shapes.TABLE else shapes.table(found)
+
     def ensure_table(self, table: TableDef) -> None:
         """Create the table, or append columns and bring comments and properties up to date."""
         rules.check_table(table)

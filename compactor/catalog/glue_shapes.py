@@ -62,6 +62,22 @@ def view_input(view: ViewDef) -> dict[str, Any]:
     }
 
 
+def table(found: dict[str, Any]) -> TableDef:
+    """An external table of the catalog."""
+    said, parameters = found["StorageDescriptor"], found.get("Parameters", {})
+    serde = said.get("SerdeInfo", {}).get("SerializationLibrary")
+    return TableDef(
+        found["DatabaseName"],
+        found["Name"],
+        columns(said.get("Columns", [])),
+        columns(found.get("PartitionKeys", [])),
+        rules.place(said.get("Location", "")),
+        rules.shown(parameters),
+        next((name for name, formats in FORMATS.items() if formats[2] == serde), str(serde)),
+        parameters.get("comment", ""),
+    )
+
+
 def view(found: dict[str, Any]) -> ViewDef:
     """A view of the catalog; whoever made it."""
     original = found.get("ViewOriginalText", "")

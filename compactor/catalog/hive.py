@@ -79,6 +79,31 @@ class HiveCatalog:
                 if "AlreadyExistsException" not in _causes(error):
                     raise
 
+    def has_database(self, name: str) -> bool:
+        """Whether it is there."""
+        with self._answers(f"database {name}"):
+            return name.lower() in {found.lower() for found in self._client.getAllDatabases()}
+
+    def table(self, database: str, name: str) -> TableDef | None:
+        """The external table as it is, or None."""
+        with self._answers(f"{database}.{name}"):
+            found = self._get(database, name)
+            told = self._read(found) if found is not None else {}
+        if told.get("tableType") != "EXTERNAL_TABLE":
+            return None
+        serde = told["sd"]["serdeInfo"].get("serializationLib")
+        kind = next((kind for kind, formats in FORMATS.items() if formats[2] == serde), str(serde))
+        return TableDef(
+            told["dbName"],
+            told["tableName"],
+            _columns(told["sd"]["cols"]),
+            _columns(told["partitionKeys"]),
+            rules.place(told["sd"]["location"]),
+            rules.shown(told["parameters"]),
+            kind,
+            told["parameters"].get("comment", ""),
+        )
+
     def ensure_table(self, table: TableDef) -> None:
         """Create the table, or append columns and bring comments and properties up to date."""
         rules.check_table(table)
@@ -146,7 +171,8 @@ class HiveCatalog:
             return None
         _check_view(f"{database}.{name}", told)
         text = told.get("viewExpandedText") or told.get("viewOriginalText", "")
-        return ViewDef(told["dbName"], told["tableName"], text, _columns(told["sd"]["cols"]), rules.shown(told["parameters"]))
+        comment = {"comment": told["parameters"]["comment"]} if told["parameters"].get("comment") else {}
+        return ViewDef(told["dbName"], told["tableName"], text, _columns(told["sd"]["cols"]), {**rules.shown(told["parameters"]), **comment})
 
     def replace_view(self, view: ViewDef) -> None:
         """Create the view, or replace text, columns and properties by one `alter_table`; foreign properties stay."""

@@ -31,6 +31,11 @@ class MemoryCatalog:
         with self._lock:
             self._databases.setdefault(name.lower(), rules.place(location))
 
+    def has_database(self, name: str) -> bool:
+        """Whether it is there."""
+        with self._lock:
+            return name.lower() in self._databases
+
     def ensure_table(self, table: TableDef) -> None:
         """Create the table, or append columns and bring comments and properties up to date."""
         rules.check_table(table)
@@ -107,7 +112,7 @@ class MemoryCatalog:
             )
 
     def table(self, database: str, name: str) -> TableDef | None:
-        """The table as it is, for whoever looks at a dry run."""
+        """The table as it is, or None."""
         with self._lock:
             found = self._object(database, name)
             return found.definition if isinstance(found, _Table) else None

@@ -50,7 +50,11 @@ class InputUnfinished(InputRefused):
 
 
 class SchemaRefused(Refused):
-    """A schema change that cannot be followed without losing data; increments stay in landing."""
+    """A schema change that cannot be followed without losing data, or is not to be; increments stay in landing. `decisions`: what was found."""
+
+    def __init__(self, message: str, decisions: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.decisions = decisions
 
 
 class OrderRefused(Refused):

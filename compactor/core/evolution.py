@@ -11,41 +11,52 @@ Rules, in the order in which they are tried for one writer's column and the stor
 | another type (not a guessed one), after the column was away or before it existed | a new column; the newest of one source name is shown under it |
 | arrays of another depth (`integer[]` may hold `{1}` and `{{1}}`) | widened to string, as JSON: a new generation |
 | anything else (struct → array) | refused; increments stay in landing |
+| another name, with the old one as an Avro alias | the same column; the view shows the new name |
 | nothing (column gone) | kept, null in new rows |
+
+That is what `on_schema_change: evolve` does; `core/policy.py` says which of it other policies refuse or leave out.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compactor.core import names, types
+from compactor.core import names, policy, types
 from compactor.core.errors import SchemaRefused
+from compactor.core.policy import EVOLVE, Decision, Policy
 from compactor.core.position import Position, at_or_below, latest
 from compactor.core.schema import RESERVED, Field, Schema
+from compactor.core.schema_diff import Change
 from compactor.core.spec import ROW_ID
 from compactor.core.writer import WriterField, WriterSchema
 
 
 @dataclass(frozen=True)
 class Evolved:
-    """The schema after these writers; `columns` maps writer id → {source name: stored name}; `retyped` and `added` name stored columns."""
+    """The schema after these writers; `columns` maps writer id → {source name: stored name}; `retyped` and `added` name stored columns.
+
+    `decisions` tell what changed for a table that was there before, and what is done about it.
+    """
 
     schema: Schema
     columns: dict[str, dict[str, str]]
     retyped: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
-def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence[str], version: int, table: str) -> Evolved:
+def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence[str], version: int, table: str, follow: Policy = EVOLVE) -> Evolved:
     """The stored schema that holds what all `writers` wrote. `key` is in the source's spelling; `version` is the one being made.
 
-    Raises SchemaRefused naming table, column, what was expected and found.
+    Raises SchemaRefused naming table, column, what was expected and found; it carries the decisions.
     """
     fields: list[Field] = list(schema.fields) if schema else [] if key else [Field(ROW_ID, ROW_ID, "string", visible=False)]
     retyped: list[str] = []
     columns: dict[str, dict[str, str]] = {}
+    log = _Log(schema, follow)
     # within a run the newest writer decides what a name means; _first sorts unknown Positions first
     for writer in sorted(writers, key=lambda w: (w.first is not None, [(v is not None, v or 0) for v in w.first or ()])):
         columns[writer.id] = {}
@@ -53,10 +64,12 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
         for column in writer.fields:
             at = _owner(fields, column, writer, written)
             if at is None:
+                if not log.comes(column, fields):
+                    continue
                 fields.append(_new(fields, column, writer, version))
                 at = len(fields) - 1
             else:
-                followed = _followed(fields[at], column, writer, table, retyped)
+                followed = _followed(fields[at], column, writer, table, retyped, log)
                 kept = {} if writer.whole else {"first": fields[at].first, "last": fields[at].last, "default": fields[at].default}
                 fields[at] = dataclasses.replace(followed, **kept)
             columns[writer.id][column.name] = fields[at].name
@@ -68,9 +81,77 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     before = {field.name for field in schema.fields} if schema else set()
     changed = tuple(name for name in dict.fromkeys(retyped) if name in before)
     generation = (schema.generation if schema else 1) + (1 if changed else 0)
-    stored_key = schema.key if schema else (ROW_ID,) if not key else tuple(_key_column(fields, name, table) for name in key)
+    stored_key = (ROW_ID,) if not key else tuple(_key_column(fields, name, table) for name in key)
+    if schema and {*stored_key} != {*schema.key}:
+        was, now = (", ".join(key_) if key_ != (ROW_ID,) else "none" for key_ in (schema.key, stored_key))
+        raise SchemaRefused(
+            f"table {table}: its rows are stored by the key ({was}), and the key is ({now}) now. A key never changes in place: say the old "
+            "one with `key:`, or make the table anew under another name, from the archive, with the new key."
+        )
+    stored_key = schema.key if schema else stored_key
     added = tuple(field.name for field in fields if field.name not in before)
-    return Evolved(Schema(tuple(_shown(fields)), stored_key, generation), columns, changed, added)
+    log.gone(fields, stored_key)
+    policy.check(table, log.decisions, follow)
+    registered = schema.registered if schema else None
+    shown = _shown(fields, stored_key if follow.hides else None)
+    return Evolved(Schema(tuple(shown), stored_key, generation, registered), columns, changed, added, tuple(log.decisions))
+
+
+class _Log:
+    """What changed of a table that was there before this run, each thing once, and what its policy does about it."""
+
+    def __init__(self, schema: Schema | None, follow: Policy) -> None:
+        self.decisions: list[Decision] = []
+        self._before = {field.name: field for field in schema.fields} if schema else {}
+        self._schema = schema
+        self._follow = follow
+
+    def comes(self, column: WriterField, fields: Sequence[Field]) -> bool:
+        """A column that no stored one can take up; gives back whether it becomes one."""
+        if self._schema is None:
+            return True
+        held = [field for field in fields if field.source == column.name]
+        stored = names.unique(names.stored_name(column.name), [*RESERVED, *(field.name for field in fields)])
+        if held:
+            return self._decide(Change("replaced", column.name, held[-1].type, types.text(column.type)), stored) != "leave out"
+        older = "null in older rows" if column.default is None else f"older rows read {json.dumps(column.default, ensure_ascii=False)}"
+        return self._decide(Change("added", column.name, after=types.text(column.type), detail=older), stored) != "leave out"
+
+    def widened(self, field: Field, to: types.Type, given: types.Type) -> None:
+        """A stored column whose type has to grow."""
+        known = self._before.get(field.name)
+        if known is not None:
+            more = "" if to == given else f", to hold {types.text(given)} too"
+            self._decide(Change("widened", field.source, known.type, types.text(to), more), field.name)
+
+    def incompatible(self, field: Field, given: types.Type) -> None:
+        """A stored column whose new values no type holds beside the old ones."""
+        self._decide(Change("incompatible", field.source, field.type, types.text(given)), field.name)
+
+    def renamed(self, field: Field, name: str) -> bool:
+        """A stored column with another name at the source; gives back whether the view follows."""
+        return field.name not in self._before or self._decide(Change("renamed", name, field.source), field.name) == "rename"
+
+    def gone(self, fields: Sequence[Field], key: Sequence[str]) -> None:
+        """Columns that were written until now, and are not any more."""
+        for field in fields if not self._follow.partial else ():
+            known = self._before.get(field.name)
+            newly = known is not None and known.visible and not _away(known, list(self._before.values())) and _away(field, fields)
+            if newly and field.name not in key and not any(other.source == field.source and other is not field for other in fields):
+                self._decide(Change("removed", field.source, before=field.type), field.name)
+
+    def _decide(self, change: Change, stored: str) -> str:
+        decision = Decision(change, self._follow.action(change.kind), stored)
+        # several writers of a run may bring the same
+        if not any((known.change.kind, known.change.column) == (change.kind, change.column) for known in self.decisions):
+            self.decisions.append(decision)
+        return decision.action
+
+
+def _away(field: Field, fields: Sequence[Field]) -> bool:
+    """Whether the newest Change that told other columns did not tell this one."""
+    newest = latest([other.last for other in fields])
+    return newest is not None and field.last is not None and at_or_below(field.last, newest) and field.last != newest
 
 
 def _seen(field: Field, writer: WriterSchema) -> Field:
@@ -78,7 +159,7 @@ def _seen(field: Field, writer: WriterSchema) -> Field:
 
 
 def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None]) -> int | None:
-    named = [at for at, field in enumerate(fields) if field.source == column.name]
+    named = [at for at, field in enumerate(fields) if field.source == column.name] or _under_another_name(fields, column, writer)
     for at in reversed(named):
         if _fits(column.type, types.parse(fields[at].type)):
             return at
@@ -91,6 +172,13 @@ def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, writt
     joined = types.widest(types.parse(fields[newest].type), column.type)
     # a guess that differs is no other column: the next file may look otherwise again
     return None if joined is None and not column.guessed and (came_later or was_away) else newest
+
+
+def _under_another_name(fields: list[Field], column: WriterField, writer: WriterSchema) -> list[int]:
+    """Columns that Avro aliases join with this one: it was called so, or they were; never one that this writer has beside it."""
+    own = {other.name for other in writer.fields}
+    joined = [at for at, field in enumerate(fields) if column.name in field.formerly or field.source in column.aliases]
+    return [at for at in joined if fields[at].source not in own and fields[at].visible]
 
 
 def _newest(fields: list[Field], named: list[int]) -> int:
@@ -111,23 +199,31 @@ def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version
     return Field(name, column.name, types.text(column.type), version, writer.first, writer.last, column.default, True, names.comment(column.doc))
 
 
-def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, retyped: list[str]) -> Field:
+def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, retyped: list[str], log: _Log) -> Field:
     stored = types.parse(field.type)
     joined = types.widest(stored, column.type)
     if joined is None and ((types.is_scalar(stored) and types.is_scalar(column.type)) or _depth(stored) != _depth(column.type) > 0 < _depth(stored)):
         joined = ("string",)
     if joined is None:
+        log.incompatible(field, column.type)
         raise SchemaRefused(
             f"table {table}, column {field.source}: stored as {field.type}, the new data has {types.text(column.type)}, and no type holds both. "
-            "The increments stay in landing. Repair the producer, or rename the column."
+            "The increments stay in landing. Repair the producer, or rename the column.",
+            tuple(log.decisions),
         )
     if joined != stored:
         retyped.append(field.name)
+        log.widened(field, joined, column.type)
     last = latest([field.last, writer.last])
     earlier = writer.first is not None and at_or_below(writer.first, field.first)
     # an older writer that knows the column moves its beginning back; the default is the one of the beginning
     first, default = (writer.first, column.default) if earlier else (field.first, field.default)
-    return dataclasses.replace(field, type=types.text(joined), last=last, first=first, default=default)
+    comment = names.comment(column.doc) if column.doc and last == writer.last else field.comment
+    followed = dataclasses.replace(field, type=types.text(joined), last=last, first=first, default=default, comment=comment)
+    if column.name != field.source and column.name not in field.formerly and last == writer.last and log.renamed(field, column.name):
+        # stored under its first name for ever; the view takes its name from the source's
+        return dataclasses.replace(followed, source=column.name, formerly=(*field.formerly, field.source))
+    return followed
 
 
 def _depth(kind: types.Type) -> int:
@@ -135,7 +231,8 @@ def _depth(kind: types.Type) -> int:
 
 
 def _key_column(fields: list[Field], name: str, table: str) -> str:
-    exact = [field.name for field in fields if field.source == name] or [field.name for field in fields if field.source.lower() == name.lower()]
+    exact = [field.name for field in fields if field.source == name or name in field.formerly]
+    exact = exact or [field.name for field in fields if field.source.lower() == name.lower()]
     if not exact:
         known = ", ".join(field.source for field in fields) or "none"
         raise SchemaRefused(f"table {table}: key column {name!r} is not in the data; columns found: {known}. Correct `key:`.")
@@ -145,10 +242,12 @@ def _key_column(fields: list[Field], name: str, table: str) -> str:
     return exact[0]
 
 
-def _shown(fields: list[Field]) -> list[Field]:
+def _shown(fields: list[Field], hidden_but: Sequence[str] | None) -> list[Field]:
+    """Which columns the view shows: of one source name the newest; with `hidden_but` (the key) none that is gone from the source."""
     newest: dict[str, Field] = {}
     for field in fields:
         rival = newest.get(field.source)
         if rival is None or not at_or_below(field.last, rival.last):
             newest[field.source] = field
-    return [dataclasses.replace(field, visible=newest[field.source] is field and field.name != ROW_ID) for field in fields]
+    gone = [field.name for field in fields if hidden_but is not None and field.name not in hidden_but and _away(field, fields)]
+    return [dataclasses.replace(field, visible=newest[field.source] is field and field.name != ROW_ID and field.name not in gone) for field in fields]

@@ -7,6 +7,7 @@ quarantine/<folder>/<file>                  unusable ones, and <file>.reason.jso
 _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
 _compactor/snapshots/latest                 a hint, never trusted
 _compactor/ledger/<commit id>.jsonl.gz      absorbed inputs of older Snapshots
+_compactor/notices/<digest>.json            schema changes that people were told of
 _compactor/owner.json                       who the catalog objects belong to
 """
 
@@ -22,6 +23,7 @@ _KINDS = (
     ("snapshot", _SNAPSHOT),
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
+    ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32})\.json")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
 )
@@ -79,6 +81,10 @@ class Layout:
     def ledger(self, commit: str) -> str:
         """A ledger file."""
         return join(self.root, f"_compactor/ledger/{commit}.jsonl.gz")
+
+    def notice(self, digest: str) -> str:
+        """The mark of what people were told."""
+        return join(self.root, f"_compactor/notices/{digest}.json")
 
     def delta(self, commit: str) -> str:
         """The directory of a Delta."""

@@ -20,7 +20,8 @@ class Field:
     `name` is the stored name (see `core/names.py`; never changed), `source` the source's own spelling, `type` Hive's type text.
     `since` is the version that brought the column, `first` the Position of the first Change whose writer knew it (None: there from
     the start), `last` that of the newest Change whose writer knew it. `default` is what the source shows for rows written before `first`
-    (JSON scalar; H15). `visible` is False for a column whose source name has passed to a newer column of another type.
+    (JSON scalar; H15). `visible` is False for a column whose source name has passed to a newer column of another type, and for a
+    removed one that is to be hidden. `formerly` are source names that Avro aliases have replaced by `source`.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Field:
     default: Any = None
     visible: bool = True
     comment: str = ""
+    formerly: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -43,16 +45,21 @@ class Field:
         values = dict(data)
         for name in ("first", "last"):
             values[name] = tuple(values[name]) if values.get(name) is not None else None
+        values["formerly"] = tuple(values.get("formerly", ()))
         return cls(**values)
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The stored columns in order, and which of them are the key. `generation` counts type changes (H14)."""
+    """The stored columns in order, and which of them are the key. `generation` counts type changes (H14).
+
+    `registered` is what the registry had when the Snapshot was made: (subject, version, id or None).
+    """
 
     fields: tuple[Field, ...]
     key: tuple[str, ...]
     generation: int = 1
+    registered: tuple[str, int, int | None] | None = None
 
     def field(self, name: str) -> Field:
         """The field stored under `name`. Raises KeyError."""
@@ -84,9 +91,13 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {"fields": [field.to_json() for field in self.fields], "key": list(self.key), "generation": self.generation}
+        registered = list(self.registered) if self.registered else None
+        fields = [field.to_json() for field in self.fields]
+        return {"fields": fields, "key": list(self.key), "generation": self.generation, "registered": registered}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Schema:
         """The inverse of `to_json`."""
-        return cls(tuple(Field.from_json(field) for field in data["fields"]), tuple(data["key"]), data["generation"])
+        said = data.get("registered")
+        registered = (said[0], said[1], said[2]) if said else None
+        return cls(tuple(Field.from_json(field) for field in data["fields"]), tuple(data["key"]), data["generation"], registered)

@@ -22,6 +22,7 @@ KINDS = {
     "renamed": "`{before}` was renamed to `{column}`, by alias",
     "widened": "`{column}` was widened from {before} to {after}{detail}",
     "narrowed": "`{column}` was narrowed from {before} to {after}",
+    "replaced": "`{column}` came back as {after}, after it was away; what it held as {before} stays in a column of its own",
     "incompatible": "`{column}` changed from {before} to {after}, and no type holds both",
     "encoded": "`{column}` is written in another way, {after} instead of {before}, and stored as {detail} as before",
     "nullable": "`{column}` may be null from now on",

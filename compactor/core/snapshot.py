@@ -197,10 +197,9 @@ class Snapshot:
         return frozenset([*(segment.path for segment in self.segments), *delta, *(file.path for file in self.ledger)])
 
     def stub(self) -> Snapshot:
-        """What stays under this version's name when it has expired: its number is never given again (H21)."""
+        """What stays under this version's name when it has expired: its number is never given again (H21). The columns stay, for their history."""
         return dataclasses.replace(
             self,
-            schema=Schema((), (), self.schema.generation),
             segments=(),
             delta=None,
             inputs=(),

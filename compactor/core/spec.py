@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core.policy import EVOLVE, Policy
+
 ROW_ID = "_row_id"
 """The key column of keyless tables (H13): one non-null string, the identity of the event that brought the row."""
 
@@ -49,7 +51,8 @@ class TableSpec:
     """One table. Locations are full paths or URIs; durations seconds; sizes bytes.
 
     `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default). `subject` names
-    the schema in the registry, which `app.py` asks before a run. `pattern` is the strftime folder pattern below `landing` (empty = one flat
+    the schema in the registry, which `app.py` asks before a run; `registered_key`: the key is asked there too. `registered` is what was found:
+    (version, id or None). `pattern` is the strftime folder pattern below `landing` (empty = one flat
     folder).
     """
 
@@ -68,6 +71,8 @@ class TableSpec:
     topic: str | None = None
     avro_schema: str | None = None
     subject: str | None = None
+    registered: tuple[int, int | None] | None = None
+    registered_key: bool = False
     order_by: tuple[str, ...] = ()
     op: str | None = None
     op_map: tuple[tuple[str, str], ...] = ()
@@ -101,6 +106,8 @@ class TableSpec:
     grace: float = 86400.0
     comment: str = ""
     engines: tuple[str, ...] = ("spark", "hive")
+    policy: Policy = EVOLVE
+    notify: tuple[tuple[str, ...], ...] = (("log",),)
 
     @property
     def soft(self) -> bool:
@@ -122,6 +129,11 @@ class TableSpec:
         values = dict(data)
         for name in ("key", "order_by", "metadata_columns", "engines"):
             values[name] = tuple(values[name])
+        values["registered"] = tuple(values["registered"]) if values.get("registered") else None
+        said = values.get("policy") or {}
+        kinds = tuple((kind, policy) for kind, policy in said.get("kinds", ()))
+        values["policy"] = Policy(said.get("standard", "evolve"), kinds, said.get("drop", "keep"), said.get("partial", False))
+        values["notify"] = tuple(tuple(target) for target in values["notify"])
         values["csv"] = Csv(**{**values.get("csv", {}), "columns": tuple(values.get("csv", {}).get("columns", ()))})
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)

@@ -18,7 +18,9 @@ from compactor.core.spec import TableSpec
 DELETED = "_deleted"
 """The view's last column under `delete: soft`."""
 
-UUID, VERSION = "compactor.uuid", "compactor.version"
+UUID, VERSION, ROOT = "compactor.uuid", "compactor.version", "compactor.root"
+NOBODY = "none"
+"""The uuid of a view that was made before the table's first Snapshot: the first one of a table stored at ROOT takes it over."""
 
 ATHENA = "athena"
 """An engine of `engines:` that reads a form of its own: `student_athena`."""
@@ -52,7 +54,7 @@ def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
     layout = Layout(spec.root, spec.landing)
     # ours first: a metastore takes new columns only at the end, and those are the source's
     columns = (*_state_columns(snapshot), *(Column(field.name, field.type, _comment(field)) for field in snapshot.schema.fields))
-    properties = {UUID: snapshot.uuid}
+    properties = {UUID: snapshot.uuid, **registered(snapshot.schema)}
     generation = snapshot.schema.generation
     base = TableDef(
         spec.tables_in,
@@ -73,6 +75,15 @@ def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
         comment=f"compactor: delta of {spec.database}.{spec.view}; read the view",
     )
     return base, delta
+
+
+def registered(schema: Schema) -> dict[str, str]:
+    """What the properties of tables and views tell of the registry."""
+    if schema.registered is None:
+        return {}
+    subject, version, schema_id = schema.registered
+    known = {"subject": subject, "version": str(version), "id": None if schema_id is None else str(schema_id)}
+    return {f"compactor.schema.{name}": value for name, value in known.items() if value is not None}
 
 
 def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef], list[PartitionDef]]:
@@ -153,7 +164,7 @@ def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDe
     )
     if spec.soft:
         columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
-    properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), "comment": spec.comment or f"current rows of {spec.name}, kept by compactor"}
+    properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), **_described(spec, snapshot.schema)}
     name = spec.view if dialect is HIVE else f"{spec.view}_{ATHENA}"
     return ViewDef(spec.database, name, view_text(spec, snapshot, dialect), columns, properties, dialect.called)
 
@@ -161,3 +172,28 @@ def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDe
 def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
     """The view, and the same in the form of each engine that cannot read it."""
     return [view(spec, snapshot), *([view(spec, snapshot, PRESTO)] if ATHENA in spec.engines else [])]
+
+
+def _described(spec: TableSpec, schema: Schema) -> dict[str, str]:
+    return {**registered(schema), "comment": spec.comment or f"current rows of {spec.name}, kept by compactor"}
+
+
+def declared(spec: TableSpec, schema: Schema) -> tuple[TableDef, ViewDef]:
+    """A table whose rows have not come yet: `<t>_schema`, partitioned and without partitions, so that no engine lists a folder; the view over it."""
+    fields = [(schema.view_name(field), field) for field in schema.payload]
+    columns = tuple(Column(name, types.text(types.parse(field.type)), _comment(field)) for name, field in fields)
+    if spec.soft:
+        columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
+    table = TableDef(
+        spec.tables_in,
+        f"{spec.name}_schema",
+        columns,
+        (Column("delta_version", "string"),),
+        Layout(spec.root, spec.landing).inside("_compactor/schema"),
+        registered(schema),
+        comment=f"compactor: columns of {spec.database}.{spec.view} before its first rows",
+    )
+    chosen = ", ".join(f"`__s`.{quoted(column.name)} AS {quoted(column.name)}" for column in columns)
+    text = f"SELECT {chosen} FROM {quoted(table.database)}.{quoted(table.name)} `__s`"
+    properties = {UUID: NOBODY, VERSION: "0", ROOT: spec.root, **_described(spec, schema)}
+    return table, ViewDef(spec.database, spec.view, text, columns, properties)

@@ -82,7 +82,7 @@ class WriterField:
     `raw` is the Hive type of the value as it can be read (Connect's JSON writes bytes and decimals as base64 text: `raw` is the Connect
     type, `binary`); `semantic` the name that says what it means; `type` what it is stored as; `item` describes an array's elements.
     `default` only where the source's default is a constant (never the epoch or zero uuid that stand for now() and gen_random_uuid()).
-    `guessed`: the type is told by the look of text values only (CSV).
+    `guessed`: the type is told by the look of text values only (CSV). `aliases`: names that the column had before (Avro).
     """
 
     name: str
@@ -94,6 +94,7 @@ class WriterField:
     doc: str = ""
     item: WriterField | None = None
     guessed: bool = False
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -264,7 +265,9 @@ class _AvroReader:
         stored = ("array", item.type) if item else raw if understood else _stored(raw, semantic, scale, precision or 38)
         meaning = DECIMAL if raw[0] == "decimal" else semantic
         default = _constant(member.get("default"), stored, meaning, scale, lambda packed: packed.encode("latin-1"))
-        return WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item)
+        said = member.get("aliases")
+        aliases = tuple(str(alias) for alias in said) if isinstance(said, list) else ()
+        return WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item, aliases=aliases)
 
     def _raw(self, said: Any, path: str, inside: tuple[str, ...]) -> types.Type:
         self._left -= 1

@@ -7,17 +7,19 @@ Snapshot alone (H2).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
 from compactor.core import plan
-from compactor.core.errors import CheckFailed, Conflict, InputUnfinished, TryLater
+from compactor.core.errors import CheckFailed, Conflict, InputUnfinished, SchemaRefused, TryLater
 from compactor.core.layout import commit_id
 from compactor.core.position import Partitions, latest
+from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, discover, ledger, quarantine, snapshots
+from compactor.flows import archive, discover, ledger, notices, quarantine, snapshots
 from compactor.flows.reports import Progress
 from compactor.flows.world import World
 from compactor.ports import Elsewhere, Facts, Staged
@@ -104,6 +106,9 @@ def _attempt(
     progress(spec.name, "read", 0.1)
     try:
         batch = world.engine().read(spec, parent, inputs, version, elsewhere)
+    except SchemaRefused as error:
+        notices.tell(world, spec, parent, error.decisions, None)
+        raise
     except InputUnfinished as error:
         if elsewhere or not any(_young(world, layout.landed(path)) for path in error.paths):
             raise
@@ -122,6 +127,7 @@ def _attempt(
             # a file was written while we read it (H1), or is not finished: what we read of it is worth nothing, it waits for the next run
             kept = [item for item in inputs if (item.path, item.etag) in steady]
             return _attempt(world, spec, parent, kept, label, progress, elsewhere, operation) if kept else None
+        notices.tell(world, spec, parent, facts.evolved.decisions, facts.evolved.schema)
         whole = plan.whole_base(spec, parent, facts.changes, bool(facts.evolved.retyped), facts.truncate is not None)
         progress(spec.name, "resolve", 0.4)
         if whole:
@@ -182,7 +188,7 @@ def _snapshot(
         run=label,
         time=world.now(),
         operation=operation,
-        schema=facts.evolved.schema,
+        schema=_registered(spec, facts.evolved.schema),
         order=facts.order,
         base_id=commit if whole or parent is None else parent.base_id,
         segments=staged.segments if whole or parent is None else parent.segments,
@@ -206,6 +212,13 @@ def _snapshot(
         oldest=parent.oldest if parent else 1,
         folded_at=world.now() if whole else (parent.folded_at if parent else None),
     )
+
+
+def _registered(spec: TableSpec, schema: Schema) -> Schema:
+    """The schema with what the registry had for it before this run; else with what an earlier run found there."""
+    if spec.subject is None or spec.registered is None:
+        return schema
+    return dataclasses.replace(schema, registered=(spec.subject, *spec.registered))
 
 
 def _offsets(parent: Snapshot | None, facts: Facts, epoch: int) -> Partitions:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from compactor.core import views
 from compactor.core.ddl import ViewDef
 from compactor.core.errors import CatalogRefused, TryLater
+from compactor.core.schema import Schema
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import snapshots
@@ -74,6 +75,32 @@ def publish(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
         snapshot = newest
 
 
+def refresh(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
+    """Publish, and bring up to date what publishing does not look at: comments and properties of what shows the right rows already."""
+    snapshot = publish(world, spec, snapshot)
+    shown = world.catalog().view(spec.database, spec.view)
+    if snapshot.publish == "yes" and shown is not None and _version(shown) == snapshot.version:
+        _register(world, spec, snapshot)
+        world.catalog().replace_view(views.view(spec, snapshot))
+    return snapshot
+
+
+def declare(world: World, spec: TableSpec, schema: Schema) -> None:
+    """Show a table that has no Snapshot yet, empty. Raises CatalogRefused for a view that somebody else has made."""
+    table, view = views.declared(spec, schema)
+    catalog = world.catalog()
+    shown = catalog.view(spec.database, spec.view)
+    if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, spec.root):
+        raise CatalogRefused(
+            f"table {spec.name}: the view {spec.database}.{spec.view} exists, and nothing is stored below {spec.root} yet: it is another table's, or "
+            "of another life of this one. Drop it if that life is over, or say `view:`."
+        )
+    for database in dict.fromkeys((spec.database, spec.tables_in)):
+        catalog.ensure_database(database, snapshots.layout_of(spec).root.rpartition("/")[0])
+    catalog.ensure_table(table)
+    catalog.replace_view(view)
+
+
 def _register(world: World, spec: TableSpec, snapshot: Snapshot) -> None:
     catalog = world.catalog()
     for database in dict.fromkeys((spec.database, spec.tables_in)):
@@ -93,6 +120,8 @@ def _owned(spec: TableSpec, snapshot: Snapshot, shown: ViewDef) -> None:
         raise CatalogRefused(
             f"table {spec.name}: the view {shown.database}.{shown.name} exists and is not ours. Rename it, or say `view:` for this table."
         )
+    if owner == views.NOBODY and shown.properties.get(views.ROOT) == spec.root:
+        return
     if owner != snapshot.uuid:
         raise CatalogRefused(
             f"table {spec.name}: the view {shown.database}.{shown.name} belongs to another life of this table (uuid {owner}, ours is "

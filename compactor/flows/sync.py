@@ -1,16 +1,45 @@
-"""Sync: keep `<t>_incremental` (and `<t>_live`) equal to what lies in landing. Best effort for looking at; nothing else depends on it."""
+"""Sync: make the catalog hold what the table's newest Snapshot, its registered schema and its landing folder say."""
 
 from __future__ import annotations
 
+import dataclasses
+
 from compactor.core import live
+from compactor.core.errors import NoRowsYet
+from compactor.core.evolution import evolve
 from compactor.core.layout import relative
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
+from compactor.core.writer import from_avro
+from compactor.flows import snapshots
+from compactor.flows.publish import declare, refresh
 from compactor.flows.world import World
 
 
+def sync_table(world: World, spec: TableSpec) -> str:
+    """Bring database, tables, partitions and views up to date; gives back what was done, in words. Commits nothing, reads no row.
+
+    A table without Snapshot is shown empty when its schema is declared (a registry's subject, an .avsc file). Raises NoRowsYet when it is not.
+    """
+    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
+    if snapshot is not None:
+        shown = refresh(world, spec, snapshot)
+        if shown.publish != "yes":
+            return f"version {shown.version} is held: {shown.publish}"
+        sync_landing(world, spec, shown)
+        return f"version {shown.version}"
+    if spec.avro_schema is None:
+        raise NoRowsYet(f"table {spec.name}: nothing was committed yet, and no schema is declared: `schema:` or a first run tells its columns")
+    schema = evolve(None, [from_avro(spec.avro_schema)], spec.key, 0, spec.name).schema
+    if spec.subject is not None and spec.registered is not None:
+        schema = dataclasses.replace(schema, registered=(spec.subject, *spec.registered))
+    declare(world, spec, schema)
+    return "no rows yet"
+
+
 def sync_landing(world: World, spec: TableSpec, snapshot: Snapshot) -> None:
-    """Register landing folders that hold files, unregister those that do not, and replace the live view. Raises Refused when it cannot be had."""
+    """Keep `<t>_incremental` (and `<t>_live`) equal to what lies in landing: register folders that hold files, unregister those that do not,
+    replace the live view. For looking at; nothing else depends on it. Raises Refused when the live view cannot be had."""
     table = live.incremental_table(spec, snapshot)
     catalog = world.catalog()
     catalog.ensure_table(table)

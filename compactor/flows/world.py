@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from compactor.core.notice import Notice, Target
 from compactor.ports import Catalog, Engine, Storage
 
 
@@ -15,11 +16,15 @@ def _nonce() -> str:
     return secrets.token_hex(4)
 
 
+def _nobody(target: Target, notice: Notice) -> None:
+    """Nobody is told."""
+
+
 @dataclass(frozen=True)
 class World:
     """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
 
-    `nonce` gives 8 hex digits that nobody else has: the id of an attempt (H2).
+    `notify` tells one target, and raises a CompactorError when it cannot. `nonce` gives 8 hex digits that nobody else has: the id of an attempt (H2).
     """
 
     storage: Storage
@@ -27,6 +32,7 @@ class World:
     catalog: Callable[[], Catalog]
     clock: Callable[[], float] = time.time
     nonce: Callable[[], str] = _nonce
+    notify: Callable[[Target, Notice], None] = _nobody
     files_only: bool = False
 
     def now(self) -> str:

@@ -43,7 +43,9 @@ class LocalRunner:
 
             def logged(line: str) -> None:
                 errors.append(line)
-                told(line.rstrip("\n"))
+                # who listens may fail; unread pipes would stop the process for ever
+                with contextlib.suppress(Exception):
+                    told(line.rstrip("\n"))
 
             readers = [_reader(process.stdout, output.append), _reader(process.stderr, logged)]
             try:

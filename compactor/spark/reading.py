@@ -118,7 +118,7 @@ class Reader:
         writers = writer_positions(found.writers, _payload_writers(spec, placed))
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {found.read} records landed, none with a row; they wait for the first that has one")
-        evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name)
+        evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
         if spec.keyless:
             numbered = any(name == "offset" for name, _ in order)
             contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}

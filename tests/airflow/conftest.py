@@ -5,9 +5,11 @@ Airflow's environment has no PySpark. The runner starts the project's own Python
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,8 +35,10 @@ if importlib.util.find_spec("airflow") is None:
     # The fast tests run without it, and leave these out by marker; `make test-airflow` has it.
     collect_ignore_glob = ["test_dag*", "test_tasks*"]
 else:
+    _home = tempfile.mkdtemp(prefix="compactor-airflow-")
+    atexit.register(shutil.rmtree, _home, ignore_errors=True)
     os.environ.update(
-        AIRFLOW_HOME=tempfile.mkdtemp(prefix="compactor-airflow-"),
+        AIRFLOW_HOME=_home,
         AIRFLOW__CORE__LOAD_EXAMPLES="False",
         AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
         AIRFLOW__CORE__UNIT_TEST_MODE="False",

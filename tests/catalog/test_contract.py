@@ -74,6 +74,19 @@ def test_a_table_needs_its_database(catalog: Catalog, tmp_path: Path) -> None:
         catalog.replace_view(view("missing_database"))
 
 
+def test_what_is_registered_can_be_asked_for(catalog: Catalog, database: str, tmp_path: Path) -> None:
+    """A table as it was asked for; None for nothing and for a view."""
+    assert (catalog.has_database(database.upper()), catalog.has_database("missing_database")) == (True, False)
+    assert catalog.table(database, "t_base") is None
+    catalog.ensure_table(table(database, tmp_path))
+    catalog.ensure_table(table(database, tmp_path, name="t_landed", format="avro"))
+    catalog.replace_view(view(database))
+    assert catalog.table(database, "T_base") == table(database, tmp_path)
+    assert catalog.table(database, "t_landed") == table(database, tmp_path, name="t_landed", format="avro")
+    assert catalog.table(database, "t") is None
+    assert catalog.table("missing_database", "t_base") is None
+
+
 @pytest.mark.parametrize("form", ["parquet", "avro", "json"])
 def test_every_call_may_be_repeated(catalog: Catalog, database: str, tmp_path: Path, form: str) -> None:
     for _ in range(2):

@@ -103,7 +103,7 @@ class ListEngine:
         writers = [_writer(spec, path, events) for path, events in changes.items() if any(event.op != "t" for event in events)]
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: nothing with a row has landed")
-        evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name)
+        evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
         conformed = [_conformed(event, evolved.columns.get(path, {}), evolved.schema) for path, events in changes.items() for event in events]
         truncates = [change.position for change in conformed if change.op == "t"]
         if truncates and spec.truncate == "fail":

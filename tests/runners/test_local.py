@@ -72,6 +72,17 @@ def test_much_output_does_not_stop_it() -> None:
     assert len(ended.errors) < 100_000
 
 
+def test_a_listener_that_fails_does_not_stop_it() -> None:
+    """A log that cannot be written is no reason to leave a run standing with a full pipe."""
+
+    def tell(line: str) -> None:
+        raise OSError("no space left")
+
+    ended = runner("import sys\nfor n in range(5000): print('e' * 50, file=sys.stderr)\nprint('done')").run([], tell)
+    assert (ended.code, ended.output) == (0, "done\n")
+    assert ended.errors.startswith("eee")
+
+
 def test_a_signal_is_a_negative_code() -> None:
     """As when the kernel ends it for want of memory."""
     assert runner("import os, signal; os.kill(os.getpid(), signal.SIGKILL)").run([], lambda line: None).code == -signal.SIGKILL

@@ -1,0 +1,186 @@
+"""The part of the composition root that is about schemas: proposing a configuration, asking a registry for keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.config_values import absolute, is_s3
+from compactor.core import avro
+from compactor.core.errors import ConfigError, NoRowsYet, Refused, RegistryRefused
+from compactor.core.notice import Notice, Target
+from compactor.core.policy import Decision
+from compactor.core.proposal import Found
+from compactor.core.s3 import S3Settings
+from compactor.core.schema_diff import Change
+from compactor.core.spec import TableSpec
+from compactor.flows.world import World
+from compactor.ports import Registry, Storage
+from compactor.storage.local import LocalStorage
+from compactor.storage.routed import RoutedStorage
+
+
+def propose(top: str | None, registry: str | None, warehouse: str, increments: str = "", options: Mapping[str, str] | None = None) -> Found:
+    """Tables for a configuration: from files below `top`, from a registry (URL or folder of .avsc files), or from files with the registry's keys.
+
+    `options` are keys of `registry:` in compactor.yaml. Starts no Spark. Raises Refused when nothing is there, RegistryRefused, Unavailable.
+    """
+    from compactor.flows import propose as flow
+
+    storage = RoutedStorage(LocalStorage(), _s3)
+    asked = _registry(registry, storage, dict(options or {})) if registry else None
+    try:
+        if top is None:
+            if asked is None:
+                raise ConfigError("nothing to look at: say --registry, --from, or both")
+            return flow.from_registry(asked, increments)
+        return flow.from_files(storage, absolute(top, os.getcwd()), absolute(warehouse, os.getcwd()), asked)
+    finally:
+        if asked is not None:
+            asked.close()
+
+
+def registered_key(registry: Registry, spec: TableSpec) -> tuple[str, ...]:
+    """The key columns that the subject beside the table's own names: `<topic>-key` for `<topic>-value`. Raises RegistryRefused, SchemaRefused."""
+    subject = str(spec.subject)
+    beside = f"{subject[: -len('-value')]}-key" if subject.endswith("-value") else ""
+    found = registry.latest(beside) if beside else None
+    if found is None:
+        why = f"{registry} has no subject {beside}" if beside else f"the subject {subject} does not end in -value"
+        raise RegistryRefused(f"table {spec.name}: nothing tells the key: {why}. Say `key: [..]`, or `key: []` when rows have none.")
+    return avro.key_fields(found.text)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What `sync` did for one table, or (`applied` False) would do: `statements` in order; `state` in words."""
+
+    table: str
+    state: str
+    statements: tuple[str, ...]
+    applied: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+def sync(world: World, spec: TableSpec, dry_run: bool) -> Synced:
+    """Make the catalog hold what this table says. Raises CatalogRefused, NoRowsYet, Unavailable."""
+    from compactor.catalog.recorded import RecordedCatalog
+    from compactor.flows.sync import sync_table
+
+    recorded = RecordedCatalog(world.catalog(), apply=not dry_run)
+    state = sync_table(dataclasses.replace(world, catalog=lambda: recorded), spec)
+    return Synced(spec.name, state, tuple(recorded.statements), not dry_run)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What a table's declared schema will do. `registry`: every difference from the version that was last used, where both are known;
+    `decisions`: what a run would do about the stored columns."""
+
+    table: str
+    before: tuple[str, int, int | None] | None
+    after: tuple[str, int, int | None] | None
+    registry: tuple[Change, ...]
+    decisions: tuple[Decision, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        changes, decisions = [one.to_json() for one in self.registry], [one.to_json() for one in self.decisions]
+        return {"table": self.table, "before": self.before, "after": self.after, "registry": changes, "decisions": decisions}
+
+
+def foreseen(world: World, registry: Registry | None, spec: TableSpec) -> Foreseen:
+    """What the declared schema of a table changes. Raises Refused without one, NoRowsYet before the first commit."""
+    from compactor.core import schema_diff, schema_history
+    from compactor.flows import snapshots
+
+    if spec.avro_schema is None:
+        raise Refused(f"table {spec.name}: no schema is declared; say `schema: {{subject: ..}}` or the path of an .avsc file")
+    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
+    if snapshot is None:
+        raise NoRowsYet(f"table {spec.name}: nothing was committed yet, so there is nothing to compare with")
+    used = snapshot.schema.registered
+    now = (spec.subject, *spec.registered) if spec.subject is not None and spec.registered is not None else None
+    changes: list[Change] = []
+    if registry is not None and used is not None and now is not None and used != now:
+        changes = schema_diff.diff(registry.version(used[0], used[1]).text, spec.avro_schema)
+    return Foreseen(spec.name, used, now, tuple(changes), schema_history.foreseen(spec, snapshot))
+
+
+def notify(target: Target, notice: Notice) -> None:
+    """Tell one target. Raises Refused or Unavailable."""
+    from compactor.notify import local
+
+    kind, *words = target
+    if kind == "log":
+        local.to_log(notice)
+    elif kind == "command":
+        local.to_command(words, notice)
+    elif kind == "sns":
+        from compactor.notify.sns import to_sns
+
+        to_sns(words[0], notice)
+    else:
+        from compactor.notify.webhook import address_in, to_webhook
+
+        to_webhook(address_in(words[0]) if kind == "webhook_env" else words[0], notice)
+
+
+def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -> dict[str, Any]:
+    """What stands under `registry:` in the file for this URL or folder: without user and password."""
+    if registry is None:
+        return {}
+    if "://" not in registry:
+        return {"folder": os.path.relpath(os.path.abspath(os.path.expanduser(registry)), base)}
+    from compactor.registry.settings import RegistrySettings, addresses
+
+    return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **{name: value for name, value in options.items() if value}}
+
+
+def _registry(said: str, storage: Storage, options: Mapping[str, Any]) -> Any:
+    if "://" not in said or is_s3(said):
+        from compactor.registry.files import FileRegistry
+
+        return FileRegistry(storage, absolute(said, os.getcwd()))
+    from compactor.registry.confluent import ConfluentRegistry
+    from compactor.registry.settings import RegistrySettings
+
+    found: Registry = ConfluentRegistry(RegistrySettings(urls=(said,), **options))
+    return found
+
+
+def _s3(location: str) -> Storage:
+    try:
+        from compactor.storage.s3 import S3Storage
+    except ImportError:
+        raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
+    return S3Storage(location, S3Settings().within(os.environ))
+
+
+def warehouse_for(top: str | None, found: Found) -> str:
+    """Where tables are best stored when nobody says: around the landing folders when they are where tables expect them, else beside the file."""
+    if top is not None and any(not table.increments for table in found.tables):
+        return top
+    return f"s3://{top.partition('://')[2].partition('/')[0]}/warehouse" if top is not None and is_s3(top) else "warehouse"
+
+
+def place_in(place: str, base: str) -> str:
+    """A location as a file in the folder `base` says it: relative when it lies there."""
+    if is_s3(place):
+        return absolute(place, base)
+    whole = absolute(place, os.getcwd()) if place != "warehouse" else os.path.join(base, place)
+    inside = os.path.relpath(whole, base)
+    return whole if inside.startswith("..") else inside
+
+
+def without_secrets(word: str) -> str:
+    """A word of a command line as it may be written down."""
+    from compactor.registry.settings import shown
+
+    return shown(word) if word.startswith(("http://", "https://")) else word

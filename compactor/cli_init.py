@@ -1,0 +1,96 @@
+"""`compactor init`: a commented compactor.yaml from a registry, or from what has landed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from compactor import console
+from compactor.cli_options import DEFAULT, Output, OutputForm
+from compactor.core import proposal
+from compactor.core.errors import Refused
+
+STDOUT = "-"
+
+Top = Annotated[str | None, typer.Option("--from", metavar="PATH", help="Folder, or s3://bucket/prefix, where files have landed.")]
+RegistryAt = Annotated[str | None, typer.Option("--registry", metavar="URL", help="Schema registry: its address, or a folder of .avsc files.")]
+Written = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", help="File to write; - for standard output.", show_default=True)]
+Template = Annotated[
+    str,
+    typer.Option("--increments", metavar="PATTERN", help="Where files land, with {table} or {topic} and strftime codes; with --registry alone."),
+]
+
+
+def init(
+    top: Top = None,
+    registry: RegistryAt = None,
+    config: Written = DEFAULT,
+    output: OutputForm = Output.text,
+    warehouse: Annotated[str | None, typer.Option(metavar="PATH", help="Where tables are to be stored.", show_default=False)] = None,
+    database: Annotated[str, typer.Option(metavar="NAME", help="Database of the views.")] = "default",
+    increments: Template = proposal.STANDARD,
+    hive: Annotated[bool, typer.Option("--hive", help="Hive 2 or 3 reads the tables: timestamps as int96.")] = False,
+    context: Annotated[str, typer.Option(help="Context of Confluent's server.")] = "",
+    username_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the registry's user.")] = "",
+    password_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the password.")] = "",
+    token_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with a bearer token.")] = "",
+    ca_file: Annotated[str, typer.Option(metavar="PATH", help="Certificates of the authorities to trust.")] = "",
+) -> None:
+    """Write a configuration to begin with.
+
+    From a registry (--registry): a table for each topic, with the key of its -key subject. From files (--from): a table for each
+    folder, or for each source table of a stream. With both, files tell where and how, the registry keys and types. What nothing
+    tells is asked in a comment. Starts no Spark, never overwrites a file.
+
+    \b
+    Example:
+      compactor init --registry http://localhost:8081
+      compactor init --from ./landing --warehouse ./warehouse --database school
+      compactor init --from s3://lake/raw --registry http://localhost:8081 --config - | less
+    """
+    from compactor import app_schema
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    if top is None and registry is None:
+        raise typer.BadParameter("say --registry URL, --from PATH, or both")
+    to_stdout = str(config) == STDOUT
+    if not to_stdout and config.exists():
+        raise _there(config)
+    said = {"context": context, "username_env": username_env, "password_env": password_env, "token_env": token_env, "ca_file": ca_file}
+    options = {name: value for name, value in said.items() if value}
+    base = os.getcwd() if to_stdout else str(config.absolute().parent)
+    found = app_schema.propose(top, registry, warehouse or top or "", increments, options)
+    store = warehouse or app_schema.warehouse_for(top, found)
+    keys = app_schema.registry_keys(registry, options, base)
+    text = proposal.text(found, _command(), app_schema.place_in(store, base), database, keys, hive)
+    if not to_stdout:
+        try:
+            with config.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            raise _there(config) from None
+        except OSError as error:
+            raise Refused(f"{config}: cannot be written: {error.strerror}") from None
+    if output is Output.json:
+        console.as_json({"file": None if to_stdout else str(config), **({"text": text} if to_stdout else {}), **found.to_json()})
+    elif to_stdout:
+        sys.stdout.write(text)
+    else:
+        console.proposed(found, str(config))
+
+
+def _there(config: Path) -> Refused:
+    return Refused(f"{config} exists and is not overwritten; say --config with another file, or --config - to look first")
+
+
+def _command() -> str:
+    """What was typed, without the secrets that an address may hold."""
+    from compactor.app_schema import without_secrets
+
+    return " ".join(["compactor", *(shlex.quote(without_secrets(word)) for word in sys.argv[1:])])

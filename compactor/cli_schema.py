@@ -1,0 +1,101 @@
+"""`compactor sync` and `compactor schema`: tables and views from schemas, and what changed in them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from compactor import cli_options, console
+from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.core.errors import CompactorError, ConfigError, NoRowsYet
+
+
+def sync(
+    tables: Tables = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the statements, change nothing.")] = False,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Create or alter database, tables and views.
+
+    As the newest Snapshot, the registry and the landing folder say. A table without rows is shown empty when its schema is declared.
+    Doing it again changes nothing. A run does it too.
+
+    \b
+    Example:
+      compactor sync --dry-run
+      compactor sync student --config compactor.yaml
+    """
+    found, errors = [], []
+    with cli_options.opened(config, verbose, wait) as here:
+        for spec in here.specs(tables or ()):
+            try:
+                found += here.sync([spec.name], dry_run=dry_run)
+            except ConfigError:
+                raise
+            except CompactorError as error:
+                errors.append((spec.name, error))
+    if output is Output.json:
+        console.as_json([item.to_json() for item in found])
+    else:
+        console.synced(found)
+    console.complain([(name, type(error).__name__, str(error)) for name, error in errors])
+    # nothing is wrong with a table that waits for its first rows
+    codes = {error.exit_code for _, error in errors if not isinstance(error, NoRowsYet)}
+    raise typer.Exit(1 if 1 in codes else max(codes, default=0))
+
+
+commands = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""See how schemas changed, and what the next change will do.
+
+\b
+Example:
+  compactor schema history student
+  compactor schema diff student
+""",
+)
+
+
+@commands.command()
+def history(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+    """Show when and how a table's columns changed.
+
+    Newest first, with the registry's version. Reads files only, starts no Spark.
+
+    \b
+    Example:
+      compactor schema history student
+      compactor schema history student --output json --config compactor.yaml
+    """
+    with cli_options.opened(config, verbose) as here:
+        found = here.schema_history(table)
+    if output is Output.json:
+        console.as_json([item.to_json() for item in found])
+    else:
+        console.schema_steps(found)
+
+
+@commands.command()
+def diff(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+    """Show what the newest declared schema changes.
+
+    Between the registry's newest version (or the .avsc file) and what is stored: every difference, and what a run would do about
+    it. Exits 1 when the table would stop. Reads files only, starts no Spark.
+
+    \b
+    Example:
+      compactor schema diff student
+      compactor schema diff student --output json --config compactor.yaml
+    """
+    with cli_options.opened(config, verbose) as here:
+        found = here.schema_diff(table)
+    if output is Output.json:
+        console.as_json(found.to_json())
+    else:
+        console.schema_foreseen(found)
+    raise typer.Exit(1 if any(item.action == "refuse" for item in found.decisions) else 0)

@@ -1,0 +1,92 @@
+"""Notice: what people are told about a change of a source's schema, before its first use. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.core import ddl_text, views
+from compactor.core.policy import Decision
+from compactor.core.schema import Schema
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+
+Target = tuple[str, ...]
+"""Who is told: ("log",), ("command", program, argument ..), ("webhook", url), ("webhook_env", variable), ("sns", arn)."""
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One run's changes of one table's schema. `refused`: the table stops at them. `version` is the one that the run makes, or would have.
+
+    `before` and `after` are (subject, version, id) in the registry, where a registry is used. `ddl` changes the tables below the view;
+    `objects` are what people may read: `database.name`.
+    """
+
+    table: str
+    version: int
+    time: str
+    refused: bool
+    decisions: tuple[Decision, ...]
+    before: tuple[str, int, int | None] | None = None
+    after: tuple[str, int, int | None] | None = None
+    ddl: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The notice in words, one change a line."""
+        head = f"table {self.table}: its source's schema has changed" + (", and the table stops" if self.refused else f" (version {self.version})")
+        return "\n".join([head, *(f"- {decision.sentence}" for decision in self.decisions)])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `format` counts changes of this shape."""
+        known = [("subject", "version", "id"), self.before, self.after]
+        before, after = (dict(zip(known[0] or (), said)) if said else None for said in known[1:])
+        return {
+            "format": FORMAT,
+            "event": "schema_refused" if self.refused else "schema_changed",
+            "table": self.table,
+            "version": self.version,
+            "time": self.time,
+            "text": self.text,
+            "changes": [decision.to_json() for decision in self.decisions],
+            "registry": {"before": before, "after": after},
+            "ddl": list(self.ddl),
+            "objects": list(self.objects),
+        }
+
+
+def of(spec: TableSpec, parent: Snapshot, decisions: Sequence[Decision], after: Schema | None, time: str) -> Notice:
+    """The notice of these decisions; `after` is the schema that follows, None when they are refused."""
+    registered = (spec.subject, *spec.registered) if spec.subject is not None and spec.registered is not None else None
+    parts = ("base", "delta", "incremental")
+    live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
+    objects = (f"{spec.database}.{spec.view}", *live, *(f"{spec.tables_in}.{spec.name}_{part}" for part in parts))
+    ddl = () if after is None else tuple(_ddl(spec, parent, after))
+    return Notice(spec.name, parent.version + 1, time, after is None, tuple(decisions), parent.schema.registered, registered, ddl, objects)
+
+
+def _ddl(spec: TableSpec, parent: Snapshot, after: Schema) -> list[str]:
+    old, new = views.tables(spec, parent), views.tables(spec, dataclasses.replace(parent, schema=after))
+    return [
+        statement
+        for before, wanted in zip(old, new)
+        for statement in (ddl_text.alter_table(before, wanted) if before.name == wanted.name else [ddl_text.create_table(wanted)])
+    ]
+
+
+def digest(parent: Snapshot, decisions: Sequence[Decision]) -> str:
+    """A name for what is told, the same for every run that finds it again: the table's life, the changes, and since when a column is gone."""
+    lasts = {field.name: field.last for field in parent.schema.fields}
+    told = []
+    for decision in decisions:
+        since = lasts.get(decision.stored) if decision.change.kind == "removed" else None
+        told.append([decision.change.to_json(), decision.action, since])
+    return hashlib.sha256(json.dumps([parent.uuid, told], default=str).encode()).hexdigest()[:32]

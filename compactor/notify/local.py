@@ -1,0 +1,38 @@
+"""Notices on this machine: into the log, and to a program's standard input."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+from collections.abc import Sequence
+
+from compactor.core.errors import Refused, Unavailable
+from compactor.core.notice import Notice
+
+log = logging.getLogger("compactor.notice")
+
+SECONDS_MAX = 60.0
+
+
+def to_log(notice: Notice) -> None:
+    """One entry, a warning when the table stops."""
+    log.log(logging.WARNING if notice.refused else logging.INFO, "%s", notice.text)
+
+
+def to_command(words: Sequence[str], notice: Notice, seconds_max: float = SECONDS_MAX) -> None:
+    """Run a program, without a shell, with the notice as JSON on its standard input.
+
+    Raises Refused when it cannot be run, Unavailable when it fails.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 - the operator's own program, its words as they are
+            list(words), input=json.dumps(notice.to_json()).encode(), capture_output=True, timeout=seconds_max, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{words[0]} did not end within {seconds_max:g} seconds") from None
+    except OSError as error:
+        raise Refused(f"{words[0]} cannot be run: {error.strerror}") from None
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-300:]
+        raise Unavailable(f"{words[0]} ended with {done.returncode}" + (f": {said}" if said else ""))

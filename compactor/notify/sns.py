@@ -1,0 +1,33 @@
+"""Notices to an SNS topic: region from its ARN, credentials from the standard chain, the endpoint from AWS_ENDPOINT_URL_SNS or AWS_ENDPOINT_URL."""
+
+from __future__ import annotations
+
+import json
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from compactor.core.errors import Refused, Unavailable
+from compactor.core.notice import Notice
+
+SUBJECT_CHARS_MAX = 100
+MESSAGE_BYTES_MAX = 262_144
+"""SNS's own bounds."""
+
+
+def to_sns(arn: str, notice: Notice) -> None:
+    """Publish the notice as JSON. Raises Refused when SNS says no, Unavailable when it does not answer."""
+    kind = "stops at a schema change" if notice.refused else "has a new schema"
+    message = json.dumps(notice.to_json())
+    if len(message.encode()) > MESSAGE_BYTES_MAX:
+        message = json.dumps({**notice.to_json(), "ddl": [], "changes": [], "text": notice.text[:10_000]})
+    try:
+        client = boto3.client("sns", region_name=arn.split(":")[3])
+        client.publish(TopicArn=arn, Subject=f"compactor: {notice.table} {kind}"[:SUBJECT_CHARS_MAX], Message=message)
+    except ClientError as error:
+        said = error.response.get("Error", {})
+        told = f"notify: {arn}: {said.get('Code', 'an error')}: {said.get('Message', '')}"
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        raise (Unavailable if status >= 500 or status == 429 else Refused)(told) from None
+    except BotoCoreError as error:
+        raise Unavailable(f"notify: {arn}: {error}") from None

@@ -1,0 +1,45 @@
+"""Notices to an HTTP address: one POST of JSON. The address may hold a token, so no message shows more of it than its host."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+
+import requests
+
+from compactor.core.errors import ConfigError, Refused, Unavailable
+from compactor.core.notice import Notice
+
+CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 15.0
+ATTEMPTS = 3
+
+
+def address_in(variable: str) -> str:
+    """The address that an environment variable holds. Raises ConfigError."""
+    url = os.environ.get(variable, "").strip()
+    if not url:
+        raise ConfigError(f"notify: webhook_env names the environment variable {variable}, which is not set or empty")
+    return url
+
+
+def to_webhook(url: str, notice: Notice) -> None:
+    """POST the notice; `text` in it is what chat programs show. Raises Unavailable after ATTEMPTS, Refused when the answer is no."""
+    host = urlsplit(url).hostname or "no host"
+    why = ""
+    for _ in range(ATTEMPTS):
+        try:
+            # a redirect would turn the POST into a GET, or carry the notice elsewhere
+            answer = requests.post(url, json=notice.to_json(), timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False)
+        except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
+            raise Refused(
+                "notify: expected a webhook address such as https://host/path, found something else (not shown: it may hold a token)"
+            ) from None
+        except requests.exceptions.RequestException as error:
+            why = type(error).__name__
+            continue
+        if answer.status_code < 300:
+            return
+        why = f"status {answer.status_code}"
+        if answer.status_code not in (408, 429) and answer.status_code < 500:
+            raise Refused(f"notify: the webhook at {host} answered with {why}")
+    raise Unavailable(f"notify: the webhook at {host} did not take it: {why}")

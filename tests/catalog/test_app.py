@@ -1,0 +1,75 @@
+"""What `App` makes of a configuration that names AWS: the catalog without Spark, Spark's own view of it on EMR, claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor import app as root
+from compactor.app import App
+from compactor.catalog.glue import GlueCatalog
+from compactor.core.errors import Refused
+from compactor.storage.s3 import S3Storage
+from tests.catalog.test_contract import NUMBERS, view
+from tests.parts.s3 import Server
+from tests.storage.claimed import TABLE, dynamodb
+
+GLUE = "warehouse: s3://lake/cdc\ncatalog: {type: glue, database: school%s}\ns3: {path_style: true%s}\ntables: {t: {key: [id]}}\n"
+
+
+def opened(folder: Path, catalog: str = "", s3: str = "") -> App:
+    """An App of such a file."""
+    file = folder / "compactor.yaml"
+    file.write_text(GLUE % (catalog, s3), encoding="utf-8")
+    return App.open(file)
+
+
+def test_the_catalog_is_reached_without_spark(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the variables that every AWS tool reads."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.url)
+    with opened(tmp_path) as app:
+        catalog = app.world().catalog()
+        assert isinstance(catalog, GlueCatalog)
+        assert app.world().catalog() is catalog
+        name = f"app{next(NUMBERS)}"
+        catalog.ensure_database(name, "s3://lake/cdc")
+        catalog.replace_view(view(name))
+        assert catalog.view(name, "t") == view(name)
+        assert app._spark is None
+
+
+def test_what_reads_views_through_spark_is_refused_outside_emr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, before a JVM starts."""
+    monkeypatch.delenv("EMR_RELEASE_LABEL", raising=False)
+    with opened(tmp_path) as app:
+        with pytest.raises(Refused, match="Spark outside EMR has no client for it; ask Athena"):
+            app.sql("select 1")
+        with pytest.raises(Refused, match="verify --files-only compares"):
+            app.verify()
+        assert app._spark is None
+        assert root._glue_conf(app.settings) == {}
+
+
+def test_on_emr_spark_sees_glue_as_its_metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EMR's client, and the account when it is another's."""
+    monkeypatch.setenv("EMR_RELEASE_LABEL", "emr-7.10.0")
+    with opened(tmp_path, ", catalog_id: '210987654321'") as app:
+        assert root._glue_conf(app.settings) == {
+            "spark.sql.catalogImplementation": "hive",
+            "spark.hadoop.hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory",
+            "spark.hadoop.hive.metastore.glue.catalogid": "210987654321",
+        }
+        root._check_reader(app.settings, "")
+
+
+def test_commits_are_claimed_where_the_file_says_so(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is not tried out, and the item stands for the commit."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    path = f"s3://lake/cdc/claimed{next(NUMBERS)}"
+    items = dynamodb(server.url)
+    with opened(tmp_path, s3=f", commit_lock: dynamodb, commit_table: {TABLE}") as app:
+        assert app.world().storage.put_if_absent(path, b"1")
+        assert not app.world().storage.put_if_absent(path, b"2")
+        assert "Item" in items.get_item(TableName=TABLE, Key={"path": {"S": path}})
+    assert isinstance(app._remote(path), S3Storage)

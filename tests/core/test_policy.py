@@ -1,0 +1,171 @@
+"""What a table does about each kind of change, under each policy: the rules as a table, and schemas run through them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import pytest
+
+from compactor.core import policy, types
+from compactor.core.errors import SchemaRefused
+from compactor.core.evolution import Evolved, evolve
+from compactor.core.policy import EVOLVE, POLICIES, Policy
+from compactor.core.schema import Schema
+from compactor.core.schema_diff import KINDS
+from compactor.core.writer import WriterField, WriterSchema
+from tests.core.test_evolution import writer
+
+HIDE = Policy(drop="hide")
+
+
+def test_every_kind_of_change_has_an_action_for_every_policy() -> None:
+    """The table is total: nothing is decided elsewhere."""
+    assert set(policy.TABLE) == set(KINDS)
+    assert {len(actions) for actions in policy.TABLE.values()} == {len(POLICIES)}
+    assert {action for actions in policy.TABLE.values() for action in actions} <= set(policy.ACTIONS)
+
+
+def test_no_policy_loses_what_another_keeps_without_saying_so() -> None:
+    """Under `fail` whatever `evolve` acts on is refused; under `freeze` no stored column changes."""
+    for kind, (evolved, frozen, failing) in policy.TABLE.items():
+        assert (failing == "refuse") == (kind in policy.CHOOSABLE or evolved == "refuse"), kind
+        assert frozen in ("leave out", "keep", "refuse"), kind
+
+
+def named(first: int, last: int, *fields: WriterField) -> WriterSchema:
+    """A writer of fields with aliases."""
+    return dataclasses.replace(writer(first, last), fields=(*writer(first, last).fields, *fields))
+
+
+def column(name: str, kind: str = "int", *aliases: str) -> WriterField:
+    return WriterField(name, types.parse(kind), types.parse(kind), aliases=aliases)
+
+
+OLD = [writer(0, 9, a="int", b="string")]
+CHANGES = {
+    "added": [writer(10, 19, a="int", b="string", c=("int", 7))],
+    "removed": [writer(10, 19, a="int")],
+    "renamed": [named(10, 19, column("x", "int", "a"), column("b", "string"))],
+    "widened": [writer(10, 19, a="bigint", b="string")],
+    "replaced": [writer(10, 19, b="string"), writer(20, 29, a="string", b="string")],
+    "incompatible": [writer(10, 19, a="struct<x:int>", b="string")],
+    "narrowed": [writer(10, 19, a="smallint", b="string")],
+    "reordered": [writer(10, 19, b="string", a="int")],
+}
+SAME = [("a", "a", "int"), ("b", "b", "string")]
+SHOWN = {
+    ("added", "evolve"): [*SAME, ("c", "c", "int")],
+    ("added", "freeze"): SAME,
+    ("removed", "evolve"): SAME,
+    ("removed", "freeze"): SAME,
+    ("renamed", "evolve"): [("x", "a", "int"), ("b", "b", "string")],
+    ("renamed", "freeze"): SAME,
+    ("widened", "evolve"): [("a", "a", "bigint"), ("b", "b", "string")],
+    ("replaced", "evolve"): [("b", "b", "string"), ("a", "a_2", "string")],
+    **{(kind, each): SAME for kind in ("narrowed", "reordered") for each in POLICIES},
+}
+"""(kind, policy) → (name in the view, stored name, type) of the columns; refused where nothing stands here."""
+
+
+def shown(schema: Schema) -> list[tuple[str, str, str]]:
+    """The view's columns but the key."""
+    return [(schema.view_name(field), field.name, field.type) for field in schema.payload if field.name != "id"]
+
+
+def after(changes: Sequence[WriterSchema], follow: Policy) -> Evolved:
+    """The old schema with these changes."""
+    return evolve(evolve(None, OLD, ["id"], 1, "t").schema, changes, ["id"], 2, "t", follow)
+
+
+@pytest.mark.parametrize("policy_name", POLICIES)
+@pytest.mark.parametrize("kind", CHANGES)
+def test_the_matrix(kind: str, policy_name: str) -> None:
+    """What the view shows after a change of each kind, or that it is refused with what to do; said for the kind alone it is the same."""
+    others = next(name for name in POLICIES if name != policy_name)
+    policies = [Policy(policy_name), *([Policy(others, ((kind, policy_name),))] if kind in policy.CHOOSABLE else [])]
+    if kind == "replaced":
+        # the column is away first
+        policies = [dataclasses.replace(each, kinds=(*each.kinds, ("removed", "evolve"))) for each in policies]
+    for follow in policies:
+        if (kind, policy_name) in SHOWN:
+            evolved = after(CHANGES[kind], follow)
+            assert sorted(shown(evolved.schema)) == sorted(SHOWN[kind, policy_name])
+            told = [decision.change.kind for decision in evolved.decisions]
+            assert (kind in told) == (kind not in ("narrowed", "reordered"))
+            continue
+        with pytest.raises(SchemaRefused, match="stay in landing") as refused:
+            after(CHANGES[kind], follow)
+        (found,) = [decision for decision in refused.value.decisions if decision.action == "refuse"]  # type: ignore[attr-defined]
+        assert found.change.kind == kind
+
+
+def test_a_first_load_is_no_change() -> None:
+    """Also when its own writers differ."""
+    evolved = evolve(None, [*OLD, *CHANGES["widened"], writer(20, 29, c="int")], ["id"], 1, "t", Policy("fail"))
+    assert evolved.decisions == ()
+
+
+@pytest.mark.parametrize("follow", [EVOLVE, Policy("freeze"), Policy("fail")])
+def test_a_late_file_of_an_old_schema_is_no_change(follow: Policy) -> None:
+    """Old by Position, whenever it arrives: what it lacks came later, what it has narrower has been widened since."""
+    schema = evolve(None, [writer(20, 29, a="bigint", b="string", c="int")], ["id"], 1, "t").schema
+    evolved = evolve(schema, [writer(0, 9, a="int", b="string")], ["id"], 2, "t", follow)
+    assert evolved.decisions == ()
+    assert shown(evolved.schema) == shown(schema)
+
+
+def test_removed_columns_are_hidden_until_they_come_back() -> None:
+    """`drop: hide`: stored all the time; a late file that still has them does not show them again; the key always shows."""
+    batches = [
+        (OLD, ["a", "b"]),
+        ([writer(20, 29, a="int")], ["a"]),
+        ([writer(10, 19, a="int", b="string")], ["a"]),
+        ([writer(30, 39, ("b",), a="int")], ["a", "b"]),
+        ([writer(40, 49, a="int")], ["a"]),
+        ([writer(50, 59, a="int", b="string")], ["a", "b"]),
+    ]
+    schema: Schema | None = None
+    for version, (writers, expected) in enumerate(batches, 1):
+        schema = evolve(schema, writers, ["id"], version, "t", HIDE).schema
+        assert [name for name, _, _ in shown(schema)] == expected, version
+        assert schema.names == ("id", "a", "b")
+    assert evolve(schema, [writer(60, 69, a="int")], ["id"], 9, "t", dataclasses.replace(HIDE, partial=True)).decisions == ()
+
+
+def test_a_renamed_column_stays_one_column() -> None:
+    """By Avro alias: old files that come late, the newer name, and the old name used again for something else."""
+    renamed = after(CHANGES["renamed"], EVOLVE).schema
+    late = evolve(renamed, [writer(3, 5, a="int")], ["id"], 3, "t")
+    assert shown(late.schema) == shown(renamed)
+    assert late.columns["w3-5"]["a"] == "a"
+    again = evolve(late.schema, [named(20, 29, column("x", "int", "a"), column("a", "string"), column("b", "string"))], ["id"], 4, "t")
+    assert again.columns["w20-29"] == {"id": "id", "x": "a", "a": "a_2", "b": "b"}
+    assert sorted(shown(again.schema)) == [("a", "a_2", "string"), ("b", "b", "string"), ("x", "a", "int")]
+    assert Schema.from_json(again.schema.to_json()) == again.schema
+
+
+def test_a_change_is_told_once_and_with_what_is_done() -> None:
+    """Several writers of one run bring the same; the next run finds nothing new."""
+    twice = [writer(10, 14, a="bigint", c="int"), writer(15, 19, a="bigint", c="int")]
+    evolved = after(twice, EVOLVE)
+    assert [decision.sentence for decision in evolved.decisions] == [
+        f"`a` was widened from int to bigint: {policy.ACTIONS['widen']}",
+        f"`c` was added: int, null in older rows: {policy.ACTIONS['add']}",
+        f"`b` was removed; it was string: {policy.ACTIONS['keep']}",
+    ]
+    assert evolve(evolved.schema, [writer(20, 29, a="bigint", c="int")], ["id"], 3, "t").decisions == ()
+
+
+def test_a_renamed_key_keeps_its_place() -> None:
+    """Said by either name."""
+    old = evolve(None, OLD, ["a"], 1, "t").schema
+    for key in (["x"], ["a"]):
+        assert evolve(old, CHANGES["renamed"], key, 2, "t").schema.key == ("a",)
+
+
+@pytest.mark.parametrize("key", [["a"], ["id", "a"], []])
+def test_another_key_is_refused_under_any_policy(key: list[str]) -> None:
+    """Rows are stored by it."""
+    with pytest.raises(SchemaRefused, match=r"stored by the key \(id\), and the key is .* now"):
+        evolve(evolve(None, OLD, ["id"], 1, "t").schema, OLD, key, 2, "t")

@@ -1,0 +1,145 @@
+"""`sync`: the catalog becomes what a table says, once; a dry run tells the statements and changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from compactor.app_schema import Synced, sync
+from compactor.core import views
+from compactor.core.ddl import ViewDef
+from compactor.core.errors import CatalogRefused, NoRowsYet
+from compactor.core.spec import TableSpec
+from tests.oracle.lake import Lake, copied, table
+from tests.oracle.model import line
+
+FIELDS = [
+    {"name": "id", "type": "long", "doc": "the student's number"},
+    {"name": "fullName", "type": ["null", "string"], "doc": "it's `quoted`; \\ DROP"},
+    {"name": "tags", "type": {"type": "array", "items": "string"}},
+]
+DECLARED = {"avro_schema": json.dumps({"type": "record", "name": "t", "fields": FIELDS}), "subject": "shop.t-value", "registered": (3, 17)}
+
+
+def done(lake: Lake, spec: TableSpec | None = None, dry_run: bool = False) -> Synced:
+    """One `compactor sync`."""
+    return sync(lake.world(), spec or lake.spec, dry_run)
+
+
+def content(lake: Lake) -> object:
+    """Everything the catalog holds."""
+    return lake.catalog._databases, {name: repr(thing) for name, thing in lake.catalog._objects.items()}
+
+
+def view(lake: Lake) -> ViewDef:
+    """The table's view."""
+    found = lake.catalog.view("school", "t")
+    assert found is not None
+    return found
+
+
+def test_a_lost_catalog_comes_back() -> None:
+    """Database, tables, partitions and view, from the files alone; told before, done once."""
+    lake = Lake(table())
+    for hour in range(3):
+        lake.deliver(f"increment_202601010{hour}/a.json", [line("c", [hour], [hour], {"a": hour})])
+        lake.run()
+    lake.deliver("increment_2026010109/a.json", [line("c", [9], [9], {"a": 9})])
+    shown = lake.look()
+    lake.catalog = type(lake.catalog)()
+    told = done(lake, dry_run=True)
+    assert lake.catalog._databases == {}
+    heads = [" ".join(statement.split()[:3]) for statement in told.statements]
+    partitions = heads.count("ALTER TABLE `school`.`t_base`") + heads.count("ALTER TABLE `school`.`t_delta`")
+    assert heads[:3] == ["CREATE DATABASE IF", "CREATE EXTERNAL TABLE", "CREATE EXTERNAL TABLE"]
+    assert heads.count("CREATE OR REPLACE") == 1
+    assert partitions >= 2
+    applied = done(lake)
+    assert applied.statements == told.statements
+    assert (told.applied, applied.applied) == (False, True)
+    assert lake.look() == shown
+    before = content(lake)
+    assert done(lake).statements == done(lake, dry_run=True).statements == ()
+    assert content(lake) == before
+
+
+def test_a_dry_run_changes_nothing_whatever_is_missing() -> None:
+    """At every point of a table's life."""
+    lake = Lake(table())
+    for hour in range(4):
+        lake.deliver(f"increment_202601010{hour}/a.json", [line("c", [hour], [hour], {"a": hour, f"b{hour}": "x"})])
+        before = content(lake)
+        if lake.newest() is not None:
+            done(lake, dry_run=True)
+        assert content(lake) == before
+        lake.run()
+        older = copied(lake.catalog)
+        lake.catalog._objects.pop(("school", "t"))
+        (statement,) = done(lake, dry_run=True).statements
+        assert statement.startswith("CREATE OR REPLACE VIEW `school`.`t`")
+        assert done(lake).statements == (statement,)
+        assert lake.catalog.view("school", "t") == older.view("school", "t")
+
+
+def test_a_declared_table_is_there_before_its_rows() -> None:
+    """Columns with the schema's documentation as comments, properties that name subject, version and id; the first commit takes over."""
+    lake = Lake(table(**DECLARED))
+    told = done(lake, dry_run=True)
+    assert content(lake) == ({}, {})
+    assert done(lake).statements == told.statements
+    assert "it\\'s `quoted`; \\\\ DROP" in told.statements[1]
+    shown = view(lake)
+    assert [(column.name, column.type, column.comment) for column in shown.columns] == [
+        ("id", "bigint", "the student's number"),
+        ("fullname", "string", "it's `quoted`; \\ DROP; source name fullName"),
+        ("tags", "array<string>", ""),
+    ]
+    assert shown.properties["compactor.schema.subject"] == "shop.t-value"
+    assert (shown.properties["compactor.schema.version"], shown.properties["compactor.schema.id"]) == ("3", "17")
+    assert done(lake).statements == ()
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"fullName": "Ann"})])
+    lake.run()
+    assert view(lake).properties[views.VERSION] == "1"
+    assert view(lake).properties["compactor.schema.id"] == "17"
+    assert lake.look() is not None
+    assert done(lake).statements == ()
+
+
+def test_a_new_version_of_the_schema_and_a_new_comment_are_brought_over() -> None:
+    """Nothing about the rows changes, so no run would show it."""
+    lake = Lake(table(**DECLARED))
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    spec = dataclasses.replace(lake.spec, comment="all students")
+    (statement,) = done(lake, spec, dry_run=True).statements
+    assert "'all students'" in statement
+    done(lake, spec)
+    assert view(lake).properties["comment"] == "all students"
+    assert done(lake, spec).statements == ()
+
+
+def test_what_belongs_to_somebody_else_is_left_alone() -> None:
+    """A view that is no table's, and the declared view of a table stored elsewhere."""
+    lake = Lake(table(**DECLARED))
+    lake.catalog.ensure_database("school", "/lake")
+    lake.catalog.replace_view(ViewDef("school", "t", "SELECT 1 AS `one`", ()))
+    for dry_run in (True, False):
+        with pytest.raises(CatalogRefused, match=r"the view school\.t exists"):
+            done(lake, dry_run=dry_run)
+    lake.catalog._objects.clear()
+    done(lake)
+    other = dataclasses.replace(lake.spec, root="/elsewhere/t")
+    with pytest.raises(CatalogRefused, match="nothing is stored below /elsewhere/t yet"):
+        done(lake, other)
+    lake.catalog.replace_view(dataclasses.replace(view(lake), properties={**view(lake).properties, views.ROOT: "/elsewhere/t"}))
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    with pytest.raises(CatalogRefused, match="another life"):
+        lake.run()
+
+
+def test_a_table_of_which_nothing_is_known_waits() -> None:
+    """No Snapshot, no declared schema."""
+    with pytest.raises(NoRowsYet, match="no schema is declared"):
+        done(Lake(table()))

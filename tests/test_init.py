@@ -1,0 +1,268 @@
+"""`compactor init`: what is written loads, asks for what nothing told, and never replaces a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from compactor import cli, config
+from compactor.config import Settings
+from compactor.core import proposal
+from compactor.core.errors import CompactorError, ConfigError, Refused
+from compactor.core.proposal import Found, Proposal
+from tests.capture import config as capture
+from tests.capture import landing
+from tests.parts.s3 import Server
+from tests.parts.s3_fixtures import s3_endpoint, server
+from tests.registry.server import serving
+from tests.spark.test_registry_tables import folder
+
+__all__ = ["s3_endpoint", "server"]
+
+NOT_TABLES = {"__debezium-heartbeat.pga", "pga.message", "pga.public.dbz_signal", "pga.transaction"}
+
+
+def init(*words: str) -> str:
+    """The command, in this process."""
+    done = CliRunner().invoke(cli.app, ["init", *words])
+    if done.exception is not None and isinstance(done.exception, CompactorError):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def told(*words: str) -> dict[str, Any]:
+    """What it says to programs."""
+    found: dict[str, Any] = json.loads(init(*words, "--output", "json"))
+    return found
+
+
+def loaded(file: Path) -> Settings:
+    """The written file, read as a run reads it."""
+    return config.load(file, {})
+
+
+def test_a_registry_gives_a_table_for_every_topic(tmp_path: Path) -> None:
+    """The captured one: keys from the key subjects, no key where there is none, Debezium's own topics left out."""
+    folder(tmp_path / "schemas")
+    said = told("--registry", str(tmp_path / "schemas"), "--config", str(tmp_path / "compactor.yaml"), "--database", "school")
+    assert {left["source"] for left in said["left_out"]} == NOT_TABLES
+    settings = loaded(tmp_path / "compactor.yaml")
+    keys = {name: tuple(capture.avro_name(column) for column in key) for name, key in capture.keys().items()}
+    found = {name: settings.spec(name) for name in settings.names}
+    names = {"sales_order": "order"}
+    assert {name: found[names.get(name, name)].key for name in keys} == keys
+    assert {spec.envelope for spec in found.values()} == {"debezium"}
+    assert found["student"].subject == "pga.public.student-value"
+    assert found["student"].database == "school"
+
+
+@pytest.mark.parametrize("form", ["debezium_json_kafka", "flat_kafka", "wal2json_v1", "wal2json_v2"])
+def test_landed_files_tell_the_keys_where_records_have_them(tmp_path: Path, form: str) -> None:
+    """Whole Kafka records and wal2json; the tables, where they lie and what they are wrapped in are the ones the tests configure by hand."""
+    landing.land(tmp_path / "lake", form, hours=(0, 1, 2))
+    said = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))
+    found = {table["table"]: table for table in said["tables"]}
+    for name, key in capture.keys().items():
+        if name not in found:
+            # nothing of it in these hours, or partitioned, which wal2json does not tell
+            continue
+        by_hand = capture.table_config(form, name)
+        settings = found[name]["settings"]
+        assert settings["envelope"] == by_hand["envelope"]
+        assert settings.get("container", "value") == by_hand.get("container", "value")
+        if key and form.startswith("wal2json"):
+            # in the order of columns; inserts alone tell none
+            assert found[name]["key"] is None or sorted(found[name]["key"]) == sorted(key)
+        elif key:
+            assert found[name]["key"] == list(key)
+    assert {"student", "enrollment", "audit_log", "ledger", "pkmove", "toast_def", "type_zoo", "uq_ident"} <= found.keys()
+    if form.startswith("wal2json"):
+        assert found["student"]["settings"]["source_table"] == "public.student"
+        assert found["student"]["key"] == ["id"]
+
+
+def test_files_with_a_registry_lack_nothing(tmp_path: Path) -> None:
+    """Avro container files have no keys, and folders of their own kind; the registry tells the keys, so the file loads at once."""
+    folder(tmp_path / "schemas")
+    said = told("--from", str(landing.DATA / "files_avro"), "--registry", str(tmp_path / "schemas"), "--config", str(tmp_path / "compactor.yaml"))
+    assert all(table["complete"] for table in said["tables"])
+    spec = loaded(tmp_path / "compactor.yaml").spec("enrollment")
+    assert (spec.key, spec.subject) == (("course_code", "student_id", "term"), "pga.public.enrollment-value")
+    assert (spec.landing.endswith("files_avro/public.enrollment"), spec.pattern) == (True, "dt=%Y-%m-%d/hour=%H")
+
+
+def test_what_nothing_tells_is_asked(tmp_path: Path) -> None:
+    """Values alone have no key: the file says so, names what could be one, and a run refuses it until somebody has answered."""
+    landing.land(tmp_path, "debezium_json_value", hours=[0], only=["student"])
+    file = tmp_path / "compactor.yaml"
+    init("--from", str(tmp_path), "--config", str(file))
+    text = file.read_text()
+    assert "# Before the first run: say `key:` of student." in text
+    with pytest.raises(ConfigError, match="table student, key key: expected the key columns"):
+        loaded(file)
+    file.write_text(text.replace("    # key: [id]", "    key: [id]"))
+    assert loaded(file).spec("student").key == ("id",)
+
+
+def test_dms_is_told_by_its_file_names(tmp_path: Path) -> None:
+    """A full load beside dated folders; CSV without header asks for names."""
+    for path in ("school/student/LOAD00000001.csv", "school/student/2026/01/05/20260105-120000123.csv"):
+        (tmp_path / "dms" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "dms" / path).write_text("I,1,Ann\nI,2,Ben\n")
+    (table,) = told("--from", str(tmp_path / "dms"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    assert (table["table"], table["settings"]["envelope"]) == ("student", "dms")
+    assert table["increments"] == f"{tmp_path}/dms/school/student/%Y/%m/%d"
+    assert "csv: {columns: [..]}" in table["notes"][0]
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    """Also one that is not a configuration."""
+    folder(tmp_path / "schemas")
+    (tmp_path / "compactor.yaml").write_text("mine")
+    with pytest.raises(Refused, match="exists and is not overwritten"):
+        init("--registry", str(tmp_path / "schemas"), "--config", str(tmp_path / "compactor.yaml"))
+    assert (tmp_path / "compactor.yaml").read_text() == "mine"
+
+
+def test_the_file_can_be_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--config -` writes nothing; what it prints is the file."""
+    folder(tmp_path / "schemas")
+    monkeypatch.chdir(tmp_path)
+    shown = init("--registry", "schemas", "--config", "-")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["schemas"]
+    init("--registry", "schemas")
+    lines = [line for line in (tmp_path / "compactor.yaml").read_text().splitlines() if not line.startswith("#")]
+    assert lines == [line for line in shown.splitlines() if not line.startswith("#")]
+    assert "  folder: schemas" in lines
+
+
+def test_landing_is_said_once_for_all_topics(tmp_path: Path) -> None:
+    """`--increments` with the topic or the table in it."""
+    folder(tmp_path / "schemas")
+    pattern = "/landing/{topic}/dt=%Y-%m-%d/hour=%H"
+    init("--registry", str(tmp_path / "schemas"), "--config", str(tmp_path / "compactor.yaml"), "--increments", pattern)
+    spec = loaded(tmp_path / "compactor.yaml").spec("student")
+    assert (spec.landing, spec.pattern) == ("/landing/pga.public.student", "dt=%Y-%m-%d/hour=%H")
+
+
+NOTHING: Sequence[tuple[Sequence[str], str]] = (
+    (("--from", "nowhere"), "no landed files there"),
+    (("--from", "markers"), "only 1 markers or unfinished ones"),
+    (("--from", "empty"), "no rows in the files"),
+    (("--registry", "empty"), "no file that ends in .avsc"),
+)
+
+
+@pytest.mark.parametrize(("words", "why"), NOTHING)
+def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], why: str) -> None:
+    """And the reason is told."""
+    monkeypatch.chdir(tmp_path)
+    for path, content in (("markers/_SUCCESS", ""), ("empty/t/a.json", "\n{oops\n")):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(content)
+    with pytest.raises(CompactorError, match=why):
+        init(*words)
+    assert not (tmp_path / "compactor.yaml").exists()
+
+
+def test_hostile_names_stay_names(tmp_path: Path) -> None:
+    """Line breaks, quotes, colons and YAML's own words in topics, columns and folders neither end a comment nor become keys."""
+    evil = "x\n  stolen: {key: []}\n#\u2028\u0085 '\": {}[]&*!|>%@`"
+    tables = (
+        Proposal("a", evil, (evil, "no", "~", "1e3", "a: b"), evil, settings=(("envelope", "flat"), ("source_table", evil)), notes=(evil,)),
+        Proposal("b", evil, ("id",), settings=(("envelope", "flat"),), candidates=(evil,)),
+    )
+    text = proposal.text(Found(tables, ((evil, evil),)), evil, "wh", "d", {}, hive=False)
+    (tmp_path / "compactor.yaml").write_text(text, encoding="utf-8")
+    settings = loaded(tmp_path / "compactor.yaml")
+    assert settings.names == ("a", "b")
+    assert settings.spec("a").key == (evil, "no", "~", "1e3", "a: b")
+    assert settings.spec("a").source_table == evil
+
+
+def test_a_registry_address_is_written_without_its_password(tmp_path: Path) -> None:
+    """Neither under `registry:` nor in the comment that repeats the command."""
+    from compactor import app_schema
+
+    address = "https://me:secret@registry.example:8081/apis"
+    assert app_schema.registry_keys(address, {"password_env": "PW", "context": ""}, "/") == {
+        "url": "https://registry.example:8081/apis",
+        "password_env": "PW",
+    }
+    assert "secret" not in app_schema.without_secrets(address)
+
+
+def test_a_key_may_be_left_to_the_registry(tmp_path: Path) -> None:
+    """`schema: {subject: x-value}` without `key:`: the key subject tells it; where it does not, the table is refused with what to say."""
+    from compactor.app import App
+
+    folder(tmp_path / "schemas")
+    tables = "".join(
+        f"  {name}: {{schema: {{subject: {subject}}}, envelope: debezium}}\n"
+        for name, subject in (
+            ("enrollment", "pga.public.enrollment-value"),
+            ("audit_log", "pga.public.audit_log-value"),
+            ("odd", "pga.public.student-key"),
+        )
+    )
+    (tmp_path / "compactor.yaml").write_text(f"registry: {{folder: schemas}}\ntables:\n{tables}", encoding="utf-8")
+    with App.open(tmp_path / "compactor.yaml") as app:
+        enrollment, audit_log, odd = app.specs()
+        found = app._with_schema(enrollment)
+        assert found.key == ("course_code", "student_id", "term")
+        assert found.registered is not None
+        with pytest.raises(Refused, match=r"no subject pga.public.audit_log-key. Say `key:"):
+            app._with_schema(audit_log)
+        with pytest.raises(Refused, match="does not end in -value"):
+            app._with_schema(odd)
+
+
+def row(name: str, *fields: str) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": field, "type": "string"} for field in fields]}
+
+
+def test_sixty_five_topics_of_a_server(tmp_path: Path) -> None:
+    """Over HTTP, in one go; what is no Avro, and what belongs to no topic, is left out and named; the password is not written down."""
+    with serving() as registry:
+        for at in range(65):
+            registry.register(f"shop.public.t{at:02}-value", row("v", "id", "n", "__op", "__lsn"))
+            registry.register(f"shop.public.t{at:02}-key", row("k", "id"))
+        registry.register("proto-value", 'syntax = "proto3";', kind="PROTOBUF")
+        registry.register("shared.Address", row("a", "zip"))
+        registry.register("bare-value", row("v", "n"))
+        registry.register("bare-key", '"string"')
+        address = registry.url.replace("http://", "http://me:secret@")
+        file = tmp_path / "compactor.yaml"
+        said = told("--registry", address, "--config", str(file))
+    assert len(said["tables"]) == 66
+    assert {left["source"] for left in said["left_out"]} == {"proto", "shared.Address"}
+    assert "secret" not in file.read_text()
+    # nobody said it: a run asks the registry again, and says what is missing
+    assert [name for name in loaded(file).names if loaded(file).spec(name).registered_key] == ["bare"]
+    file.write_text(file.read_text().replace("    # key: []", "    key: [n]"))
+    settings = loaded(file)
+    assert settings.registry.url == (registry.url,)
+    assert {settings.spec(name).key for name in settings.names} == {("id",), ("n",)}
+
+
+@pytest.mark.usefixtures("s3_endpoint")
+def test_a_bucket_is_looked_at_like_a_folder(server: Server, tmp_path: Path) -> None:
+    """Landing and warehouse are in the same store."""
+    import boto3
+
+    for day, name in ((5, "a"), (6, "b")):
+        text = json.dumps({"changeType": "update", "columnNames": ["id", "n"], "columnValues": ["1", "2"], "oldKeyNames": ["id"]})
+        key = f"raw/school.student/year=2026/month=01/day={day:02}/{name}.jsonl"
+        boto3.client("s3", region_name="us-east-1").put_object(Bucket="lake", Key=key, Body=text.encode())
+    said = told("--from", "s3://lake/raw", "--config", str(tmp_path / "compactor.yaml"))
+    (table,) = said["tables"]
+    assert (table["table"], table["key"], table["settings"]["envelope"]) == ("student", ["id"], "change-event")
+    spec = loaded(tmp_path / "compactor.yaml").spec("student")
+    assert (spec.landing, spec.pattern) == ("s3://lake/raw/school.student", "year=%Y/month=%m/day=%d")
+    assert spec.root == "s3://lake/warehouse/student"

@@ -1,0 +1,282 @@
+"""Notices of schema changes: told before the first use, once, to every target; what a target gets; targets that fail."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from compactor import app_schema
+from compactor.core import notice
+from compactor.core.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
+from compactor.core.notice import Notice, Target
+from compactor.core.policy import Decision, Policy
+from compactor.core.schema_diff import Change
+from compactor.core.schema_history import steps
+from compactor.flows import log
+from compactor.flows.world import World
+from tests.faults import Crash, Faults
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+
+NOTICE = Notice("student", 4, "2026-11-20T00:00:00Z", False, (Decision(Change("added", "n", after="int", detail="null in older rows"), "add", "n"),))
+
+
+class Told:
+    """A lake whose notices are kept: each with the version that was committed when it came."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.lake = Lake(table(**{"notify": (("log",), ("sns", "arn")), **settings}))
+        self.found: list[tuple[str, int, Notice]] = []
+        self.failing: set[str] = set()
+        plain = self.lake.world
+        self.lake.world = lambda faults=None: self._watched(plain(faults))  # type: ignore[method-assign]
+
+    def _watched(self, world: World) -> World:
+        import dataclasses
+
+        return dataclasses.replace(world, notify=self._tell)
+
+    def _tell(self, target: Target, told: Notice) -> None:
+        if target[0] in self.failing:
+            raise Unavailable("nobody there")
+        newest = self.lake.newest()
+        self.found.append((target[0], newest.version if newest else 0, told))
+
+    def land(self, at: int, **values: Any) -> None:
+        """One more file with one row."""
+        self.lake.deliver(f"increment_20260101{at:02}/a.json", [line("c", [at], [at], values)])
+
+    @property
+    def kinds(self) -> list[tuple[str, list[str]]]:
+        """(target, kinds of change) of each telling."""
+        return [(target, [decision.change.kind for decision in told.decisions]) for target, _, told in self.found]
+
+
+def test_a_change_is_told_before_it_is_used_and_once() -> None:
+    """When the target hears of it, the newest Snapshot is still the one before; another run says nothing."""
+    told = Told()
+    told.land(1, a=1)
+    told.lake.run()
+    assert told.found == []
+    told.land(2, a=2, b="x")
+    told.lake.run()
+    assert told.kinds == [("log", ["added"]), ("sns", ["added"])]
+    target, version, found = told.found[0]
+    assert (target, version, found.version, found.refused) == ("log", 1, 2, False)
+    said = found.to_json()
+    assert said["event"] == "schema_changed"
+    assert said["changes"][0]["column"] == "b"
+    assert said["objects"][0] == "school.t"
+    assert [statement.split(" ADD ")[0] for statement in said["ddl"]] == ["ALTER TABLE `school`.`t_base`", "ALTER TABLE `school`.`t_delta`"]
+    told.land(3, a=3, b="y")
+    told.lake.run()
+    assert len(told.found) == 2
+
+
+def test_a_refused_change_is_told_once_however_often_the_table_tries() -> None:
+    """And again when it is another one. The increments stay."""
+    told = Told(policy=Policy("fail"))
+    told.land(1, a=1)
+    told.lake.run()
+    told.land(2, a=2, b="x")
+    for _ in range(3):
+        with pytest.raises(SchemaRefused):
+            told.lake.run()
+    assert told.kinds == [("log", ["added"]), ("sns", ["added"])]
+    assert told.found[0][2].to_json()["event"] == "schema_refused"
+    told.land(3, a=2, c="x")
+    with pytest.raises(SchemaRefused):
+        told.lake.run()
+    assert len(told.found) == 4
+    assert len(told.lake.landing()) == 2
+
+
+def test_a_column_left_out_is_told_once_and_not_with_every_commit() -> None:
+    """`freeze`: every run finds it again."""
+    told = Told(policy=Policy("freeze"))
+    for at in range(1, 6):
+        told.land(at, a=1, **({"b": "x"} if at > 1 else {}))
+        told.lake.run()
+    assert told.kinds == [("log", ["added"]), ("sns", ["added"])]
+    newest = told.lake.newest()
+    assert newest is not None
+    assert newest.schema.names == ("id", "a")
+
+
+def test_a_target_that_fails_holds_up_nothing_and_is_told_later(caplog: pytest.LogCaptureFixture) -> None:
+    """The others hear of it; whoever finds the same change again tells it again."""
+    told = Told(policy=Policy("freeze"))
+    told.failing = {"sns"}
+    for at in range(1, 3):
+        told.land(at, a=1, **({"b": "x"} if at > 1 else {}))
+        told.lake.run()
+    assert told.kinds == [("log", ["added"])]
+    assert "a schema change was not told to sns: nobody there" in caplog.text
+    told.failing = set()
+    told.land(3, a=1, b="x")
+    told.lake.run()
+    assert told.kinds == [("log", ["added"]), ("log", ["added"]), ("sns", ["added"])]
+
+
+def test_a_run_cut_anywhere_tells_at_least_once() -> None:
+    """At every call that storage or catalog can fail: after the next run the change has been told, and the table is right."""
+    calls = 1
+    while True:
+        told = Told()
+        told.land(1, a=1)
+        told.lake.run()
+        told.land(2, a=2, b="x")
+        try:
+            told.lake.run(Faults(calls))
+        except Crash:
+            told.lake.run()
+            assert told.kinds[:1] == [("log", ["added"])]
+            shown = told.lake.look()
+            assert shown is not None
+            assert shown.rows == told.lake.expected()
+            calls += 1
+            continue
+        break
+    assert calls > 15
+
+
+def test_the_history_of_a_schema_comes_from_its_snapshots() -> None:
+    """Newest first: what each Snapshot brought; commits without a change are passed over."""
+    lake = Lake(table(policy=Policy(drop="hide")))
+    for at, values in enumerate(({"a": 1}, {"a": 2}, {"a": 2, "b": 1}, {"a": "x", "b": 1}, {"a": "x"}), 1):
+        lake.deliver(f"increment_20260101{at:02}/a.json", [line("c", [at], [at], values)])
+        lake.run()
+    found = steps(log.history(lake.world(), lake.spec))
+    assert [[(change.kind, change.column) for change in step.changes] for step in found] == [
+        [("removed", "b")],
+        [("widened", "a")],
+        [("added", "b")],
+        [("added", "id"), ("added", "a")],
+    ]
+    assert [step.generation for step in found] == [2, 2, 1, 1]
+    assert sorted((step.version for step in found), reverse=True) == [step.version for step in found]
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Answers with the statuses it is told to, then 204; keeps what it got."""
+
+    statuses: list[int]
+    got: list[dict[str, Any]]
+
+    def do_POST(self) -> None:
+        self.got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(self.statuses.pop(0) if self.statuses else 204)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, type[Hook]]]:
+    """An address, and the class that answers there."""
+    kind = type("Hook_", (Hook,), {"statuses": [], "got": []})
+    server = HTTPServer(("127.0.0.1", 0), kind)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hook?token=secret", kind
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_webhook_gets_json(hook: tuple[str, type[Hook]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named in the file or by an environment variable; asked again while that helps."""
+    url, server = hook
+    app_schema.notify(("webhook", url), NOTICE)
+    monkeypatch.setenv("HOOK", url)
+    server.statuses[:] = [503, 429]
+    app_schema.notify(("webhook_env", "HOOK"), NOTICE)
+    assert server.got == [NOTICE.to_json()] * 4
+    assert NOTICE.to_json()["text"].startswith("table student: its source's schema has changed (version 4)\n- `n` was added: int")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "error", "why"),
+    [([404], Refused, "status 404"), ([302], Refused, "status 302"), ([500, 500, 500], Unavailable, "status 500")],
+)
+def test_a_webhook_that_says_no(hook: tuple[str, type[Hook]], statuses: list[int], error: type[CompactorError], why: str) -> None:
+    """The address is not shown: it may hold a token."""
+    url, server = hook
+    server.statuses[:] = statuses
+    with pytest.raises(error, match=why) as found:
+        app_schema.notify(("webhook", url), NOTICE)
+    assert "secret" not in str(found.value)
+    assert len(server.got) == len(statuses)
+
+
+def test_a_webhook_that_is_not_there() -> None:
+    """Nobody listens; a variable that is not set."""
+    with pytest.raises(Unavailable, match="ConnectionError") as found:
+        app_schema.notify(("webhook", "http://127.0.0.1:9/secret"), NOTICE)
+    assert "secret" not in str(found.value)
+    with pytest.raises(ConfigError, match="NOT_SET, which is not set"):
+        app_schema.notify(("webhook_env", "NOT_SET"), NOTICE)
+
+
+def test_a_command_gets_json_on_its_standard_input(tmp_path: Path) -> None:
+    """Its arguments as they are: no shell reads them."""
+    code = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.stdin.read())"
+    place = tmp_path / "told; rm -rf x"
+    app_schema.notify(("command", sys.executable, "-c", code, str(place)), NOTICE)
+    assert json.loads(place.read_text()) == NOTICE.to_json()
+    with pytest.raises(Unavailable, match="ended with 3: oops"):
+        app_schema.notify(("command", sys.executable, "-c", "import sys; sys.stderr.write('oops'); sys.exit(3)"), NOTICE)
+    with pytest.raises(Refused, match="cannot be run"):
+        app_schema.notify(("command", str(tmp_path / "missing")), NOTICE)
+
+
+def test_the_log_warns_when_a_table_stops(caplog: pytest.LogCaptureFixture) -> None:
+    """Else it informs."""
+    import dataclasses
+
+    with caplog.at_level(logging.INFO):
+        app_schema.notify(("log",), NOTICE)
+        app_schema.notify(("log",), dataclasses.replace(NOTICE, refused=True))
+    assert [record.levelname for record in caplog.records if record.name == "compactor.notice"] == ["INFO", "WARNING"]
+
+
+def test_sns_gets_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a topic; one that does not exist is refused."""
+    from moto import mock_aws
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SNS", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    with mock_aws():
+        arn = boto3.client("sns", region_name="eu-central-1").create_topic(Name="schemas")["TopicArn"]
+        app_schema.notify(("sns", arn), NOTICE)
+        from moto.sns.models import sns_backends
+
+        ((_, message, subject, *_),) = sns_backends["123456789012"]["eu-central-1"].topics[arn].sent_notifications
+        assert json.loads(message) == NOTICE.to_json()
+        assert subject == "compactor: student has a new schema"
+        with pytest.raises(Refused, match="NotFound"):
+            app_schema.notify(("sns", arn + "x"), NOTICE)
+
+
+def test_the_mark_of_a_notice_is_a_path_of_ours() -> None:
+    """The inverse of the layout knows it."""
+    told = Told()
+    told.land(1, a=1)
+    told.lake.run()
+    told.land(2, a=2, b="x")
+    told.lake.run()
+    (mark,) = [info.path for info in told.lake.storage.list(f"{told.lake.spec.root}/_compactor/notices")]
+    assert told.lake.layout.kind(mark) == "notice"
+    assert notice.FORMAT == json.loads(told.lake.storage.read(mark))["format"]

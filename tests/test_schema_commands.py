@@ -1,0 +1,144 @@
+"""`compactor schema diff`, `schema history` and `sync` on the command line: what is foreseen, printed, and the exit codes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from compactor import cli, cli_options
+from compactor.app_schema import Foreseen, Synced, foreseen
+from compactor.core.errors import CatalogRefused, NoRowsYet, Refused
+from compactor.core.policy import Decision, Policy
+from compactor.core.schema_diff import Change
+from compactor.core.schema_history import Step
+from compactor.registry.files import FileRegistry
+from compactor.storage.local import LocalStorage
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+
+
+def schema(*fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "t", "fields": [{"name": "id", "type": "long"}, *fields]})
+
+
+OLD = schema({"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]})
+NEW = {
+    "an added column": (schema({"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}, {"name": "c", "type": "int", "default": 7}), ["added add"], ["added"]),
+    "a removed one": (schema({"name": "a", "type": "long"}), ["removed keep"], ["removed"]),
+    "a wider one": (schema({"name": "a", "type": "string"}, {"name": "b", "type": "string"}), ["widened widen"], ["incompatible", "required"]),
+    "a renamed one": (schema({"name": "a", "type": "long"}, {"name": "x", "type": ["null", "string"], "aliases": ["b"]}), ["renamed rename"], ["renamed"]),
+    "what concerns no stored column": (schema({"name": "a", "type": "long"}, {"name": "b", "type": "string", "doc": "why"}), [], ["required", "comment"]),
+    "what no type holds": (schema({"name": "a", "type": {"type": "array", "items": "long"}}, {"name": "b", "type": "string"}), ["incompatible refuse"], ["incompatible", "required"]),
+}  # fmt: skip
+
+
+@pytest.fixture
+def lake() -> Lake:
+    """A table whose rows were written by OLD, version 1 of its subject."""
+    made = Lake(table(subject="t-value", registered=(1, None)))
+    made.deliver("increment_2026010101/a.json", [line("c", [1], [1], {"a": 1, "b": "x"})])
+    made.run()
+    return made
+
+
+def looked(lake: Lake, folder: Path, text: str, policy: Policy) -> Foreseen:
+    """`schema diff` after version 2 was registered."""
+    folder.joinpath("t-value.avsc").write_text(OLD)
+    folder.joinpath("t-value.v2.avsc").write_text(text)
+    spec = dataclasses.replace(lake.spec, avro_schema=text, registered=(2, None), policy=policy)
+    return foreseen(lake.world(), FileRegistry(LocalStorage(), str(folder)), spec)
+
+
+@pytest.mark.parametrize("case", NEW)
+def test_what_the_newest_schema_will_do_is_foreseen(lake: Lake, tmp_path: Path, case: str) -> None:
+    """Every difference between the versions, and what the table does about its columns; under `fail` it refuses the same."""
+    text, decided, registered = NEW[case]
+    found = looked(lake, tmp_path, text, Policy())
+    assert [f"{decision.change.kind} {decision.action}" for decision in found.decisions] == decided
+    assert [change.kind for change in found.registry] == registered
+    assert (found.before, found.after) == (("t-value", 1, None), ("t-value", 2, None))
+    failing = looked(lake, tmp_path, text, Policy("fail"))
+    assert [decision.action for decision in failing.decisions] == ["refuse"] * len(decided)
+
+
+def test_nothing_is_foreseen_where_nothing_is_known(lake: Lake) -> None:
+    """No declared schema; no rows yet."""
+    with pytest.raises(Refused, match="no schema is declared"):
+        foreseen(lake.world(), None, lake.spec)
+    with pytest.raises(NoRowsYet, match="nothing was committed yet"):
+        foreseen(Lake(table()).world(), None, table(avro_schema=OLD))
+
+
+class FakeApp:
+    """Answers of its own."""
+
+    decisions: tuple[Decision, ...] = (Decision(Change("added", "c", after="int", detail="older rows read 7"), "add", "c"),)
+
+    def __enter__(self) -> FakeApp:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def specs(self, names: Sequence[str]) -> list[Any]:
+        return [type("Spec", (), {"name": name})() for name in names]
+
+    def sync(self, names: Sequence[str], dry_run: bool) -> list[Synced]:
+        if names == ["waits"]:
+            raise NoRowsYet("table waits: no schema is declared")
+        if names == ["theirs"]:
+            raise CatalogRefused("table theirs: not ours")
+        return [Synced(names[0], "version 3", ("CREATE DATABASE `d`",) if names[0] == "new" else (), not dry_run)]
+
+    def schema_diff(self, name: str) -> Foreseen:
+        return Foreseen(name, ("t-value", 1, 4), ("t-value", 2, 9), (Change("required", "b"),), self.decisions)
+
+    def schema_history(self, name: str) -> list[Step]:
+        return [Step(3, "2026-11-20T14:00:00.000Z", 2, ("t-value", 2, 9), (Change("widened", "a", "int", "bigint"),))]
+
+
+def compactor(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of a command."""
+    monkeypatch.setattr(cli_options, "opened", lambda *_: FakeApp())
+    done = CliRunner().invoke(cli.app, list(words))
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_sync_prints_statements_and_passes_over_tables_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for its first rows is told and no failure; what is somebody else's is one, and hides nothing."""
+    code, out, err = compactor(monkeypatch, "sync", "new", "old", "waits", "--dry-run")
+    assert code == 0
+    assert out == "-- new: version 3, 1 statements to be run\nCREATE DATABASE `d`;\n\n-- old: version 3, nothing to do\n"
+    assert "no schema is declared" in err
+    code, out, err = compactor(monkeypatch, "sync", "theirs", "new", "--output", "json")
+    assert code == 1
+    assert [(item["table"], item["applied"]) for item in json.loads(out)] == [("new", True)]
+    assert "not ours" in err
+
+
+def test_schema_diff_ends_with_1_when_the_table_would_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a pipeline can ask before a producer is released."""
+    code, out, _ = compactor(monkeypatch, "schema", "diff", "t")
+    assert code == 0
+    assert "t: from t-value version 1 to t-value version 2" in out
+    assert "`b` may not be null any more" in out
+    assert "`c` was added: int, older rows read 7: a column is added" in out
+    refused = tuple(dataclasses.replace(decision, action="refuse") for decision in FakeApp.decisions)
+    monkeypatch.setattr(FakeApp, "decisions", refused)
+    code, out, _ = compactor(monkeypatch, "schema", "diff", "t", "--output", "json")
+    assert code == 1
+    assert json.loads(out)["decisions"][0]["action"] == "refuse"
+
+
+def test_schema_history_tells_snapshots_and_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For people and for programs."""
+    _, out, _ = compactor(monkeypatch, "schema", "history", "t")
+    assert "version 3, " in out
+    assert "t-value version 2\n  `a` was widened from int to bigint\n" in out
+    _, out, _ = compactor(monkeypatch, "schema", "history", "t", "--output", "json")
+    assert json.loads(out)[0]["registered"] == ["t-value", 2, 9]
