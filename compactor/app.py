@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from compactor.app_lifecycle import Lifecycle
 from compactor.app_schema import Foreseen, Synced, foreseen, notify, registered_key, sync
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
@@ -64,7 +65,7 @@ class Rows:
         return iter(self.texts)
 
 
-class App:
+class App(Lifecycle):
     """Settings, and the ports made from them. Close it, or use it as a context manager: that ends the JVM it started."""
 
     def __init__(self, settings: Settings, *, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> None:
@@ -143,8 +144,8 @@ class App:
         (spec,) = self.specs([name])
         return history(self.world(files_only=True), spec)
 
-    def verify(self, names: Sequence[str] = (), files_only: bool = False) -> list[Check]:
-        """Whether what is stored, shown and recorded agrees; `files_only` leaves out what needs a JVM."""
+    def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
+        """Whether what is stored, shown and recorded agrees; `files_only` leaves out what needs a JVM, `deep` reads every kept file."""
         from compactor.flows.verify import verify
 
         specs = self.specs(names)
@@ -153,7 +154,7 @@ class App:
             specs = [self._with_schema(spec) for spec in specs]
             self._need(specs, archived=True)
         world = self.world(files_only=files_only)
-        return [check for spec in specs for check in verify(world, spec)]
+        return [check for spec in specs for check in verify(world, spec, deep)]
 
     def arrived(self, name: str, hour: datetime) -> bool:
         """Whether anything of an hour (UTC) has landed for a table, absorbed already or not. Starts no JVM."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from compactor import cli_init, cli_options, cli_quarantine, cli_schema, console
+from compactor import cli_init, cli_lifecycle, cli_options, cli_quarantine, cli_schema, console
 from compactor.cli_ingest import ingest
 from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.errors import CompactorError, ConfigError
@@ -114,23 +114,30 @@ def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm
 def log(
     table: OneTable,
     config: ConfigFile = DEFAULT,
-    output: OutputForm = Output.text,
+    output: Annotated[Format, typer.Option("--output", "-o", help="For people, JSON, or (--inputs) CSV with a header.")] = Format.text,
+    inputs: Annotated[bool, typer.Option("--inputs", help="The ledger instead: every file taken, oldest first.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="The newest so many; 0 = all.")] = 20,
     verbose: Verbose = False,
 ) -> None:
     """Show a table's Snapshots, newest first.
 
-    Reads files only, starts no Spark.
+    With --inputs all of its ledger: which file was taken, how many rows it had, what became of it. Reads files only, starts no Spark.
 
     \b
     Example:
       compactor log student
       compactor log student -n 3 --output json --config compactor.yaml
+      compactor log student --inputs --output csv > ledger.csv
     """
+    if output is Format.csv and not inputs:
+        raise typer.BadParameter("only --inputs has CSV")
     with cli_options.opened(config, verbose) as here:
-        found = here.log(table)
+        found = here.inputs(table) if inputs else here.log(table)
+    if inputs:
+        cli_lifecycle.show_inputs(found, output)
+        return
     found = found[:limit] if limit else found
-    if output is Output.json:
+    if output is Format.json:
         console.as_json([console.snapshot_json(item) for item in found])
     else:
         console.snapshots(found)
@@ -176,6 +183,7 @@ def verify(
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
     files_only: Annotated[bool, typer.Option("--files-only", help="Leave out what needs Spark.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every file of every kept version, and compare every raw file's size.")] = False,
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
 ) -> None:
@@ -187,10 +195,10 @@ def verify(
     \b
     Example:
       compactor verify
-      compactor verify student --files-only --config compactor.yaml
+      compactor verify student --files-only --deep --config compactor.yaml
     """
     with cli_options.opened(config, verbose, wait) as here:
-        found, code = _each(here, tables, lambda names: here.verify(names, files_only=files_only))
+        found, code = _each(here, tables, lambda names: here.verify(names, files_only=files_only, deep=deep))
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
     elif found:
@@ -220,6 +228,9 @@ def demo(
 
 
 app.command()(ingest)
+app.command()(cli_lifecycle.vacuum)
+app.command()(cli_lifecycle.restore)
+app.command()(cli_lifecycle.pin)
 app.command("init")(cli_init.init)
 app.command("sync")(cli_schema.sync)
 app.add_typer(cli_schema.commands, name="schema")

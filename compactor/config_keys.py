@@ -227,10 +227,13 @@ class Table(_Keys):
         "before shall go}.",
         written=0,
     )
-    archive: Annotated[str, values.choice("move", "keep")] | None = _key(
+    archive: Annotated[str, values.choice("move", "copy", "keep")] | None = _key(
         None,
-        "Absorbed files: move to <table>/archive, or keep in landing. Default move; keep with live_view, with source_table, and where "
-        "tables share landing files.",
+        "Absorbed files: move to <table>/archive, copy there and leave the original, or keep in landing only. Default move; keep with "
+        "live_view, with source_table, and where tables share landing files.",
+    )
+    archive_retention: Annotated[float | None, Read(values.retention, {"type": ["string", "null"], "examples": ["90d", "forever"]})] = _key(
+        None, "Age at which vacuum deletes absorbed files from the archive; then the table can no longer be built again from it.", written="forever"
     )
     publish_window: Duration = _key(600.0, "A publish that takes longer is left to the next run.", written="10min")
     view: Text | None = _key(None, "Name of the view; default the table's.")
@@ -254,11 +257,12 @@ class Table(_Keys):
     )
     insert_only: Off = _key(False, "Refuse updates and deletes, look nothing up. Not supported yet.")
     ties: Annotated[Any, values.later("last", written="last")] = _key("last", "Changes of equal Position: the last in file order wins.")
-    keep: Annotated[Any, values.later(7 * 86400.0, written="7d", parse=values.duration)] = _key(
-        7 * 86400.0, "Age to which Snapshots are kept. Nothing is deleted yet.", written="7d"
+    keep: Duration = _key(7 * 86400.0, "Age to which `vacuum` keeps Snapshots, from when a newer one was shown.", written="7d")
+    keep_versions: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(
+        2, "The newest so many Snapshots are kept whatever their age."
     )
-    grace: Annotated[Any, values.later(86400.0, written="24h", parse=values.duration)] = _key(
-        86400.0, "Delay before unused files go. Nothing is deleted yet.", written="24h"
+    grace: Duration = _key(
+        86400.0, "Delay before files go that no kept Snapshot names; longer than any query of the view and any run.", written="24h"
     )
     time: NotYet = _key(None, "Column and unit of a time that is a number. Not supported yet.")
     partition_by: Annotated[Any, values.later(None, written="none")] = _key(None, "Partitions of the base. Not supported yet.")

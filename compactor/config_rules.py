@@ -115,6 +115,8 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         known = ("hourly", *keys.airflow.groups)
         yield ("group",), f"no group {shown(table.group)}{alike(table.group, known)}; write it below `airflow: {{groups: ..}}`"
     yield from _file_problems(table)
+    if table.archive == "keep" and table.archive_retention is not None:
+        yield ("archive_retention",), "with `archive: keep` there is no archive, and files in landing are the sink's; leave one of the two out"
     if views.ATHENA in table.engines and keys.catalog.type != "glue":
         yield ("engines",), "athena reads from Glue; say `catalog: {type: glue}`, or leave it out"
     if table.live_view:

@@ -36,6 +36,10 @@ def duration(value: Any) -> float:
     raise ValueError(f"expected a duration such as 7d, 24h, 10min or 0s, found {shown(value)}")
 
 
+def retention(value: Any) -> float | None:
+    return None if value is None or value == "forever" else duration(value)
+
+
 def size(value: Any) -> int:
     """`256 MB`, `1GiB`, `1048576` → bytes; every unit is a power of 1024.
 

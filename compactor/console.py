@@ -140,7 +140,7 @@ def snapshots(found: Sequence[Snapshot]) -> None:
         (
             *(item.version, moment(item.time), item.operation, moment(item.hour)[:16], len(item.inputs)),
             *(item.counts.get("read", 0), item.counts.get("applied", 0), item.counts.get("late", 0)),
-            *(item.rows, item.size, item.publish, item.run),
+            *(None if item.expired else item.rows, None if item.expired else item.size, "expired" if item.expired else item.publish, item.run),
         )
         for item in found
     ]
@@ -150,7 +150,7 @@ def snapshots(found: Sequence[Snapshot]) -> None:
 def snapshot_json(item: Snapshot) -> dict[str, Any]:
     """A Snapshot as programs want it: without its segments' ranges and files, which the Snapshot's own file has."""
     plain = ("table", "version", "parent", "uuid", "operation", "time", "run", "writer", "hour", "source_time", "counts", "ties")
-    found = {name: getattr(item, name) for name in (*plain, "unresolved", "rows", "publish")}
+    found = {name: getattr(item, name) for name in (*plain, "unresolved", "rows", "publish", "expired", "restored")}
     delta = {"rows": item.delta.rows, "tombstones": item.delta.tombstones, "bytes": item.delta.size} if item.delta else None
     inputs = [{"path": entry.path, "size": entry.size, "rows": entry.rows} for entry in item.inputs]
     columns = [{"name": field.name, "type": field.type} for field in item.schema.fields]

@@ -47,8 +47,9 @@ class Storage(Protocol):
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create durably and atomically between processes; False when the name is taken. Exactly one of many racing callers gets True."""
 
-    def move(self, source: FileInfo, target: str) -> bool:
-        """Move one object, only if it still is `source` (same etag). The target is complete before the source goes.
+    def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
+        """Move one object, only if it still is `source` (same etag). The target is complete, and compared with the source, before that goes.
+        With `keep` the source stays: a copy of its own.
 
         True when `target` now holds the content of `source` - also when an earlier, interrupted move left it there, and when the
         source is gone but the target holds it. False when the source changed: nothing moved. Raises FileExistsError when `target`

@@ -129,7 +129,7 @@ class FaultyStorage:
         """One call."""
         return self.faults.call("put_if_absent", path, lambda: self.inner.put_if_absent(path, data))
 
-    def move(self, source: FileInfo, target: str) -> bool:
+    def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
         """Two calls: before and between target and source."""
 
         def half() -> None:
@@ -138,7 +138,7 @@ class FaultyStorage:
                 self.inner.put_if_absent(target, self.inner.read(source.path))
 
         self.faults.call("move", source.path, lambda: None)
-        return self.faults.call("move", source.path, lambda: self.inner.move(source, target), half)
+        return self.faults.call("move", source.path, lambda: self.inner.move(source, target, keep), half)
 
     def delete(self, paths: Iterable[str]) -> None:
         """One call a path."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -19,31 +20,30 @@ from compactor import cli, cli_options, console
 from compactor.app import Rows, local_jars
 from compactor.core.errors import Busy, ConfigError, InputRefused
 from compactor.core.plan import Landing
+from compactor.core.snapshot import Input, Pin
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.quarantine import Held
-from compactor.flows.reports import Check, TablePlan, TableReport, TableStatus
+from compactor.flows.reports import Check, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 
 COMMANDS = (
-    "demo",
-    "init",
-    "sync",
-    "schema diff",
-    "schema history",
-    "run",
-    "status",
-    "plan",
-    "log",
-    "history",
-    "sql",
-    "verify",
-    "ingest",
-    "quarantine list",
-    "quarantine show",
-    "quarantine replay",
+    *("demo", "init", "sync", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin", "ingest"),
+    *("schema diff", "schema history", "quarantine list", "quarantine show", "quarantine replay"),
 )
-NO_JVM = (("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only"))
+NO_JVM = (
+    *(("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only", "--deep")),
+    *(("vacuum",), ("log", "student", "--inputs"), ("pin", "student", "--list")),
+)
 STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, 1, "yes")
 HELD = Held("student", "increment_2024030503/a.json", "e", "2024-03-05T03:00", 2, "", "/archive/a.json", "/quarantine/e~a.json")
+
+
+PIN = Pin("audit", 2, "2024-03-05T03:10:00.000Z")
+SWEPT = (
+    Swept("student", "delta/v00000002-00000002", "expired", 1, 1000, "2024-03-06T03:10:00Z"),
+    Swept("student", "base/v00000003-00000003/segment=0-00000", "orphan", 2, 2345, None),
+)
+KEPT = {2: "pinned as audit", 5: "younger than `keep`", 6: "younger than `keep`", 7: "the newest"}
+VACUUM = VacuumReport("student", 7, True, (1, 3, 4), KEPT, SWEPT)
 
 
 class FakeApp:
@@ -75,7 +75,29 @@ class FakeApp:
     def plan(self, names: Sequence[str]) -> list[TablePlan]:
         return [TablePlan("student", 3, Landing(()), ("nothing to do",)) for name in names if self._fine(name)]
 
-    def verify(self, names: Sequence[str], files_only: bool) -> list[Check]:
+    def vacuum(self, names: Sequence[str], dry: bool, label: str) -> list[VacuumReport]:
+        self.asked = {"names": list(names), "dry": dry, "label": label}
+        return [dataclasses.replace(VACUUM, dry=dry) for name in names if self._fine(name)]
+
+    def restore(self, name: str, **more: Any) -> list[TableReport]:
+        self.asked = {"name": name, **{key: value for key, value in more.items() if key != "progress"}}
+        return self.reports
+
+    def pin(self, name: str, version: int, pin_name: str, label: str) -> Pin:
+        self.asked = {"name": name, "version": version, "pin": pin_name}
+        return PIN
+
+    def unpin(self, name: str, pin_name: str, label: str) -> None:
+        self.asked = {"name": name, "remove": pin_name}
+
+    def pins(self, name: str) -> tuple[Pin, ...]:
+        return (PIN,)
+
+    def inputs(self, name: str) -> list[Input]:
+        return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]
+
+    def verify(self, names: Sequence[str], files_only: bool, deep: bool) -> list[Check]:
+        self.asked = {"files_only": files_only, "deep": deep}
         return [Check(name, "files", self.ok, "1 files") for name in names if self._fine(name)]
 
     def quarantined(self, names: Sequence[str]) -> list[Held]:
@@ -96,6 +118,15 @@ class FakeApp:
         if name == "broken":
             raise InputRefused("table broken: no file fits")
         return True
+
+
+MISUSED = (
+    ("restore", "student"),
+    ("restore", "student", "--version", "1", "--as-of", "2024-03-05"),
+    ("pin", "student"),
+    ("pin", "student", "3", "--list"),
+    ("log", "student", "-o", "csv"),
+)
 
 
 @pytest.fixture
@@ -143,7 +174,9 @@ def test_help_without_a_command() -> None:
     assert "..." not in said.partition("Commands:")[2]
 
 
-@pytest.mark.parametrize("arguments", [("bogus",), ("run", "--bogus"), ("log",), ("sql",), ("run", "--wait", "-1"), ("status", "-o", "csv")])
+@pytest.mark.parametrize(
+    "arguments", [("bogus",), ("run", "--bogus"), ("log",), ("sql",), ("run", "--wait", "-1"), ("status", "-o", "csv"), *MISUSED]
+)
 def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
     """As everywhere."""
     assert called(*arguments)[0] == 2
@@ -394,3 +427,55 @@ def test_demo_commands_can_be_copied(tmp_path: Path) -> None:
         words = shlex.split(command)
         assert words[0] == "less" or words[1] in COMMANDS
         assert str(config) in words
+
+
+def test_vacuum_only_tells_unless_it_is_told_to_run(fake: FakeApp) -> None:
+    """What, how large, why, when; and what is kept for which reason."""
+    code, shown, _ = called("vacuum", "student")
+    assert (code, fake.asked["dry"]) == (0, True)
+    assert "kept: 2 (pinned as audit), 5-6 (younger than `keep`), 7 (the newest)" in shown
+    assert "versions given up: 1, 3, 4" in shown
+    assert "2,345 bytes would go, 1,000 wait for their grace period" in shown
+    assert "nothing was deleted" in shown
+    assert [line.split()[:3] for line in shown.splitlines() if line.startswith("base/")] == [[SWEPT[1].path, "2", "2,345"]]
+    code, shown, _ = called("vacuum", "student", "--run", "--output", "json", "--label", "r")
+    assert (code, fake.asked) == (0, {"names": ["student"], "dry": False, "label": "r"})
+    (found,) = json.loads(shown)
+    assert (found["bytes_gone"], found["expired"], found["kept"]["2"]) == (2345, [1, 3, 4], "pinned as audit")
+    assert found["swept"][0]["goes"] == "2024-03-06T03:10:00Z"
+    code, shown, told = called("vacuum", "--output", "json")
+    assert (code, [entry["table"] for entry in json.loads(shown)]) == (1, ["student"])
+    assert "broken (InputRefused)" in told
+
+
+def test_restore_asks_for_a_version_or_a_time(fake: FakeApp) -> None:
+    """And, alone or after it, for what was undone."""
+    assert called("restore", "student", "--version", "2")[0] == 0
+    assert fake.asked == {"name": "student", "version": 2, "as_of": None, "reabsorb": False, "label": ""}
+    assert called("restore", "student", "--as-of", "2024-03-05", "--reabsorb")[0] == 0
+    assert (fake.asked["as_of"], fake.asked["reabsorb"]) == ("2024-03-05", True)
+    assert json.loads(called("restore", "student", "--reabsorb", "-o", "json")[1]) == [json.loads(json.dumps(fake.reports[0].to_json()))]
+
+
+def test_pins(fake: FakeApp) -> None:
+    """Made, listed, removed; the list is shown each time."""
+    assert called("pin", "student", "2", "--name", "audit")[1].split() == ["name", "version", "since", "audit", "2", "2024-03-05", "03:10:00"]
+    assert fake.asked == {"name": "student", "version": 2, "pin": "audit"}
+    assert json.loads(called("pin", "student", "--list", "-o", "json")[1]) == [{"name": "audit", "version": 2, "time": PIN.time}]
+    assert called("pin", "student", "--remove", "audit")[0] == 0
+    assert fake.asked == {"name": "student", "remove": "audit"}
+
+
+def test_the_ledger_is_exported(fake: FakeApp) -> None:
+    """As a table, JSON, or CSV with a header."""
+    assert "f/a.json" in called("log", "student", "--inputs")[1]
+    (entry,) = json.loads(called("log", "student", "--inputs", "-o", "json")[1])
+    assert (entry["path"], entry["outcome"], entry["position_min"]) == ("f/a.json", "absorbed", [0, 5, "f/a.json", 0, 0])
+    (row,) = csv.DictReader(io.StringIO(called("log", "student", "--inputs", "-o", "csv")[1]))
+    assert (row["rows"], row["reason"], json.loads(row["position_min"])) == ("2", 'x, "y"', [0, 5, "f/a.json", 0, 0])
+
+
+def test_verify_may_go_deep(fake: FakeApp) -> None:
+    """On request."""
+    called("verify", "student", "--deep", "--files-only")
+    assert fake.asked == {"files_only": True, "deep": True}

@@ -81,7 +81,8 @@ tables:
     history: false
     ties: last
     keep: 168h
-    grace: 24h
+    keep_versions: 5
+    grace: 12h
 """
     spec = loaded(tmp_path, text).spec("student")
     expected = {
@@ -116,6 +117,9 @@ tables:
         "timestamps": "int64",
         "target_file_bytes": 3 << 29,
         "comment": "of the school",
+        "keep": 604800.0,
+        "keep_versions": 5,
+        "grace": 43200.0,
         "engines": ("spark",),
     }
     assert spec == TableSpec(**expected)  # type: ignore[arg-type]
@@ -245,6 +249,12 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("tombstone_retention: 7", "tombstone_retention", "expected a duration such as 7d, 24h, 10min or 0s, found '7'"),
     ("tombstone_retention: 7 days", "tombstone_retention", "expected a duration"),
     ("settle: -1s", "settle", "expected a duration"),
+    ("keep: for ever", "keep", "expected a duration"),
+    ("keep_versions: 0", "keep_versions", "expected a number from 1 on, found '0'"),
+    ("keep_versions: yes", "keep_versions", "expected a number"),
+    ("archive_retention: 90", "archive_retention", "expected a duration"),
+    ("archive: keep, archive_retention: 90d", "archive_retention", "there is no archive"),
+    ("grace: 24", "grace", "expected a duration"),
     ("target_file_bytes: 256 XB", "target_file_bytes", "expected a size such as 256 MB or 1 GB"),
     ("fold: {every: soon}", "fold.every", "expected a duration"),
     ("fold: {budget: 1 GB}", "fold.budget", "not supported yet"),
@@ -279,8 +289,6 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("partial: maybe", "partial", "expected true or false"),
     ("insert_only: true", "insert_only", "not supported yet"),
     ("ties: first", "ties", "not supported yet"),
-    ("keep: 30d", "keep", "not supported yet"),
-    ("grace: 1h", "grace", "not supported yet"),
     ("time: {column: ts, unit: ms}", "time", "not supported yet"),
     ("partition_by: [day]", "partition_by", "not supported yet"),
     ("cluster_by: [day]", "cluster_by", "not supported yet"),

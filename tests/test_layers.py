@@ -45,7 +45,17 @@ OWNERS = {
     "pydantic_core": ("config_values.py",),
     "pydantic": ("config.py", "config_keys.py", "config_values.py"),
     "yaml": ("config_text.py",),
-    "typer": ("cli.py", "cli_ingest.py", "cli_init.py", "cli_options.py", "cli_quarantine.py", "cli_schema.py", "console.py", "demo"),
+    "typer": (
+        "cli.py",
+        "cli_ingest.py",
+        "cli_init.py",
+        "cli_lifecycle.py",
+        "cli_options.py",
+        "cli_quarantine.py",
+        "cli_schema.py",
+        "console.py",
+        "demo",
+    ),
     "rich": ("cli.py", "console.py", "demo"),
 }
 """Which modules may name a package from outside; whatever is not here nobody may name."""

@@ -27,6 +27,11 @@ _KINDS = (
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
 )
+_UNIT = re.compile(
+    r"(?P<unit>base/(?P<base>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"
+    r"|(?P<delta_unit>delta/(?P<delta>[a-z]\d{8}-[0-9a-f]{8}))/.+"
+    r"|(?P<ledger_unit>_compactor/ledger/(?P<ledger>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz)"
+)
 
 
 def join(*parts: str) -> str:
@@ -116,6 +121,19 @@ class Layout:
         except ValueError:
             return None
         return int(match[1]) if match else None
+
+    def unit(self, location: str) -> tuple[str, str] | None:
+        """What of ours an object belongs to that is deleted as a whole, by its path below the root, and the commit id that wrote it.
+
+        A Segment, a Delta, a ledger file, or what a dead engine left beside them. None for everything else.
+        """
+        try:
+            match = _UNIT.fullmatch(relative(location, self.root))
+        except ValueError:
+            return None
+        if match is None:
+            return None
+        return match["unit"] or match["delta_unit"] or match["ledger_unit"], match["base"] or match["delta"] or match["ledger"]
 
     def kind(self, location: str) -> str | None:
         """What a location is (`segment`, `delta`, `snapshot`, `hint`, `ledger`, `archive`, `quarantine`), or None: not ours."""

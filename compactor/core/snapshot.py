@@ -75,7 +75,8 @@ class Input:
     """One file that was taken, named by (path, etag): `path` below the landing root, `rows` read from it.
 
     `outcome` is `absorbed`, or `quarantined` for a file that could not be opened, for the `reason` told. Later attempts are entries of their own:
-    `replayed` for a file that was in quarantine whole, `reread` for one of which some records were. `quarantined` counts unusable records.
+    `replayed` for a file that was in quarantine whole, `reread` for one of which some records were; `undone` when a restore took its rows out of
+    the table, `redone` when they came in again; `discarded` when its raw file has left the archive. `quarantined` counts unusable records.
     """
 
     path: str
@@ -92,12 +93,12 @@ class Input:
 
     def unopened(self, reason: str) -> Input:
         """What it is when this attempt could not open it."""
-        return dataclasses.replace(self, outcome=self.outcome if self.outcome in AGAIN else "quarantined", reason=reason)
+        return dataclasses.replace(self, outcome=self.outcome if self.outcome in LATER else "quarantined", reason=reason)
 
     @property
     def unabsorbed(self) -> bool:
-        """Whether no attempt up to this one got a row out of it."""
-        return bool(self.reason) and self.outcome in ("quarantined", "replayed")
+        """Whether its rows are not in the table: no attempt up to this one got one out of it, or a restore undid it."""
+        return self.outcome == "undone" or (bool(self.reason) and self.outcome in ("quarantined", "replayed", "redone"))
 
     @property
     def waits(self) -> bool:
@@ -106,7 +107,32 @@ class Input:
 
 
 AGAIN = ("replayed", "reread")
-"""Outcomes of later attempts at an input whose first attempt is in the ledger too."""
+"""Outcomes of inputs that were taken again out of quarantine."""
+
+LATER = (*AGAIN, "undone", "redone", "discarded")
+"""Outcomes of entries about an input whose first attempt is in the ledger too."""
+
+
+@dataclass(frozen=True)
+class Condemned:
+    """What vacuum has given up: a directory of data, a ledger file, or a Snapshot that is to become a stub; `path` below the root.
+
+    No later Snapshot may name it (H21). `since`: epoch seconds of the store's clock. `reason`: `expired`, it was named by Snapshots that are
+    kept no longer, and its files stay one grace period more; `orphan`, no Snapshot ever named it.
+    """
+
+    path: str
+    since: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A version that is kept until the pin is removed; `time` of pinning, ISO 8601."""
+
+    name: str
+    version: int
+    time: str
 
 
 @dataclass(frozen=True)
@@ -124,7 +150,8 @@ class Snapshot:
 
     `pending`: inputs absorbed by this or an older version and not yet seen archived. `raw`: columns of the landed files (name, Hive type) as
     `<table>_incremental` shows them. `offsets`: the greatest per Kafka partition, where they come first in the order (H6). `publish`: "yes",
-    or why it is held.
+    or why it is held. `restored`: the version whose state a restore brought back. `oldest`: every version below it has expired. `expired`: this
+    is the stub of one, which remembers what happened and names nothing.
     """
 
     table: str
@@ -156,7 +183,34 @@ class Snapshot:
     raw: tuple[tuple[str, str], ...] = ()
     offsets: Partitions = ()
     publish: str = "yes"
+    condemned: tuple[Condemned, ...] = ()
+    pins: tuple[Pin, ...] = ()
+    restored: int | None = None
+    oldest: int = 1
+    expired: bool = False
     format: int = FORMAT
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Paths below the root of the directories and ledger files that must be there for this Snapshot to be read."""
+        delta = [self.delta.path] if self.delta else []
+        return frozenset([*(segment.path for segment in self.segments), *delta, *(file.path for file in self.ledger)])
+
+    def stub(self) -> Snapshot:
+        """What stays under this version's name when it has expired: its number is never given again (H21). The columns stay, for their history."""
+        return dataclasses.replace(
+            self,
+            segments=(),
+            delta=None,
+            inputs=(),
+            pending=(),
+            ledger=(),
+            raw=(),
+            offsets=(),
+            condemned=(),
+            pins=(),
+            expired=True,
+        )
 
     @property
     def rows(self) -> int:
@@ -234,5 +288,7 @@ def _revived(raw: dict[str, Any]) -> dict[str, Any]:
     values["delta"] = Delta(**_stored(raw["delta"])) if raw["delta"] else None
     values["inputs"] = tuple(input_from_json(entry) for entry in raw["inputs"])
     values["pending"] = tuple(input_from_json(entry) for entry in raw["pending"])
+    values["condemned"] = tuple(Condemned(**entry) for entry in raw.get("condemned", ()))
+    values["pins"] = tuple(Pin(**entry) for entry in raw.get("pins", ()))
     values["ledger"] = tuple(LedgerFile(entry["path"], entry["entries"], tuple(entry["folders"])) for entry in raw["ledger"])
     return values

@@ -99,7 +99,11 @@ class TableSpec:
     epoch_from: str | None = None
     epoch_replaces: bool = False
     archive: str = "move"
+    archive_retention: float | None = None
     publish_window: float = 600.0
+    keep: float = 7 * 86400.0
+    keep_versions: int = 2
+    grace: float = 86400.0
     comment: str = ""
     engines: tuple[str, ...] = ("spark", "hive")
     policy: Policy = EVOLVE

@@ -1,4 +1,4 @@
-"""Archive: take absorbed files out of landing, and those that cannot be opened into quarantine.
+"""Archive: take absorbed files out of landing (or copy them), and those that cannot be opened into quarantine.
 
 Works from the stored Snapshot; every step may be interrupted and repeated.
 
@@ -35,10 +35,31 @@ def still_landed(world: World, spec: TableSpec, item: Input) -> bool:
     return _same(world.storage.stat(snapshots.layout_of(spec).landed(item.path)), item)
 
 
+def place(world: World, spec: TableSpec, item: Input) -> str | None:
+    """Where an input that was taken lies now, None when it is gone."""
+    layout = snapshots.layout_of(spec)
+    places = [layout.archived(item.path, item.etag), layout.archived(item.path)]
+    if item.outcome == "quarantined":
+        places = [layout.quarantined(item.path, item.etag), layout.quarantined(item.path), *places]
+    found = next((place for place in places if world.storage.stat(place) is not None), None)
+    return found or (layout.landed(item.path) if still_landed(world, spec, item) else None)
+
+
+def repaired(world: World, spec: TableSpec, item: Input) -> tuple[str, str] | None:
+    """The original of an input and its repaired copy in the archive, where both lie there.
+
+    Under the name with the etag may also lie an original, whose plain name another input has (H1): that one has the size that was read first.
+    """
+    layout = snapshots.layout_of(spec)
+    both = (layout.archived(item.path), layout.archived(item.path, item.etag))
+    original, copy = (world.storage.stat(place) for place in both)
+    return both if original and copy and original.size == item.size != copy.size else None
+
+
 def _to_move(world: World, spec: TableSpec, item: Input) -> bool:
     if item.outcome in AGAIN:
         return not item.reason and _taken_again(world, spec, item) is not None
-    return still_landed(world, spec, item)
+    return still_landed(world, spec, item) and not (spec.archive == "copy" and world.storage.stat(_copied(spec, item)))
 
 
 def _archived(world: World, spec: TableSpec, item: Input) -> bool:
@@ -50,11 +71,20 @@ def _archived(world: World, spec: TableSpec, item: Input) -> bool:
     if source is None or not _same(source, item):
         # archived by an earlier attempt; or the sink wrote the name again: that is a new input, and this one's content is in the Snapshot's rows only
         return False
+    if spec.archive == "copy":
+        target = _copied(spec, item)
+        return world.storage.stat(target) is None and world.storage.move(source, target, keep=True)
     try:
         return world.storage.move(source, goes_to(item.path))
     except FileExistsError:
         # another input of this name was archived before (H1)
         return world.storage.move(source, goes_to(item.path, item.etag))
+
+
+def _copied(spec: TableSpec, item: Input) -> str:
+    """Where a copy goes: its name has the etag, so that it tells by itself whether this content was copied, while the original stays."""
+    layout = snapshots.layout_of(spec)
+    return (layout.quarantined if item.outcome == "quarantined" else layout.archived)(item.path, item.etag)
 
 
 def _left_quarantine(world: World, spec: TableSpec, item: Input) -> bool:

@@ -8,8 +8,9 @@ Snapshot alone (H2).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 from compactor.core import plan
 from compactor.core.errors import CheckFailed, Conflict, InputUnfinished, SchemaRefused, TryLater
@@ -27,6 +28,9 @@ ATTEMPTS = 5
 """How often a commit that lost the race plans again within one run."""
 
 _LANDING: Elsewhere = {}
+
+Chosen = Callable[[Optional[Snapshot]], tuple[list[Input], dict[tuple[str, str], str]]]
+"""The newest Snapshot → inputs to take again, and where they lie."""
 
 
 @dataclass(frozen=True)
@@ -49,28 +53,40 @@ def commit(world: World, spec: TableSpec, parent: Snapshot | None, label: str, p
             if attempt == ATTEMPTS - 1 or not isinstance(error, Conflict):
                 raise
         except Exception as error:
-            if all(_unchanged(world, spec, item) for item in found.new):
+            overtaken = snapshots.overtaken(world, snapshots.layout_of(spec), parent)
+            if not overtaken and all(_unchanged(world, spec, item) for item in found.new):
                 raise
-            # another run archived files, or the sink rewrote them, while we read: what we stumbled over is not there any more
+            # another run archived files, the sink rewrote them, or vacuum took the parent while we read: what we stumbled over is not there any more
             if attempt == ATTEMPTS - 1:
-                raise Conflict(f"table {spec.name}: files go on changing in landing while they are read; the last error: {error}") from error
+                raise Conflict(f"table {spec.name}: files go on changing while they are read; the last error: {error}") from error
         parent = snapshots.newest(world, snapshots.layout_of(spec))
     return None
 
 
 def replay(world: World, spec: TableSpec, paths: Sequence[str], label: str, progress: Progress) -> Committed | None:
     """Absorb again what waits in quarantine, all or these paths; None when nothing does. Raises Conflict as `commit` does."""
+
+    def held(parent: Snapshot | None) -> tuple[list[Input], dict[tuple[str, str], str]]:
+        found = quarantine.chosen(spec, quarantine.waiting(world, spec, parent), paths)
+        return quarantine.again(world, spec, found, parent) if parent else ([], {})
+
+    return again(world, spec, held, label, progress, "replay")
+
+
+def again(world: World, spec: TableSpec, chosen: Chosen, label: str, progress: Progress, operation: str) -> Committed | None:
+    """Absorb inputs of the ledger once more: those that `chosen` tells, None when there are none. Raises Conflict as `commit` does."""
     for attempt in range(ATTEMPTS):
         parent = snapshots.newest(world, snapshots.layout_of(spec))
-        held = quarantine.chosen(spec, quarantine.waiting(world, spec, parent), paths)
-        if parent is None or not held:
+        inputs, places = chosen(parent)
+        if not inputs:
             return None
-        inputs, places = quarantine.again(world, spec, held, parent)
         try:
-            return _attempt(world, spec, parent, inputs, label, progress, places, "replay")
-        except Conflict:
-            if attempt == ATTEMPTS - 1:
+            return _attempt(world, spec, parent, inputs, label, progress, places, operation)
+        except Exception as error:
+            if not isinstance(error, Conflict) and not snapshots.overtaken(world, snapshots.layout_of(spec), parent):
                 raise
+            if attempt == ATTEMPTS - 1:
+                raise Conflict(f"table {spec.name}: others go on committing; the last error: {error}") from error
     return None
 
 
@@ -191,6 +207,9 @@ def _snapshot(
         epoch=spec.epoch,
         offsets=_offsets(parent, facts, spec.epoch),
         raw=facts.raw or (parent.raw if parent else ()),
+        condemned=parent.condemned if parent else (),
+        pins=parent.pins if parent else (),
+        oldest=parent.oldest if parent else 1,
         folded_at=world.now() if whole else (parent.folded_at if parent else None),
     )
 

@@ -32,6 +32,15 @@ def due(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
 def fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str, progress: Progress) -> Committed | None:
     """Fold what is worth it; None when nothing is, or when commits meanwhile made the result useless (it is thrown away, garbage for vacuum)."""
     progress(spec.name, "fold", 0.5)
+    try:
+        return _fold(world, spec, snapshot, label)
+    except Exception:
+        if not snapshots.overtaken(world, snapshots.layout_of(spec), snapshot):
+            raise
+        return None
+
+
+def _fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str) -> Committed | None:
     shares = world.engine().shares(spec, snapshot)
     recent = sum(snapshot.counts.get(name, 0) for name in ("applied", "superseded")) or (snapshot.delta.rows if snapshot.delta else 0)
     targets = plan.fold_targets(spec, snapshot, shares, recent)
@@ -43,6 +52,8 @@ def fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str, progress
     for _ in range(ATTEMPTS):
         if parent is None or not plan.can_rebase(snapshot, parent, targets):
             return None
+        if parent is not snapshot and not _standing(world, spec, parent, staged):
+            return None
         folded = _folded(world, spec, snapshot, parent, targets, staged, commit, label)
         try:
             snapshots.put(world, snapshots.layout_of(spec), folded)
@@ -51,6 +62,16 @@ def fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str, progress
             continue
         return Committed(folded, sum(segment.size for segment in staged.segments))
     return None
+
+
+def _standing(world: World, spec: TableSpec, parent: Snapshot, staged: Staged) -> bool:
+    """Whether what was staged is all there and was never condemned: vacuum takes the work of a fold that slept too long for an orphan (H21)."""
+    layout = snapshots.layout_of(spec)
+    given_up = {item.path for item in parent.condemned}
+    if any(segment.path in given_up for segment in staged.segments):
+        return False
+    # an entry leaves the list only when its files are gone
+    return all(world.storage.stat(f"{layout.inside(segment.path)}/{file.name}") for segment in staged.segments for file in segment.files)
 
 
 def _folded(

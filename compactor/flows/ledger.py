@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import zlib
 from collections.abc import Iterable
 
+from compactor.core.errors import Conflict, StateRefused
 from compactor.core.layout import Layout, join, relative
 from compactor.core.snapshot import Input, LedgerFile, Snapshot, input_from_json
 from compactor.flows.world import World
@@ -29,14 +31,28 @@ def absorbed(world: World, layout: Layout, snapshot: Snapshot | None, folders: I
 
 
 def entries(world: World, layout: Layout, file: LedgerFile) -> list[Input]:
-    """The inputs that a ledger file records."""
-    text = gzip.decompress(world.storage.read(layout.inside(file.path))).decode()
-    return [input_from_json(json.loads(line)) for line in text.splitlines()]
+    """The inputs that a ledger file records. Raises Conflict when it is gone, StateRefused when it is damaged."""
+    place = layout.inside(file.path)
+    try:
+        text = gzip.decompress(world.storage.read(place)).decode()
+        return [input_from_json(json.loads(line)) for line in text.splitlines()]
+    except FileNotFoundError:
+        raise Conflict(
+            f"{place} is gone: others committed, merged it and vacuumed since this run began. Run again; if it is still gone then, somebody deletes "
+            f"files below {layout.root}: restore it from a backup"
+        ) from None
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
+        raise StateRefused(f"{place} cannot be read: {error}. It is written once and never changed: restore it from a backup.") from error
 
 
 def everything(world: World, layout: Layout, snapshot: Snapshot) -> list[Input]:
     """Every input that ever went into the table, oldest first."""
     return [item for file in snapshot.ledger for item in entries(world, layout, file)] + list(snapshot.inputs)
+
+
+def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:
+    """What the ledger says of each input last, by (path, etag)."""
+    return {(item.path, item.etag): item for item in entries}
 
 
 def carried(world: World, layout: Layout, parent: Snapshot | None, commit: str) -> tuple[LedgerFile, ...]:

@@ -32,6 +32,17 @@ def _behind(world: World, spec: TableSpec, snapshot: Snapshot, wanted: ViewDef) 
     return version < snapshot.version or (version == snapshot.version and shown.text != wanted.text)
 
 
+def shown_version(world: World, spec: TableSpec, snapshot: Snapshot) -> int | None:
+    """The oldest version that a view of the table shows, None without any. Raises CatalogRefused for another table's view."""
+    found = []
+    for wanted in views.published(spec, snapshot):
+        shown = world.catalog().view(wanted.database, wanted.name)
+        if shown is not None:
+            _owned(spec, snapshot, shown)
+            found.append(_version(shown))
+    return min(found, default=None)
+
+
 def publish(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
     """Show `snapshot`, or what has become newer meanwhile; gives back what is shown.
 

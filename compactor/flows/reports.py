@@ -10,7 +10,7 @@ from typing import Any
 from compactor.core.plan import Landing
 from compactor.ports import Check
 
-__all__ = ["Check", "Progress", "TablePlan", "TableReport", "TableStatus", "silent"]
+__all__ = ["Check", "Progress", "Swept", "TablePlan", "TableReport", "TableStatus", "VacuumReport", "silent"]
 
 Progress = Callable[[str, str, float], None]
 """Called with (table, step, share done 0..1); steps are `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `fold`, `done`."""
@@ -81,6 +81,43 @@ class TableStatus:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A condemned unit or raw file: `path` below the table's root, `reason` `orphan`, `expired`, or `discarded` for a raw file.
+
+    `goes`: the time from which it may go, None for now.
+    """
+
+    table: str
+    path: str
+    reason: str
+    files: int
+    bytes: int
+    goes: str | None
+
+
+@dataclass(frozen=True)
+class VacuumReport:
+    """What vacuum did, or (`dry`) would do. `expired`: the versions given up now; `kept`: version → why; `swept`: what is condemned."""
+
+    table: str
+    version: int | None
+    dry: bool
+    expired: tuple[int, ...] = ()
+    kept: dict[int, str] = field(default_factory=dict)
+    swept: tuple[Swept, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bytes_gone(self) -> int:
+        """Bytes deleted now."""
+        return sum(item.bytes for item in self.swept if item.goes is None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {**dataclasses.asdict(self), "bytes_gone": self.bytes_gone}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from compactor.core.errors import CompactorError, NoRowsYet, Refused, TryLater
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, commit, snapshots
+from compactor.flows import archive, commit, restore, snapshots
 from compactor.flows.commit import Committed
 from compactor.flows.fold import due, fold
 from compactor.flows.publish import publish
@@ -90,6 +90,19 @@ def replay_table(world: World, spec: TableSpec, paths: Sequence[str] = (), progr
     if current is not None:
         resume(world, spec, current)
     committed = commit.replay(world, spec, paths, label, progress)
+    if committed:
+        _finish(world, spec, committed.snapshot, progress)
+    progress(spec.name, "done", 1.0)
+    return _report(spec, committed.snapshot if committed else current, [committed] if committed else [], False, ())
+
+
+def reabsorb_table(world: World, spec: TableSpec, progress: Progress = silent, label: str = "") -> TableReport:
+    """Take again what restores have undone. Raises InputRefused when it is gone or still cannot be used."""
+    layout = snapshots.layout_of(spec)
+    current = snapshots.newest(world, layout)
+    if current is not None:
+        resume(world, spec, current)
+    committed = restore.reabsorb(world, spec, progress, label)
     if committed:
         _finish(world, spec, committed.snapshot, progress)
     progress(spec.name, "done", 1.0)

@@ -70,6 +70,11 @@ def put(world: World, layout: Layout, snapshot: Snapshot) -> None:
         raise CheckFailed(
             f"table {snapshot.table}: the segments of version {snapshot.version} do not tile the keys: {problem}. Nothing was committed."
         )
+    given_up = snapshot.named & {item.path for item in snapshot.condemned}
+    if given_up:
+        raise CheckFailed(
+            f"table {snapshot.table}: version {snapshot.version} names {min(given_up)}, which vacuum has condemned. Nothing was committed."
+        )
     data = snapshot.to_bytes()
     path = layout.snapshot(snapshot.version)
     if not world.storage.put_if_absent(path, data) and world.storage.read(path) != data:
@@ -83,6 +88,14 @@ def history(world: World, layout: Layout) -> Iterator[Snapshot]:
     while snapshot is not None:
         yield snapshot
         snapshot = read(world, layout, snapshot.parent) if snapshot.parent else None
+
+
+def overtaken(world: World, layout: Layout, snapshot: Snapshot | None) -> bool:
+    """Whether vacuum has given up a Snapshot since it was read: its files may be gone, and nothing made from it can be committed."""
+    if snapshot is None:
+        return False
+    stored = read(world, layout, snapshot.version)
+    return stored is not None and stored.expired
 
 
 def child(world: World, parent: Snapshot, commit: str, operation: str, label: str, **changes: object) -> Snapshot:

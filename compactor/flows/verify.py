@@ -2,42 +2,108 @@
 
 Without a JVM: the files of the Snapshot are there with the right sizes, segments tile the keys, every commit's counts add up, no input is
 both absorbed and new, every absorbed input is in the archive or in landing. With one: the view's rows equal the reference definition
-(union, newest row per key), and equal what a single resolve of everything ever absorbed gives.
+(union, newest row per key), and equal what a single resolve of everything ever absorbed gives. Deep: every file of every version that can be
+restored is read, every raw file's size compared.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from compactor.core import plan
-from compactor.core.snapshot import AGAIN, COUNTS, DataFile, Input, Snapshot
+from compactor.core import plan, retention
+from compactor.core.errors import Conflict, StateRefused
+from compactor.core.snapshot import AGAIN, COUNTS, LATER, DataFile, Input, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, discover, ledger, snapshots
+from compactor.flows import archive, discard, discover, ledger, snapshots
 from compactor.flows.reports import Check
 from compactor.flows.world import World
 
 
-def verify(world: World, spec: TableSpec) -> list[Check]:
-    """All checks that can be made; a table without a Snapshot has one that says so."""
+def verify(world: World, spec: TableSpec, deep: bool = False) -> list[Check]:
+    """All checks that can be made; a table without a Snapshot has one that says so. `deep`: every file of every kept version is read."""
     snapshot = snapshots.newest(world, snapshots.layout_of(spec))
     if snapshot is None:
         return [Check(spec.name, "snapshot", True, "nothing committed yet")]
-    checks = [_files(world, spec, snapshot), _tiling(spec, snapshot), _counts(world, spec), _inputs(world, spec, snapshot)]
+    checks = [_files(world, spec, snapshot), _tiling(spec, snapshot), _counts(world, spec)]
+    try:
+        ledger.everything(world, snapshots.layout_of(spec), snapshot)
+    except (Conflict, StateRefused) as error:
+        return [*checks, Check(spec.name, "ledger", False, str(error))]
+    checks.append(_inputs(world, spec, snapshot))
+    if deep:
+        checks += [_kept_versions(world, spec, snapshot), _raw_files(world, spec, snapshot)]
     if not world.files_only:
+        discarded = discard.ever(ledger.everything(world, snapshots.layout_of(spec), snapshot))
+        if discarded:
+            # not a failure, but nothing to compare with either
+            told = Check(spec.name, "view = archive", True, f"cannot be told: {len(discarded)} raw files are past `archive_retention`")
+            compared = world.engine().compare(spec, snapshot, (), {})
+            return [*checks, *(check for check in compared if check.name != told.name), told]
         checks += world.engine().compare(spec, snapshot, *_absorbed(world, spec, snapshot))
     return checks
 
 
 def _files(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
     layout = snapshots.layout_of(spec)
-    named: list[tuple[str, DataFile]] = [(segment.path, file) for segment in snapshot.segments for file in segment.files]
-    named += [(snapshot.delta.path, file) for file in snapshot.delta.files] if snapshot.delta else []
+    named = _data_files(snapshot)
     problems = []
     for path, file in named:
         found = world.storage.stat(f"{layout.inside(path)}/{file.name}")
         if found is None or found.size != file.size:
             problems.append(f"{path}/{file.name}: expected {file.size} bytes, found {found.size if found else 'nothing'}")
     return Check(spec.name, "files", not problems, "; ".join(problems[:3]) or f"{len(named)} files, {snapshot.size:,} bytes")
+
+
+def _data_files(snapshot: Snapshot) -> list[tuple[str, DataFile]]:
+    named = [(segment.path, file) for segment in snapshot.segments for file in segment.files]
+    return named + ([(snapshot.delta.path, file) for file in snapshot.delta.files] if snapshot.delta else [])
+
+
+def _kept_versions(world: World, spec: TableSpec, newest: Snapshot) -> Check:
+    """Every file that a version which can be restored names is there, has its size, and is whole as far as its format tells."""
+    layout = snapshots.layout_of(spec)
+    kept = [each for each in snapshots.history(world, layout) if not retention.condemned(each, layout, newest)]
+    files = {f"{layout.inside(path)}/{file.name}": (file.size, each.version) for each in kept for path, file in _data_files(each)}
+    problems = [problem for path, (size, version) in files.items() for problem in [_damage(world, path, size, version)] if problem]
+    for file in {file.path: file for each in kept for file in each.ledger}.values():
+        try:
+            found = len(ledger.entries(world, layout, file))
+        except (Conflict, StateRefused) as error:
+            problems.append(str(error))
+            continue
+        problems += [f"{file.path}: expected {file.entries} entries, found {found}"] if found != file.entries else []
+    told = f"{len(kept)} versions, {len(files)} files, {sum(size for size, _ in files.values()):,} bytes read"
+    return Check(spec.name, "kept versions", not problems, "; ".join(problems[:3]) or told)
+
+
+def _damage(world: World, path: str, size: int, version: int) -> str | None:
+    try:
+        data = world.storage.read(path)
+    except FileNotFoundError:
+        return f"{path}: version {version} names it, it is gone"
+    if len(data) != size:
+        return f"{path}: expected {size} bytes, found {len(data)}"
+    # Parquet: "PAR1", pages, footer, length of the footer in 4 bytes, "PAR1" (apache/parquet-format, File format)
+    whole = data[:4] == data[-4:] == b"PAR1" and 0 < int.from_bytes(data[-8:-4], "little") <= size - 12
+    return f"{path}: is no whole Parquet file" if path.endswith(".parquet") and not whole else None
+
+
+def _raw_files(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
+    """Every input of the ledger lies in landing, archive or quarantine with the size it had when it was read."""
+    entries = ledger.everything(world, snapshots.layout_of(spec), snapshot)
+    repaired = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
+    known = {(item.path, item.etag): item for item in entries if item.outcome not in LATER}
+    problems, size = [], 0
+    discarded = discard.ever(entries)
+    for name, item in known.items():
+        if name in discarded:
+            continue
+        place = archive.place(world, spec, item)
+        found = world.storage.stat(place) if place else None
+        size += item.size
+        if found is None or (found.size != item.size and name not in repaired):
+            problems.append(f"{item.path}: expected {item.size} bytes, found {f'{found.size} in {place}' if found else 'nothing'}")
+    return Check(spec.name, "raw files", not problems, "; ".join(problems[:3]) or f"{len(known)} files, {size:,} bytes")
 
 
 def _tiling(spec: TableSpec, snapshot: Snapshot) -> Check:
@@ -59,36 +125,28 @@ def _inputs(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
     layout = snapshots.layout_of(spec)
     known = ledger.everything(world, layout, snapshot)
     landing = discover.landing(world, spec, snapshot)
-    first = [item for item in known if item.outcome not in AGAIN]
+    first = [item for item in known if item.outcome not in LATER]
     twice = len(first) - len({(item.path, item.etag) for item in first})
-    lost = [item.path for item in first if _place(world, spec, item) is None]
+    discarded = discard.ever(known)
+    lost = [item.path for item in first if (item.path, item.etag) not in discarded and archive.place(world, spec, item) is None]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} absorbed files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
-    return Check(spec.name, "inputs", not problems, "; ".join(problems) or f"{len(known)} absorbed, {len(landing.new)} waiting")
-
-
-def _place(world: World, spec: TableSpec, item: Input) -> str | None:
-    """Where an input that was taken lies now."""
-    layout = snapshots.layout_of(spec)
-    places = [layout.archived(item.path, item.etag), layout.archived(item.path)]
-    if item.outcome == "quarantined":
-        places = [layout.quarantined(item.path, item.etag), layout.quarantined(item.path), *places]
-    found = next((place for place in places if world.storage.stat(place) is not None), None)
-    return found or (layout.landed(item.path) if archive.still_landed(world, spec, item) else None)
+    return Check(spec.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} absorbed, {len(landing.new)} waiting")
 
 
 def _absorbed(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """The inputs whose rows are in the table, each once, and where they lie."""
-    known = {(item.path, item.etag): item for item in ledger.everything(world, snapshots.layout_of(spec), snapshot)}
+    entries = ledger.everything(world, snapshots.layout_of(spec), snapshot)
+    known = {(item.path, item.etag): item for item in entries}
+    repaired_once = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
     inputs = [item for item in known.values() if not item.unabsorbed]
-    places = {(item.path, item.etag): _place(world, spec, item) for item in inputs}
+    places = {(item.path, item.etag): archive.place(world, spec, item) for item in inputs}
     found = {key: place for key, place in places.items() if place}
     inputs = [item for item in inputs if (item.path, item.etag) in found]
-    for item in [item for item in inputs if item.outcome == "reread"]:
+    for item in [item for item in inputs if (item.path, item.etag) in repaired_once]:
         # a repaired copy may hold the repaired records only: what was absorbed before it is in the original
-        layout = snapshots.layout_of(spec)
-        original, repaired = layout.archived(item.path), layout.archived(item.path, item.etag)
-        if found[item.path, item.etag] == repaired and world.storage.stat(original) is not None:
+        both = archive.repaired(world, spec, item)
+        if both and found[item.path, item.etag] == both[1]:
             inputs.append(dataclasses.replace(item, etag=f"{item.etag}~original"))
-            found[item.path, f"{item.etag}~original"] = original
+            found[item.path, f"{item.etag}~original"] = both[0]
     return inputs, found

@@ -88,8 +88,8 @@ class LocalStorage:
                 raise IsADirectoryError(errno.EISDIR, "is a directory", name)
             return created
 
-    def move(self, source: FileInfo, target: str) -> bool:
-        """Move by hard link, else by verified copy.
+    def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
+        """Move by hard link, else (and to `keep` the source: a sink may write in place) by verified copy.
 
         A crash leaves the source alone, or both complete, or the target alone; the same call again ends with the target alone.
         The source is looked at once more just before it is unlinked: a file replaced after that look is lost, one replaced
@@ -98,13 +98,13 @@ class LocalStorage:
         start, end = local_path(source.path), local_path(target)
         with _errors(end):
             for _ in range(ATTEMPTS):
-                verdict = _verdict(start, end, source)
+                verdict = _verdict(start, end, source, keep)
                 if verdict is not None:
                     return verdict
                 # Source, target or directory changed hands under us: judge anew.
                 with suppress(FileNotFoundError, FileExistsError):
-                    if _bring(start, end, source):
-                        return _finish(start, end, source)
+                    if _bring(start, end, source, keep):
+                        return _finish(start, end, source, keep)
         raise Unavailable(f"{end}: source and target keep changing; {ATTEMPTS} attempts to move {start} failed")
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -205,7 +205,7 @@ def _link_into_place(private: str, name: str) -> bool:
         raise Refused(f"{text}: use another file system or object storage") from error
 
 
-def _verdict(start: str, end: str, source: FileInfo) -> bool | None:
+def _verdict(start: str, end: str, source: FileInfo, keep: bool) -> bool | None:
     """The answer of a move that has nothing left to bring, finished if it was interrupted; None when there is."""
     here, there = _stat(start), _stat_plain(end)  # in this order: a mover beside us fills the target before it removes the source
     if here is None:
@@ -225,14 +225,14 @@ def _verdict(start: str, end: str, source: FileInfo) -> bool | None:
     with suppress(FileNotFoundError):
         if not os.path.samestat(here, there) and not (here.st_size == there.st_size and _digest(start) == _digest(end)):
             raise FileExistsError(errno.EEXIST, f"holds other content than {start}", end)
-        return _finish(start, end, source)
+        return _finish(start, end, source, keep)
     return None
 
 
-def _bring(start: str, end: str, source: FileInfo) -> bool:
+def _bring(start: str, end: str, source: FileInfo, keep: bool) -> bool:
     """Give the content of `source` the name `end`; False when it changed meanwhile."""
     with _staged(end) as private:
-        if not os.path.islink(start) and _link(start, private):
+        if not keep and not os.path.islink(start) and _link(start, private):
             whole = _etag(os.stat(private)) == source.etag
         else:
             whole = _copy(start, private, source)
@@ -267,15 +267,16 @@ def _copy(start: str, private: str, source: FileInfo) -> bool:
     return unchanged
 
 
-def _finish(start: str, end: str, source: FileInfo) -> bool:
-    """The target is complete: make it durable, then remove the source if it still is what was moved."""
+def _finish(start: str, end: str, source: FileInfo, keep: bool) -> bool:
+    """The target is complete: make it durable, then remove the source (unless kept) if it still is what was moved."""
     _sync_directory(os.path.dirname(end))
     here = _stat(start)
     if here is not None and _etag(here) != source.etag:
         return _holds(os.stat(end), source)
-    with suppress(FileNotFoundError):
-        os.unlink(start)
-    _sync_directory(os.path.dirname(start))
+    if not keep:
+        with suppress(FileNotFoundError):
+            os.unlink(start)
+        _sync_directory(os.path.dirname(start))
     return True
 
 

@@ -60,7 +60,7 @@ class MemoryStorage:
             self.write(path, data)
             return True
 
-    def move(self, source: FileInfo, target: str) -> bool:
+    def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
         """Move `source`, as the protocol says; the content hash in its etag tells what the target holds."""
         _check(source.path)
         _check(target)
@@ -78,7 +78,8 @@ class MemoryStorage:
                 raise FileExistsError(errno.EEXIST, f"holds other content than {source.path}", target)
             if there is None:
                 self.write(target, self.read(source.path))
-            self.delete([source.path])
+            if not keep:
+                self.delete([source.path])
             return True
 
     def delete(self, paths: Iterable[str]) -> None:

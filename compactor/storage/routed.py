@@ -44,9 +44,9 @@ class RoutedStorage:
         """As its store does."""
         return self._at(path).put_if_absent(path, data)
 
-    def move(self, source: FileInfo, target: str) -> bool:
+    def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
         """As their store does."""
-        return self._at(source.path).move(source, target)
+        return self._at(source.path).move(source, target, keep)
 
     def delete(self, paths: Iterable[str]) -> None:
         """Each by its store."""

@@ -92,10 +92,10 @@ class S3Storage:
         mark = uuid.uuid4().hex
         return self._client.persist(where, "create", lambda: self._created(where, data, mark))
 
-    def move(self, source: FileInfo, target: str) -> bool:
-        """Copy on the store's side, compare, delete the source if it still is what was copied (`s3_move`)."""
+    def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
+        """Copy on the store's side, compare, delete the source (unless it is to be kept) if it still is what was copied (`s3_move`)."""
         start, end = place(source.path), place(target)
-        return self._client.persist(end, f"move {start} to it", lambda: move(self._client, source, start, end))
+        return self._client.persist(end, f"move {start} to it", lambda: move(self._client, source, start, end, keep))
 
     def delete(self, paths: Iterable[str]) -> None:
         """Remove objects, a thousand a request; in a versioned bucket the versions stay below delete markers."""

@@ -24,7 +24,7 @@ _STRONG = ("ChecksumSHA256", "ChecksumSHA1", "ChecksumCRC64NVME")
 """Of the checksums that the store keeps, those that are believed without reading the objects."""
 
 
-def move(client: S3Client, source: FileInfo, start: Place, end: Place) -> bool:
+def move(client: S3Client, source: FileInfo, start: Place, end: Place, keep: bool = False) -> bool:
     """One attempt at `ports.Storage.move`. Raises Passing when source or target changed hands under us."""
     # In this order: a mover beside us fills the target before it removes the source.
     here, there = client.look(start), client.look(end)
@@ -47,7 +47,8 @@ def move(client: S3Client, source: FileInfo, start: Place, end: Place) -> bool:
             raise FileExistsError(errno.EEXIST, f"holds other content than {start}", str(end))
         _remove(client, end, there.etag)
         raise Passing("the copy read back differently; it was removed, the source stays")
-    _remove(client, start, source.etag)
+    if not keep:
+        _remove(client, start, source.etag)
     return True
 
 

@@ -81,6 +81,44 @@ def test_what_is_not_ours_is_not_recognised(location: str) -> None:
     assert LAYOUT.version_of(location) is None
 
 
+UNITS = [
+    (join(LAYOUT.base(COMMIT), "segment=0-00001", "p"), "base/v00000007-0123abcd/segment=0-00001"),
+    (join(LAYOUT.base(COMMIT), "segment=0-00001", "_temporary/0/p"), "base/v00000007-0123abcd/segment=0-00001"),
+    (join(LAYOUT.base(COMMIT), "_temporary/0/task/p"), "base/v00000007-0123abcd/_temporary"),
+    (join(LAYOUT.base(COMMIT), "_SUCCESS"), "base/v00000007-0123abcd/_SUCCESS"),
+    (join(LAYOUT.delta(COMMIT), "p"), "delta/v00000007-0123abcd"),
+    (join(LAYOUT.delta(COMMIT), "__magic_job-1/p"), "delta/v00000007-0123abcd"),
+    (LAYOUT.ledger(COMMIT), "_compactor/ledger/v00000007-0123abcd.jsonl.gz"),
+]
+
+
+@pytest.mark.parametrize(("location", "path"), UNITS)
+def test_what_an_attempt_left_belongs_to_one_unit(location: str, path: str) -> None:
+    """Whatever its engine put below its directories, with the id of the attempt."""
+    assert LAYOUT.unit(location) == (path, COMMIT)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        LAYOUT.snapshot(7),
+        LAYOUT.hint(),
+        LAYOUT.archived("base/v00000007-0123abcd/segment=0-00001/p"),
+        "/lake/t/base/v00000007-0123abcd",
+        "/lake/t/delta/v00000007-0123abcd",
+        "/lake/t/base/mine/p",
+        "/lake/t/base/7-0123abcd/segment=0-00001/p",
+        "/lake/t/delta/v00000007-0123ABCD/p",
+        "/lake/t/_compactor/ledger/x.jsonl.gz",
+        "/lake/t/_compactor/ledger/v00000007-0123abcd.jsonl.gz/p",
+        "/lake/u/delta/v00000007-0123abcd/p",
+    ],
+)
+def test_what_no_attempt_left_is_no_unit(location: str) -> None:
+    """Vacuum deletes units and nothing else."""
+    assert LAYOUT.unit(location) is None
+
+
 @given(version=st.integers(1, 10**20 - 1), root=st.sampled_from(["/lake/t", "/lake/t/", "s3://lake/t", "file:///x/y z/ü"]))
 def test_a_snapshots_version_comes_back_from_its_path(version: int, root: str) -> None:
     """Whatever the root looks like."""

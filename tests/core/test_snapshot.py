@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compactor.core.errors import StateRefused
 from compactor.core.schema import Field, Schema
-from compactor.core.snapshot import COUNTS, FORMAT, DataFile, Delta, Input, LedgerFile, Segment, Snapshot
+from compactor.core.snapshot import COUNTS, FORMAT, Condemned, DataFile, Delta, Input, LedgerFile, Pin, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from tests.oracle.sizes import sized
 
@@ -33,6 +33,8 @@ SNAPSHOTS = st.builds(
     ledger=st.lists(st.builds(LedgerFile, TEXT, NUMBERS, NAMES), max_size=2).map(tuple), counts=st.dictionaries(st.sampled_from(COUNTS), NUMBERS),
     ties=NUMBERS, unresolved=NUMBERS, hour=st.none() | TEXT, position=POSITIONS, source_time=st.none() | TEXT, truncated_to=POSITIONS,
     purged_to=POSITIONS, epoch=NUMBERS, folded_at=st.none() | TEXT, raw=PAIRS, publish=TEXT,
+    condemned=st.lists(st.builds(Condemned, TEXT, st.floats(0, 1e10), TEXT), max_size=2).map(tuple),
+    pins=st.lists(st.builds(Pin, TEXT, NUMBERS, TEXT), max_size=2).map(tuple), restored=st.none() | NUMBERS, oldest=NUMBERS, expired=st.booleans(),
 )  # fmt: skip
 
 
@@ -58,6 +60,29 @@ def test_a_snapshot_reads_back_equal(snapshot: Snapshot) -> None:
     again = Snapshot.from_bytes(data)
     assert again == snapshot
     assert again.to_bytes() == data
+
+
+@sized(50)
+@given(snapshot=SNAPSHOTS)
+def test_a_stub_remembers_what_happened_and_names_nothing(snapshot: Snapshot) -> None:
+    """It reads back like any other, and a stub of a stub is the same."""
+    stub = Snapshot.from_bytes(snapshot.stub().to_bytes())
+    assert (stub.expired, stub.named) == (True, frozenset())
+    assert (stub.version, stub.writer, stub.time, stub.counts) == (snapshot.version, snapshot.writer, snapshot.time, snapshot.counts)
+    assert stub.stub() == stub
+
+
+def test_a_snapshot_names_what_it_needs() -> None:
+    """Its Segments, its Delta and its ledger files."""
+    assert one().named == {"base/s", "delta/d", "l"}
+
+
+def test_a_snapshot_of_before_there_was_a_vacuum_is_read() -> None:
+    """Nothing was condemned or pinned then."""
+    raw = json.loads(one().to_bytes())
+    for name in ("condemned", "pins", "restored", "oldest", "expired"):
+        del raw[name]
+    assert Snapshot.from_bytes(json.dumps(raw).encode()) == one()
 
 
 def test_a_snapshot_is_readable_json_with_its_format_number() -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from compactor.core.errors import InputRefused, TryLater
+from compactor.core.errors import InputRefused, Refused, TryLater
 from compactor.flows.plan import plan
 from compactor.flows.status import status
 from tests.faults import ERRORS, MODES, Crash, Faults
@@ -29,10 +29,16 @@ class Use(RuleBasedStateMachine):
         segment=st.sampled_from((400, 1500)),
         fold_every=st.sampled_from((0.0, 5.0)),
         rows=st.integers(1, 12),
+        keep=st.sampled_from((0.0, 40.0)),
+        versions=st.sampled_from((1, 3)),
+        grace=st.sampled_from((0.0, 20.0)),
     )
-    def begin(self, compaction: str, segment: int, fold_every: float, rows: int) -> None:
+    def begin(self, compaction: str, segment: int, fold_every: float, rows: int, keep: float, versions: int, grace: float) -> None:
         """A table with some rows that have landed."""
-        self.lake = Lake(table(compaction=compaction, target_file_bytes=segment, fold_every=fold_every, quarantine_share=1.0))
+        retention = {"keep": keep, "keep_versions": versions, "grace": grace}
+        self.lake = Lake(
+            table(compaction=compaction, target_file_bytes=segment, fold_every=fold_every, quarantine_share=1.0, **retention),
+        )
         self.watch = Watch(self.lake)
         self.source = Source(keys=16)
         self.held: list[str] = []
@@ -144,6 +150,82 @@ class Use(RuleBasedStateMachine):
         with suppress(TryLater):
             self.lake.run(Intrusion(at, other))
 
+    @rule(at=st.one_of(st.none(), CALLS), mode=st.sampled_from(MODES), error=st.sampled_from(ERRORS))
+    def vacuum(self, at: int | None, mode: str, error: str) -> None:
+        """What may go goes, whole or cut at some call."""
+        with suppress(Crash, TryLater):
+            self.lake.vacuum(None if at is None else Faults(at, mode, error=error))
+
+    @rule(at=CALLS, steps=STEPS)
+    def vacuum_while_running(self, at: int, steps: list[tuple[str, int, int]]) -> None:
+        """A run sleeps at some call, others commit more and vacuum: it wins, plans again or gives up, and harms nothing."""
+
+        def others() -> None:
+            self.deliver(steps, 1)
+            self.lake.run()
+            self.lake.vacuum()
+            self.lake.now += 30.0
+            self.lake.vacuum()
+
+        with suppress(TryLater):
+            self.lake.run(Intrusion(at, others))
+
+    @rule(at=CALLS, steps=STEPS)
+    def run_while_vacuuming(self, at: int, steps: list[tuple[str, int, int]]) -> None:
+        """Vacuum sleeps at some call, a run commits more."""
+
+        def other() -> None:
+            self.deliver(steps, 1)
+            self.lake.run()
+
+        with suppress(TryLater):
+            self.lake.vacuum(Intrusion(at, other))
+
+    @precondition(lambda self: self.lake.restorable())
+    @rule(pick=st.integers(0, 99), at=st.one_of(st.none(), CALLS), mode=st.sampled_from(MODES))
+    def restore(self, pick: int, at: int | None, mode: str) -> None:
+        """An older state comes back, or nothing happens; cut at some call it is finished by the next run."""
+        found = self.lake.restorable()
+        with suppress(Crash, TryLater):
+            self.lake.restore(found[pick % len(found)], None if at is None else Faults(at, mode))
+
+    @precondition(lambda self: self.lake.restorable())
+    @rule(pick=st.integers(0, 99), at=CALLS, vacuum_first=st.booleans())
+    def restore_beside_vacuum(self, pick: int, at: int, vacuum_first: bool) -> None:
+        """One of the two loses; a version that is gone is refused."""
+        found = self.lake.restorable()
+        version = found[pick % len(found)]
+
+        def restore() -> None:
+            with suppress(TryLater, Refused):
+                self.lake.restore(version)
+
+        with suppress(TryLater, Refused):
+            if vacuum_first:
+                self.lake.vacuum(Intrusion(at, restore))
+            else:
+                self.lake.restore(version, Intrusion(at, self.lake.vacuum))
+
+    @rule(at=st.one_of(st.none(), CALLS), mode=st.sampled_from(MODES))
+    def reabsorb(self, at: int | None, mode: str) -> None:
+        """What restores have undone is taken again."""
+        with suppress(Crash, TryLater, InputRefused):
+            self.lake.reabsorb(None if at is None else Faults(at, mode))
+
+    @precondition(lambda self: self.lake.restorable())
+    @rule(pick=st.integers(0, 99), name=st.sampled_from("ab"))
+    def pin(self, pick: int, name: str) -> None:
+        """A version is pinned under a name; a name that is taken is refused."""
+        found = self.lake.restorable()
+        with suppress(Refused):
+            self.lake.pin(found[pick % len(found)], name)
+
+    @rule(name=st.sampled_from("ab"))
+    def unpin(self, name: str) -> None:
+        """A pin goes."""
+        with suppress(Refused):
+            self.lake.unpin(name)
+
     @rule()
     def ask(self) -> None:
         """Status and plan change nothing."""
@@ -168,6 +250,9 @@ class Use(RuleBasedStateMachine):
         if hasattr(self, "watch"):
             self._land(self.held, 1)
             self.lake.run()
+            self.watch.settled()
+            self.lake.reabsorb()
+            self.lake.vacuum()
             self.watch.settled()
             seen, newest = self.lake.look(), self.lake.newest()
             assert seen is not None

@@ -15,13 +15,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
+from compactor.core import retention
 from compactor.core.layout import Layout
 from compactor.core.schema import Schema
-from compactor.core.snapshot import AGAIN, Snapshot
+from compactor.core.snapshot import LATER, Pin, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import ledger
-from compactor.flows.reports import TableReport
-from compactor.flows.run import replay_table, run_table
+from compactor.flows import ledger, pin, restore
+from compactor.flows.reports import TableReport, VacuumReport
+from compactor.flows.run import reabsorb_table, replay_table, run_table
+from compactor.flows.vacuum import vacuum
 from compactor.flows.verify import verify
 from compactor.flows.world import World
 from compactor.ports import Storage
@@ -100,6 +102,42 @@ class Lake:
         self.now += 1.0
         return replay_table(self.world(faults), self.spec, paths)
 
+    def vacuum(self, faults: Faults | None = None, dry: bool = False) -> VacuumReport:
+        """Delete what may go."""
+        self.now += 1.0
+        return vacuum(self.world(faults), self.spec, dry)
+
+    def restore(self, version: int, faults: Faults | None = None) -> TableReport:
+        """Bring an older state back."""
+        self.now += 1.0
+        world = self.world(faults)
+        return restore.restore(world, self.spec, restore.at_version(world, self.spec, version))
+
+    def reabsorb(self, faults: Faults | None = None) -> TableReport:
+        """Take again what restores have undone."""
+        self.now += 1.0
+        return reabsorb_table(self.world(faults), self.spec)
+
+    def pin(self, version: int, name: str = "", faults: Faults | None = None) -> Pin:
+        """Keep a version."""
+        self.now += 1.0
+        return pin.pin(self.world(faults), self.spec, version, name)
+
+    def unpin(self, name: str) -> None:
+        """Keep it no longer."""
+        self.now += 1.0
+        pin.unpin(self.world(), self.spec, name)
+
+    def restorable(self) -> list[int]:
+        """The versions that a restore may bring back, oldest first."""
+        newest = self.newest()
+        return [each.version for each in self.committed() if newest and not retention.condemned(each, self.layout, newest)]
+
+    def units(self) -> set[str]:
+        """The directories of data and the ledger files that lie below the root."""
+        found = (self.layout.unit(info.path) for info in self.storage.list(self.spec.root))
+        return {unit[0] for unit in found if unit}
+
     def look(self) -> Shown | None:
         """What a reader sees now."""
         return look(self.catalog, self.storage, self.spec)
@@ -118,7 +156,7 @@ class Lake:
     def ledger(self, snapshot: Snapshot) -> list[tuple[str, str]]:
         """(path, etag) of every input absorbed up to a Snapshot."""
         found = ledger.everything(self.world(), self.layout, snapshot)
-        return [(item.path, item.etag) for item in found if item.outcome not in AGAIN]
+        return [(item.path, item.etag) for item in found if item.outcome not in LATER]
 
     def outcomes(self, snapshot: Snapshot) -> dict[tuple[str, str], str]:
         """What became of every input up to a Snapshot, by its last attempt."""
@@ -148,7 +186,8 @@ class Lake:
         """The rows of a Snapshot (the newest) by the model: all events that its ledger names, played back from nothing."""
         snapshot = snapshot or self.newest()
         assert snapshot is not None
-        return as_rows(replayed(self.events(self.ledger(snapshot))), snapshot.schema)
+        undone = {name for name, outcome in self.outcomes(snapshot).items() if outcome == "undone"}
+        return as_rows(replayed(self.events(name for name in self.ledger(snapshot) if name not in undone)), snapshot.schema)
 
     def failed_checks(self) -> list[str]:
         """What `verify` finds wrong."""

@@ -52,7 +52,7 @@ class Watch:
         self.overwritten: set[tuple[str, str]] = set()
         self.shown = 0
         self._snapshots: dict[int, bytes] = {}
-        self._named: dict[str, tuple[int, str]] = {}
+        self._named: dict[str, dict[str, tuple[int, str]]] = {}
         self._rows: dict[int, tuple[tuple[Any, ...], ...]] = {}
 
     def look(self) -> None:
@@ -62,21 +62,38 @@ class Watch:
         self._nothing_is_lost_or_doubled()
 
     def _snapshots_stand(self) -> None:
-        """Snapshots are never changed or taken back, and neither is anything they name."""
+        """Snapshots are never changed or taken back but by vacuum, which leaves stubs of those that may go; what the others name is never touched."""
         storage, layout = self.lake.storage, self.lake.layout
         before = len(self._snapshots)
         committed = [*self.lake.committed()]
         for snapshot in committed:
             data = storage.read(layout.snapshot(snapshot.version))
-            if self._snapshots.setdefault(snapshot.version, data) != data:
-                raise AssertionError(f"Snapshot {snapshot.version} changed")
+            known = self._snapshots.setdefault(snapshot.version, data)
+            if known != data:
+                self._expired(Snapshot.from_bytes(known), snapshot, committed[-1])
+                self._snapshots[snapshot.version] = data
             if snapshot.version > before:
                 self._new(snapshot)
         assert len(committed) >= before, "a Snapshot is gone"
-        for path, (size, etag) in self._named.items():
-            info = storage.stat(path)
-            assert info is not None, f"{path} is gone"
-            assert (info.size, info.etag) == (size, etag), f"{path} changed"
+        if committed:
+            self._files_stand([snapshot for snapshot in committed if not snapshot.expired], committed[-1])
+
+    def _expired(self, before: Snapshot, after: Snapshot, newest: Snapshot) -> None:
+        version = before.version
+        assert after.to_bytes() == before.stub().to_bytes(), f"Snapshot {version} changed"
+        assert version not in {pin.version for pin in newest.pins}, f"version {version} was pinned"
+        assert version != newest.version
+        seen = self.lake.look()
+        assert seen is None or version < seen.version, f"version {version} was shown"
+
+    def _files_stand(self, whole: list[Snapshot], newest: Snapshot) -> None:
+        """What is named by Snapshots that are no stubs is there, and what they named until a moment ago for one grace period more."""
+        grace = {item.path for item in newest.condemned if item.reason == "expired" and self.lake.now < item.since + self.lake.spec.grace}
+        for unit in grace.union(*(snapshot.named for snapshot in whole)):
+            for path, (size, etag) in self._named.get(unit, {}).items():
+                info = self.lake.storage.stat(path)
+                assert info is not None, f"{path} is gone"
+                assert (info.size, info.etag) == (size, etag), f"{path} changed"
 
     def _new(self, snapshot: Snapshot) -> None:
         layout = self.lake.layout
@@ -87,11 +104,14 @@ class Watch:
         named = [(f"{layout.inside(path)}/{file.name}", file.size) for path, file in parts]
         named += [(layout.inside(file.path), None) for file in snapshot.ledger]
         for path, size in named:
+            unit = layout.unit(path)
+            assert unit is not None
+            assert unit[0] not in {item.path for item in snapshot.condemned}
             assert layout.kind(path) in ("segment", "delta", "ledger")
             info = self.lake.storage.stat(path)
             assert info is not None, f"version {snapshot.version} names {path}, which is not there"
             assert size in (None, info.size)
-            self._named.setdefault(path, (info.size, info.etag))
+            self._named.setdefault(unit[0], {}).setdefault(path, (info.size, info.etag))
 
     def _reader_sees_a_snapshot(self) -> None:
         """The view shows exactly one committed Snapshot's rows, and never an older one than before."""

@@ -270,6 +270,39 @@ def test_move_race(world: World) -> None:
     assert world.content() == {f"y/x{n}": b"%d" % n for n in range(20)}
 
 
+def test_copy(world: World) -> None:
+    """A move that keeps its source is a copy, as often as it is asked for; what is written over the source later does not reach it."""
+    source = world.put("a/x", b"1")
+    for _ in range(2):
+        assert world.storage.move(source, world.path("b", "x"), keep=True)
+        assert world.content() == {"a/x": b"1", "b/x": b"1"}
+    assert world.info("a/x") == source
+    world.put("a/x", b"2")
+    assert not world.storage.move(source, world.path("c"), keep=True)
+    assert world.content() == {"a/x": b"2", "b/x": b"1"}
+
+
+def test_copy_is_no_second_name(world: World) -> None:
+    """A sink that goes on writing into its file changes the original only."""
+    source = world.put("x", b"1")
+    assert world.storage.move(source, world.path("y"), keep=True)
+    if isinstance(world.storage, LocalStorage):
+        with open(world.path("x"), "ab") as file:
+            file.write(b"more")
+        assert world.content() == {"x": b"1more", "y": b"1"}
+
+
+def test_copy_name_taken(world: World) -> None:
+    """Other content is never replaced; equal content is a copy that was made before."""
+    source = world.put("x", b"1")
+    world.put("y", b"2")
+    with pytest.raises(FileExistsError):
+        world.storage.move(source, world.path("y"), keep=True)
+    world.put("y", b"1")
+    assert world.storage.move(source, world.path("y"), keep=True)
+    assert world.content() == {"x": b"1", "y": b"1"}
+
+
 # Random programs
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1, max_size=60)

@@ -1,0 +1,96 @@
+"""What an App does to a table's versions and files: vacuum, restore, pins, the ledger. Apart from `app.py` only for its length."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from compactor.core.errors import Refused
+from compactor.core.snapshot import Input, Pin
+from compactor.core.spec import TableSpec
+from compactor.flows.reports import Progress, TableReport, VacuumReport, silent
+from compactor.flows.world import World
+
+
+class Lifecycle(ABC):
+    """The part of an App that looks after versions."""
+
+    @abstractmethod
+    def specs(self, names: Sequence[str] = ()) -> list[TableSpec]:
+        """These tables, or all."""
+
+    @abstractmethod
+    def world(self, files_only: bool = False) -> World:
+        """What the flows get."""
+
+    @abstractmethod
+    def _with_schema(self, spec: TableSpec) -> TableSpec:
+        """The spec with the newest schema of its subject."""
+
+    @abstractmethod
+    def _need(self, specs: Sequence[TableSpec], archived: bool) -> None:
+        """Start Spark with what these tables need."""
+
+    def vacuum(self, names: Sequence[str] = (), dry: bool = True, label: str = "") -> list[VacuumReport]:
+        """Delete what no kept Snapshot names, or tell what would go: then no JVM starts, and what the catalog shows is not known."""
+        from compactor.flows.vacuum import vacuum
+
+        world = self.world(files_only=dry)
+        return [vacuum(world, spec, dry, label) for spec in self.specs(names)]
+
+    def restore(
+        self,
+        name: str,
+        version: int | None = None,
+        as_of: str | None = None,
+        reabsorb: bool = False,
+        progress: Progress = silent,
+        label: str = "",
+    ) -> list[TableReport]:
+        """Bring back a version, or the newest of a time (ISO 8601), or neither; then take again what was undone, if asked."""
+        from compactor.flows import restore
+        from compactor.flows.run import reabsorb_table
+
+        (spec,) = self.specs([name])
+        if version is not None and as_of is not None:
+            raise Refused("expected a version or a time, found both")
+        done = []
+        if version is not None or as_of is not None:
+            files = self.world(files_only=True)
+            target = restore.at_version(files, spec, version) if version is not None else restore.as_of(files, spec, as_of or "")
+            done.append(restore.restore(self.world(), spec, target, label))
+        elif not reabsorb:
+            raise Refused("expected a version or a time to go back to, found neither")
+        if reabsorb:
+            spec = self._with_schema(spec)
+            self._need([spec], archived=True)
+            done.append(reabsorb_table(self.world(), spec, progress, label))
+        return done
+
+    def inputs(self, name: str) -> list[Input]:
+        """A table's ledger, oldest entry first. Starts no JVM."""
+        from compactor.flows.log import inputs
+
+        (spec,) = self.specs([name])
+        return inputs(self.world(files_only=True), spec)
+
+    def pins(self, name: str) -> tuple[Pin, ...]:
+        """The pins of a table. Starts no JVM."""
+        from compactor.flows.pin import pins
+
+        (spec,) = self.specs([name])
+        return pins(self.world(files_only=True), spec)
+
+    def pin(self, name: str, version: int, pin_name: str = "", label: str = "") -> Pin:
+        """Keep a version until it is unpinned. Starts no JVM."""
+        from compactor.flows.pin import pin
+
+        (spec,) = self.specs([name])
+        return pin(self.world(files_only=True), spec, version, pin_name, label)
+
+    def unpin(self, name: str, pin_name: str, label: str = "") -> None:
+        """Remove a pin. Starts no JVM."""
+        from compactor.flows.pin import unpin
+
+        (spec,) = self.specs([name])
+        unpin(self.world(files_only=True), spec, pin_name, label)

@@ -1,0 +1,263 @@
+"""Restore: an older state as a new Snapshot, undone and redone, with later increments on top; and pins."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from compactor.core.errors import Conflict, Refused, TryLater
+from compactor.flows import restore
+from tests.faults import Crash, Faults, every_fault
+from tests.flows.test_every_crash import _WAY_IDS, WAYS, first, second, stages, third
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+from tests.oracle.watch import Intrusion, Watch
+
+AGAIN = 2
+"""The version of `stages()` that is brought back: a commit whose Delta adds a column that the first has not."""
+
+
+def rows_by_version(lake: Lake) -> dict[int, Any]:
+    """What each version showed."""
+    return {snapshot.version: lake.expected(snapshot) for snapshot in lake.committed()}
+
+
+def outcomes(lake: Lake) -> dict[str, str]:
+    """By path, what became of each input."""
+    newest = lake.newest()
+    assert newest is not None
+    return {path: outcome for (path, _), outcome in lake.outcomes(newest).items()}
+
+
+def test_the_state_of_any_version_comes_back_as_a_new_one() -> None:
+    """Shown at once, equal to one resolve of what is not undone, with the columns it had."""
+    for version in range(1, stages()[-1].newest().version):  # type: ignore[union-attr]
+        lake = stages()[-1].copy()
+        watch = Watch(lake)
+        watch.look()
+        before = rows_by_version(lake)
+        report = lake.restore(version)
+        newest = lake.newest()
+        assert newest is not None
+        assert (newest.operation, newest.restored, report.version) == ("restore", version, newest.version)
+        seen = lake.look()
+        assert seen is not None
+        assert (seen.version, seen.rows) == (newest.version, before[version])
+        watch.settled()
+
+
+def test_going_back_and_forth_ends_where_it_began() -> None:
+    """A restore is undone by restoring what was before it; nothing is read again."""
+    lake = stages()[-1].copy()
+    watch = Watch(lake)
+    watch.look()
+    newest = lake.newest()
+    assert newest is not None
+    before, was = lake.look(), outcomes(lake)
+    lake.restore(1)
+    undone = [path for path, outcome in outcomes(lake).items() if outcome == "undone"]
+    assert len(undone) == 4
+    lake.restore(newest.version)
+    seen = lake.look()
+    assert seen is not None
+    assert before is not None
+    assert (seen.rows, seen.columns) == (before.rows, before.columns)
+    assert {path: "absorbed" if outcome == "redone" else outcome for path, outcome in outcomes(lake).items()} == was
+    watch.settled()
+
+
+def test_later_increments_go_on_top_and_what_was_undone_stays_out() -> None:
+    """No run takes an undone file by itself, wherever it lies."""
+    lake = stages()[-1].copy()
+    lake.restore(1)
+    lake.deliver("increment_2026010105/new.json", [line("u", [0], [5000], {"a": 5000, "d": "new"})])
+    assert lake.run().files == 1
+    rows = lake.look().rows  # type: ignore[union-attr]
+    assert (0, 5000) in [row[:2] for row in rows]
+    assert len(rows) == 12
+    assert [row for row in rows if row[0] in (50, 51)] == []
+    assert lake.failed_checks() == []
+
+
+def test_what_was_undone_is_taken_again_on_request() -> None:
+    """The table is then as if it had never been undone, whatever came between."""
+    lake = stages()[-1].copy()
+    lake.restore(1)
+    lake.deliver("increment_2026010105/new.json", [line("u", [0], [5000], {"a": 5000})])
+    lake.run()
+    report = lake.reabsorb()
+    assert report.outcome == "committed"
+    assert "undone" not in outcomes(lake).values()
+    other = stages()[-1].copy()
+    other.deliver("increment_2026010105/new.json", [line("u", [0], [5000], {"a": 5000})])
+    other.run()
+    assert lake.look().rows == other.look().rows  # type: ignore[union-attr]
+    assert lake.failed_checks() == []
+    assert lake.reabsorb().outcome == "idle"
+
+
+def test_a_version_is_found_by_its_time() -> None:
+    """The newest at or before it; a time without zone is UTC."""
+    lake = stages()[-1].copy()
+    times = {snapshot.version: snapshot.time for snapshot in lake.committed()}
+    assert restore.as_of(lake.world(), lake.spec, times[2]).version == 2
+    assert restore.as_of(lake.world(), lake.spec, times[2].replace("Z", "")).version == 2
+    assert restore.as_of(lake.world(), lake.spec, "2100-01-01").version == max(times)
+    with pytest.raises(Refused, match="nothing was committed by 1999-01-01"):
+        restore.as_of(lake.world(), lake.spec, "1999-01-01")
+    with pytest.raises(Refused, match="expected a time such as"):
+        restore.as_of(lake.world(), lake.spec, "yesterday")
+
+
+def test_a_version_that_is_not_there_is_refused_with_those_that_are() -> None:
+    """Expired or never made."""
+    lake = Lake(table(keep=0.0, keep_versions=2, grace=0.0))
+    for deliver in (first, second, third):
+        deliver(lake)
+        lake.run()
+    lake.vacuum()
+    kept = lake.restorable()
+    assert 1 not in kept
+    for version in (1, 99):
+        with pytest.raises(Refused, match=rf"no version {version} any more, or yet; there are {max(kept)} \("):
+            lake.restore(version)
+    newest = lake.newest()
+    assert newest is not None
+    assert lake.restore(newest.version).outcome == "idle"
+
+
+def test_somebody_else_committing_meanwhile_makes_it_a_conflict() -> None:
+    """Exit code 75 and not a new plan: what was asked for may no longer be meant (H19)."""
+    conflicts = 0
+    for at in itertools.count(1):
+        lake = stages()[-1].copy()
+        watch = Watch(lake)
+        watch.look()
+
+        def other(lake: Lake = lake) -> None:
+            lake.deliver("increment_2026010106/x.json", [line("u", [3], [9000], {"a": 9000})])
+            lake.run()
+
+        intrusion = Intrusion(at, other)
+        try:
+            lake.restore(AGAIN, intrusion)
+        except Conflict:
+            conflicts += 1
+        except TryLater:
+            pass
+        watch.look()
+        if not intrusion.happened:
+            break
+        lake.run()
+        watch.settled()
+        assert ((3, 9000) in [row[:2] for row in lake.look().rows]) or outcomes(lake)["increment_2026010106/x.json"] == "undone"  # type: ignore[union-attr]
+    assert conflicts > 3
+    assert Conflict.exit_code == 75
+
+
+@pytest.mark.parametrize(("mode", "error"), WAYS, ids=_WAY_IDS)
+def test_a_restore_cut_at_any_call_has_happened_or_not(mode: str, error: str) -> None:
+    """The next run finishes it, or finds nothing of it; a second restore then ends as an undisturbed one."""
+    undisturbed = stages()[-1].copy()
+    undisturbed.restore(AGAIN)
+    expected = undisturbed.look().rows  # type: ignore[union-attr]
+    number = undisturbed.newest().version  # type: ignore[union-attr]
+    outcome = set()
+    for faults in every_fault(mode, error=error):
+        lake = stages()[-1].copy()
+        watch = Watch(lake)
+        watch.look()
+        before = lake.look().rows  # type: ignore[union-attr]
+        with suppress(Crash, TryLater):
+            lake.restore(AGAIN, faults)
+        watch.look()
+        lake.run()
+        watch.settled()
+        happened = lake.newest().version == number  # type: ignore[union-attr]
+        outcome.add(happened)
+        assert lake.look().rows == (expected if happened else before)  # type: ignore[union-attr]
+        lake.restore(AGAIN)
+        watch.settled()
+        assert lake.look().rows == expected  # type: ignore[union-attr]
+    assert outcome == {True, False}
+
+
+@pytest.mark.parametrize("mode", ["before", "after_effect", "from_then_on"])
+def test_a_reabsorb_cut_at_any_call_and_made_again_ends_as_an_undisturbed_one(mode: str) -> None:
+    """What is undone is taken once."""
+    expected = stages()[-1].look().rows  # type: ignore[union-attr]
+    base = stages()[-1].copy()
+    base.restore(1)
+    for faults in every_fault(mode):
+        lake = base.copy()
+        watch = Watch(lake)
+        watch.look()
+        with suppress(Crash, TryLater):
+            lake.reabsorb(faults)
+        watch.look()
+        lake.reabsorb()
+        watch.settled()
+        assert lake.look().rows == expected  # type: ignore[union-attr]
+
+
+def test_a_column_that_came_later_goes_and_comes_back_as_new() -> None:
+    """Tables only gain columns: the old state gets tables of a new generation, until both have the same columns again."""
+    lake = stages()[-1].copy()
+    columns = lake.look().columns  # type: ignore[union-attr]
+    assert "c" in columns
+    lake.restore(1)
+    assert "c" not in lake.look().columns  # type: ignore[union-attr]
+    assert lake.newest().schema.generation == 2  # type: ignore[union-attr]
+    lake.restore(1)
+    assert lake.newest().schema.generation == 2  # type: ignore[union-attr]
+    lake.deliver("increment_2026010107/x.json", [line("u", [0], [9000], {"a": 1, "d": "d", "c": "c"})])
+    lake.run()
+    assert set(lake.look().columns) == {*columns, "d"}  # type: ignore[union-attr]
+    assert lake.failed_checks() == []
+
+
+def test_pins_are_named_listed_and_removed() -> None:
+    """Pinning twice is pinning once; a name means one version."""
+    lake = stages()[-1].copy()
+    watch = Watch(lake)
+    watch.look()
+    made = lake.pin(2)
+    assert (made.name, made.version) == ("v2", 2)
+    assert lake.pin(2) == made
+    lake.pin(1, "before-the-move")
+    newest = lake.newest()
+    assert newest is not None
+    assert [(pin.name, pin.version) for pin in newest.pins] == [("v2", 2), ("before-the-move", 1)]
+    with pytest.raises(Refused, match="before-the-move pins version 1"):
+        lake.pin(3, "before-the-move")
+    with pytest.raises(Refused, match="no version 99"):
+        lake.pin(99)
+    with pytest.raises(Refused, match="expected a name of letters"):
+        lake.pin(2, "a/b")
+    lake.run()
+    watch.settled()
+    lake.unpin("v2")
+    assert [pin.name for pin in lake.newest().pins] == ["before-the-move"]  # type: ignore[union-attr]
+    with pytest.raises(Refused, match=r"found 'v2'; there are: before-the-move \(version 1\)"):
+        lake.unpin("v2")
+
+
+@pytest.mark.parametrize("mode", ["before", "after_effect", "from_then_on"])
+def test_a_pin_cut_at_any_call_and_made_again_is_one(mode: str) -> None:
+    """Nothing else changes."""
+    rows = stages()[-1].look().rows  # type: ignore[union-attr]
+    for faults in every_fault(mode):
+        lake = stages()[-1].copy()
+        with suppress(Crash, TryLater):
+            lake.pin(2, "p", faults)
+        lake.pin(2, "p")
+        lake.run()
+        newest, seen = lake.newest(), lake.look()
+        assert newest is not None
+        assert seen is not None
+        assert [pin.name for pin in newest.pins] == ["p"]
+        assert (seen.rows, seen.version) == (rows, newest.version)
+    assert isinstance(faults, Faults)
