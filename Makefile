@@ -16,6 +16,8 @@ python  := $(bin)/python
 uv      := $(shell command -v uv)
 install := $(if $(uv),$(uv) pip install --quiet --python $(python),$(python) -m pip install --quiet --disable-pip-version-check --use-pep517) -c constraints.txt
 pytest  := $(python) -m pytest
+# Two processes: each Spark session of the tests leaves a core idle half of the time.
+two     := -n 2 --dist worksteal
 tools   := build/terraform
 airflow := build/airflow
 
@@ -33,7 +35,7 @@ demo-stack: setup ## a real source: PostgreSQL, Debezium, Kafka, ingest, run, vi
 	@PYTHONPATH=. $(python) scripts/demo_stack.py
 
 test: setup ## the fast tests: everything but slow, engines, terraform and airflow
-	@$(pytest) -m 'not slow and not engines and not terraform and not airflow' $(ARGS)
+	@$(pytest) $(two) -m 'not slow and not engines and not terraform and not airflow' $(ARGS)
 
 test-sample: setup ## a sample of the slow and engines tests (needs what test-engines needs)
 	@COMPACTOR_TESTS=sample $(pytest) -m 'slow or engines' $(ARGS)

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 FULL = os.environ.get("COMPACTOR_TESTS") == "full"
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 400
 _INSIDE = Path(feed.TABLE)
 
 STEPS: dict[str, tuple[Path, float]] = {
