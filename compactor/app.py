@@ -11,22 +11,21 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from compactor.app_lifecycle import Lifecycle
+from compactor.app_query import AS_JSON, Rows, in_words, texts
 from compactor.app_schema import Foreseen, Synced, foreseen, notify, registered_key, sync
+from compactor.app_spark import avro_package, check_reader, coordinates, opened, s3_packages
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
-from compactor.core.errors import CompactorError, ConfigError, Refused, RegistryRefused
+from compactor.core.errors import CompactorError, Refused, RegistryRefused
 from compactor.core.layout import join
-from compactor.core.s3a import s3a_properties
 from compactor.core.schema_history import Step, steps
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
@@ -43,26 +42,8 @@ if TYPE_CHECKING:
 
     from compactor.storage.claims import DynamoClaims
 
-JARS = "COMPACTOR_JARS"
-"""Comma list of local jars for Spark, used instead of fetching anything."""
-
 PARALLEL = max(2, min(4, os.cpu_count() or 2))
 """Tables at a time: most of a small table's run is one task after another, so a second table fills the gaps."""
-
-_TIMESTAMP = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
-_ROW = "to_json(struct(*), map('ignoreNullFields', 'false', 'timestampFormat', \"{0}'Z'\", 'timestampNTZFormat', \"{0}\")) AS row"
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The answer to a query: iterating gives one JSON object per row, as text. Written in the JVM: it knows years beyond 9999."""
-
-    columns: list[str]
-    texts: Iterable[str] = ()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.texts)
 
 
 class App(Lifecycle):
@@ -150,7 +131,7 @@ class App(Lifecycle):
 
         specs = self.specs(names)
         if not files_only:
-            _check_reader(self.settings, "verify --files-only compares what is stored and recorded")
+            check_reader(self.settings, "verify --files-only compares what is stored and recorded")
             specs = [self._with_schema(spec) for spec in specs]
             self._need(specs, archived=True)
         world = self.world(files_only=files_only)
@@ -203,7 +184,7 @@ class App(Lifecycle):
         if not specs or not all(spec.topic for spec in specs):
             without = ", ".join(spec.name for spec in specs if not spec.topic) or "no table"
             raise Refused(f"ingest: {without + ' has no' if specs else without + ' has a'} `topic:` in {self.settings.file}")
-        self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *_s3_packages(self.settings)]))
+        self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *s3_packages(self.settings)]))
         topics = KafkaTopics(self._session(), self._storage, str(self.settings.kafka.servers), self.settings.kafka_properties())
         staging = join(self.settings.warehouse_dir, "_ingest")
         return Ingest(self._storage, topics, specs, staging, max_records, skip_lost).all_there_is()
@@ -223,10 +204,10 @@ class App(Lifecycle):
 
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""
-        _check_reader(self.settings, "ask Athena, or run it on EMR")
+        check_reader(self.settings, "ask Athena, or run it on EMR")
         spark = self._session()
         database = self.settings.catalog.database
-        if not _sql(lambda: spark.catalog.databaseExists(database)):
+        if not in_words(lambda: spark.catalog.databaseExists(database)):
             raise Refused(f"the database {database} does not exist yet; `compactor run` creates it")
 
         def answer() -> Rows:
@@ -234,9 +215,9 @@ class App(Lifecycle):
             found = spark.sql(text.strip().rstrip(";"))
             if not found.columns:
                 return Rows([])
-            return Rows(found.columns, _texts(found.selectExpr(_ROW.format(_TIMESTAMP))))
+            return Rows(found.columns, texts(found.selectExpr(AS_JSON)))
 
-        return _sql(answer)
+        return in_words(answer)
 
     # the ports ----------------------------------------------------------------------------------------------------
 
@@ -316,8 +297,8 @@ class App(Lifecycle):
     def _need(self, specs: Sequence[TableSpec], archived: bool) -> None:
         """Start Spark with what these tables need; start it again when it runs without."""
         by_id = self._schemas() is not None and any(spec.container == "kafka" for spec in specs)
-        avro = coordinates("spark-avro") if by_id else _avro_package(self._storage, specs, archived)
-        self._start(frozenset([*avro, *_s3_packages(self.settings)]))
+        avro = coordinates("spark-avro") if by_id else avro_package(self._storage, specs, archived)
+        self._start(frozenset([*avro, *s3_packages(self.settings)]))
 
     def _start(self, packages: frozenset[str]) -> None:
         """Start Spark with these packages; start it again when it runs without."""
@@ -329,52 +310,10 @@ class App(Lifecycle):
     def _session(self, packages: frozenset[str] = frozenset()) -> SparkSession:
         with self._lock:
             if self._spark is None:
-                packages |= frozenset(_s3_packages(self.settings))
-                self._spark = _opened(self.settings, packages, self._verbose, self._wait, self._conf)
+                packages |= frozenset(s3_packages(self.settings))
+                self._spark = opened(self.settings, packages, self._verbose, self._wait, self._conf)
                 self._packages = packages
             return self._spark
-
-
-def _opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: float, conf: Mapping[str, str]) -> SparkSession:
-    from compactor.spark.session import SessionSettings, open_session
-
-    jars = local_jars(os.environ.get(JARS, ""))
-    fetched = packages if not jars else frozenset()
-    more = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(sorted(fetched))}
-    reached = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
-    conf = {**_glue_conf(settings), **reached, **{key: value for key, value in more.items() if value}, **conf}
-    timestamps = {settings.spec(name).timestamps for name in settings.names}
-    try:
-        return open_session(
-            SessionSettings(
-                metastore_uri=settings.catalog.uri,
-                metastore_dir=settings.metastore_dir,
-                warehouse_dir=settings.warehouse_dir,
-                verbose=verbose,
-                conf=tuple(conf.items()),
-                wait_seconds=wait,
-                timestamps={"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[timestamps.pop()],
-            )
-        )
-    except Refused as error:
-        if not fetched or not str(error).startswith("Spark did not start"):
-            raise
-        raise Refused(
-            f"Avro files and S3 need {', '.join(sorted(fetched))}, which Spark could not fetch from Maven Central. Download the jars "
-            f"and say {JARS}=/path/to/one.jar,/path/to/another.jar. Spark said: {_unresolved(str(error))}"
-        ) from None
-
-
-def _glue_conf(settings: Settings) -> dict[str, str]:
-    """What lets Spark see Glue as its metastore where it can: EMR's Spark has a client for it, nobody else's does."""
-    if settings.catalog.type != "glue" or not on_emr():
-        return {}
-    catalog_id = settings.catalog.catalog_id
-    return {
-        "spark.sql.catalogImplementation": "hive",
-        "spark.hadoop.hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory",
-        **({"spark.hadoop.hive.metastore.glue.catalogid": catalog_id} if catalog_id else {}),
-    }
 
 
 def _claims(settings: Settings) -> DynamoClaims | None:
@@ -386,12 +325,6 @@ def _claims(settings: Settings) -> DynamoClaims | None:
 
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or settings.s3.region
     return DynamoClaims(ClaimsSettings(settings.s3.commit_table or "", Reach(region)))
-
-
-def _check_reader(settings: Settings, instead: str) -> None:
-    """Refuse to query views through a Spark that cannot see them."""
-    if settings.catalog.type == "glue" and not on_emr():
-        raise Refused(f"the views are in Glue, and Spark outside EMR has no client for it; {instead}")
 
 
 def _registry(settings: Settings, storage: Storage) -> Registry:
@@ -407,77 +340,3 @@ def _registry(settings: Settings, storage: Storage) -> Registry:
     plain = {name: value for name, value in said.model_dump().items() if value and name not in ("url", "folder")}
     files = {name: absolute(value, here) for name, value in plain.items() if name.endswith("_file")}
     return ConfluentRegistry(RegistrySettings(urls=said.url, **{**plain, **files}))
-
-
-def _unresolved(said: str) -> str:
-    found = re.search(r"Server access error.*|unresolved dependency: [^\]]*", said)
-    return found[0] if found else said[-500:]
-
-
-def local_jars(said: str) -> list[str]:
-    """The jars of COMPACTOR_JARS. Raises ConfigError for one that is not there."""
-    jars = [os.path.abspath(os.path.expanduser(part.strip())) for part in said.split(",") if part.strip()]
-    for jar in jars:
-        if not os.path.isfile(jar):
-            raise ConfigError(f"environment {JARS}: expected jar files, found nothing at {jar}")
-    return jars
-
-
-def _avro_package(storage: Storage, specs: Sequence[TableSpec], archived: bool) -> Iterator[str]:
-    """Maven coordinates of what reading Avro files takes beyond Spark itself, when there are any."""
-    places = [place for spec in specs if spec.format == "auto" for place in (spec.landing, *([spec.root] if archived else []))]
-    if any(spec.format == "avro" for spec in specs) or any(info.path.endswith(".avro") for place in places for info in storage.list(place)):
-        yield from coordinates("spark-avro")
-
-
-def _s3_packages(settings: Settings) -> Iterator[str]:
-    """Maven coordinates of Spark's way to S3, unless this is EMR, which has its own. They bring hadoop-aws of Spark's own Hadoop version."""
-    if settings.uses_s3 and not on_emr():
-        yield from coordinates("spark-hadoop-cloud")
-
-
-def coordinates(artifact: str) -> Iterator[str]:
-    """Maven coordinates of a part of Spark, unless its jar lies beside Spark's others."""
-    import pyspark
-
-    if not [*(Path(pyspark.__file__).parent / "jars").glob(f"{artifact}_*.jar")]:
-        yield f"org.apache.spark:{artifact}_{'2.12' if pyspark_major() == 3 else '2.13'}:{pyspark.__version__}"
-
-
-def pyspark_major() -> int:
-    """3 or 4."""
-    import pyspark
-
-    return int(pyspark.__version__.split(".")[0])
-
-
-def on_emr() -> bool:
-    """Whether Spark runs on EMR, whose own connector answers to s3://."""
-    return os.path.isdir("/usr/share/aws/emr") or "EMR_RELEASE_LABEL" in os.environ
-
-
-def _texts(answer: Any) -> Iterator[str]:
-    rows = _sql(lambda: answer.toLocalIterator(prefetchPartitions=True))
-    while (row := _sql(lambda: next(rows, None))) is not None:
-        yield row[0]
-
-
-def _sql(call: Callable[[], _T]) -> _T:
-    """A call into Spark; what the statement did wrong becomes one sentence."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    try:
-        return call()
-    except (PySparkException, Py4JJavaError) as error:
-        raise Refused(f"sql: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    from compactor.spark.files import reason
-
-    if getattr(error, "java_exception", None) is not None:
-        return reason(error)
-    # The plan that Spark adds says nothing to who wrote the statement; the place in it does.
-    kept = [line for line in str(error).partition("\n\nJVM stacktrace")[0].split(";\n'")[0].splitlines() if line.strip()]
-    return "\n".join(kept)[:2000]

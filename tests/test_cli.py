@@ -17,7 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from compactor import cli, cli_options, console
-from compactor.app import Rows, local_jars
+from compactor.app_query import Rows
+from compactor.app_spark import local_jars
 from compactor.core.errors import Busy, ConfigError, InputRefused
 from compactor.core.plan import Landing
 from compactor.core.snapshot import Input, Pin

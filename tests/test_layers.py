@@ -33,8 +33,8 @@ EXCEPTIONS = {("demo/__init__.py", "compactor.spark.session")}
 """What ought to go by way of `app`: the demo asks for the embedded metastore's lock before it empties its directory."""
 
 OWNERS = {
-    "pyspark": ("spark", "catalog/hive.py", "app.py"),
-    "py4j": ("spark", "catalog/hive.py", "app.py"),
+    "pyspark": ("spark", "catalog/hive.py", "app.py", "app_query.py", "app_spark.py"),
+    "py4j": ("spark", "catalog/hive.py", "app_query.py"),
     "boto3": ("aws", "storage/s3_client.py", "runners", "notify/sns.py"),
     "botocore": ("aws", "storage/s3_client.py", "storage/s3_refusals.py", "runners", "notify/sns.py"),
     "fastavro": ("registry", "demo"),
@@ -132,7 +132,7 @@ def test_a_package_from_outside_is_named_only_where_it_belongs(path: Path) -> No
         assert here in OWNERS[top] or here.split("/")[0] in OWNERS[top], where
 
 
-@pytest.mark.parametrize("name", ["app.py", "cli.py", "__main__.py", "config.py"])
+@pytest.mark.parametrize("name", ["app.py", "app_spark.py", "app_query.py", "cli.py", "__main__.py", "config.py"])
 def test_what_needs_no_jvm_imports_no_spark_when_it_is_loaded(name: str) -> None:
     """`status`, `log` and `plan` start in a moment because PySpark is imported inside functions (H31)."""
     path = PACKAGE / name

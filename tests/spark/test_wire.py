@@ -13,7 +13,7 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor.app import coordinates
+from compactor.app_spark import coordinates
 from compactor.core.errors import InputRefused, RegistryRefused, SchemaRefused, Unavailable
 from compactor.core.spec import TableSpec
 from compactor.spark.session import SessionSettings, close_session, open_session
