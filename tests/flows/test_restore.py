@@ -69,6 +69,27 @@ def test_going_back_and_forth_ends_where_it_began() -> None:
     watch.settled()
 
 
+def test_a_file_written_again_under_a_run_and_then_undone_is_no_alarm() -> None:
+    """Whenever the sink writes it again: what the archive cannot tell any more, `verify` says so, and the rows are right."""
+    begun = line("c", [1], [1], {"a": 1})
+    for at in itertools.count(1):
+        lake = Lake(table())
+        lake.deliver("increment_2026010100/a.json", [begun])
+        sink = Intrusion(at, lambda lake=lake: lake.deliver("increment_2026010100/a.json", [begun, line("u", [1], [2], {"a": 2})]))  # type: ignore[misc]
+        with suppress(TryLater):
+            lake.run(sink)
+        if not sink.happened:
+            break
+        lake.run()
+        shown = rows_by_version(lake)
+        for version in list(shown)[:-1]:
+            lake.restore(version)
+            seen = lake.look()
+            assert seen is not None
+            assert seen.rows == shown[version], at
+            assert [] == lake.failed_checks(), at
+
+
 def test_later_increments_go_on_top_and_what_was_undone_stays_out() -> None:
     """No run takes an undone file by itself, wherever it lies."""
     lake = stages()[-1].copy()
