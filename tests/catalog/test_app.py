@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor import app as root
+from compactor import app_spark
 from compactor.app import App
 from compactor.catalog.glue import GlueCatalog
 from compactor.core.errors import Refused
@@ -48,19 +48,19 @@ def test_what_reads_views_through_spark_is_refused_outside_emr(tmp_path: Path, m
         with pytest.raises(Refused, match="verify --files-only compares"):
             app.verify()
         assert app._spark is None
-        assert root._glue_conf(app.settings) == {}
+        assert app_spark._glue_conf(app.settings) == {}
 
 
 def test_on_emr_spark_sees_glue_as_its_metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """EMR's client, and the account when it is another's."""
     monkeypatch.setenv("EMR_RELEASE_LABEL", "emr-7.10.0")
     with opened(tmp_path, ", catalog_id: '210987654321'") as app:
-        assert root._glue_conf(app.settings) == {
+        assert app_spark._glue_conf(app.settings) == {
             "spark.sql.catalogImplementation": "hive",
             "spark.hadoop.hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory",
             "spark.hadoop.hive.metastore.glue.catalogid": "210987654321",
         }
-        root._check_reader(app.settings, "")
+        app_spark.check_reader(app.settings, "")
 
 
 def test_commits_are_claimed_where_the_file_says_so(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
