@@ -36,6 +36,49 @@ class Reach:
     client_attempts: int = 3
 
 
+def connect(service: str, reach: Reach, region: str | None, **more: Any) -> Any:
+    """A boto3 client; `more` goes into botocore's Config. Raises BotoCoreError and ValueError."""
+    attempts = reach.client_attempts
+    config = Config(
+        connect_timeout=reach.connect_seconds,
+        read_timeout=reach.read_seconds,
+        retries={"total_max_attempts": attempts, "mode": "adaptive" if attempts > 1 else "standard"},
+        max_pool_connections=32,
+        **more,
+    )
+    # A session of its own: the credentials are looked for anew, and no other user of boto3 in this process shares them.
+    return boto3.session.Session().client(service, region_name=region, endpoint_url=reach.endpoint, config=config)
+
+
+class Connection:
+    """A boto3 client for many threads: made on first use, and anew when its credentials have run out."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self.made: Any = None
+
+    @property
+    def client(self) -> Any:
+        """The client."""
+        with self._lock:
+            if self.made is None:
+                self.made = self._make()
+            return self.made
+
+    def send(self, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        """One request, as boto3 answers it. Raises ClientError and BotoCoreError."""
+        try:
+            answer: dict[str, Any] = getattr(self.client, operation)(**parameters)
+        except ClientError as error:
+            if kind_of(error) != EXPIRED:
+                raise
+            # Somebody may have renewed them where they were found: look there once more.
+            self.made = None
+            answer = getattr(self.client, operation)(**parameters)
+        return answer
+
+
 class AwsClient:
     """Requests to one service. Made for many threads; the connection is made on first use.
 
@@ -45,8 +88,7 @@ class AwsClient:
     def __init__(self, service: str, reach: Reach, refusal: Callable[[Exception, str, str, str], Refused]) -> None:
         self._service, self._reach, self._refusal = service, reach, refusal
         self._patience = Patience(reach.operation_seconds, reach.wait_seconds_min, reach.wait_seconds_max)
-        self._lock = threading.Lock()
-        self._client: Any = None
+        self._connection = Connection(self._connect)
 
     def persist(self, what: str, action: str, attempt: Callable[[], T]) -> T:
         """`attempt` until it succeeds, fails for good or the operation's time is over (`retry.Patience`)."""
@@ -59,14 +101,7 @@ class AwsClient:
         """
         sent = {name: value for name, value in parameters.items() if value is not None}
         try:
-            try:
-                answer: dict[str, Any] = getattr(self._connected(), operation)(**sent)
-            except ClientError as error:
-                if kind_of(error) != EXPIRED:
-                    raise
-                # Somebody may have renewed them where they were found: look there once more.
-                self._client = None
-                answer = getattr(self._connected(), operation)(**sent)
+            return self._connection.send(operation, sent)
         except (ClientError, BotoCoreError) as error:
             kind = kind_of(error)
             if kind == PASSING:
@@ -74,38 +109,23 @@ class AwsClient:
             if kind in expect:
                 raise Answer(kind, getattr(error, "response", None)) from error
             raise self._refusal(error, what, operation, self.host) from error
-        return answer
 
     @property
     def host(self) -> str:
         """The endpoint as messages name it."""
-        endpoint = self._client.meta.endpoint_url if self._client is not None else self._reach.endpoint
+        made = self._connection.made
+        endpoint = made.meta.endpoint_url if made is not None else self._reach.endpoint
         return str(endpoint or self._service).partition("://")[2] or self._service
 
     def members(self, operation: str, parameter: str) -> frozenset[str]:
         """The fields that this boto3 lets one structure of a request have."""
-        shape = self._connected().meta.service_model.operation_model(operation).input_shape.members[parameter]
+        shape = self._connection.client.meta.service_model.operation_model(operation).input_shape.members[parameter]
         return frozenset(shape.members)
 
-    def _connected(self) -> Any:
-        with self._lock:
-            if self._client is None:
-                self._client = self._connect()
-            return self._client
-
     def _connect(self) -> Any:
-        reach, attempts = self._reach, self._reach.client_attempts
-        config = Config(
-            connect_timeout=reach.connect_seconds,
-            read_timeout=reach.read_seconds,
-            retries={"total_max_attempts": attempts, "mode": "adaptive" if attempts > 1 else "standard"},
-            max_pool_connections=32,
-        )
-        region = reach.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        region = self._reach.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         try:
-            # A session of its own: the credentials are looked for anew, and no other user of boto3 in this process shares them.
-            session = boto3.session.Session()
-            client = session.client(self._service, region_name=region, endpoint_url=reach.endpoint, config=config)
+            client = connect(self._service, self._reach, region)
         except (BotoCoreError, ValueError) as error:
             raise self._refusal(error, self._service, "connect", self._service) from error
         client.meta.events.register("before-parse", _whole)

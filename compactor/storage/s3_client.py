@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from compactor.aws.retry import ABSENT, EXPIRED, PASSING, UNSUPPORTED, Answer, Passing, Patience, kind_of
+from compactor.aws.client import Connection, Reach, connect
+from compactor.aws.retry import ABSENT, PASSING, UNSUPPORTED, Answer, Passing, Patience, kind_of
 from compactor.core.errors import Refused
 from compactor.core.s3 import Place, S3Settings
 from compactor.storage.s3_refusals import refusal
@@ -64,8 +63,7 @@ class S3Client:
     def __init__(self, settings: S3Settings) -> None:
         self.settings = settings.within(os.environ)
         self._patience = Patience(settings.operation_seconds, settings.wait_seconds_min, settings.wait_seconds_max)
-        self._lock = threading.Lock()
-        self._client: Any = None
+        self._connection = Connection(self._connect)
         self._buckets: set[str] = set()
         self._lacking: set[tuple[str, str]] = set()
 
@@ -80,14 +78,7 @@ class S3Client:
         """
         sent = {"Bucket": where.bucket, **self._common(operation), **{name: value for name, value in parameters.items() if value is not None}}
         try:
-            try:
-                answer: dict[str, Any] = getattr(self._connected(), operation)(**sent)
-            except ClientError as error:
-                if kind_of(error) != EXPIRED:
-                    raise
-                # Somebody may have renewed them where they were found: look there once more.
-                self._client = None
-                answer = getattr(self._connected(), operation)(**sent)
+            answer = self._connection.send(operation, sent)
         except (ClientError, BotoCoreError) as error:
             kind = kind_of(error)
             if kind == PASSING:
@@ -105,7 +96,7 @@ class S3Client:
 
     def ask_if_able(self, operation: str, where: Place, expect: Iterable[str], conditions: dict[str, str], **parameters: Any) -> dict[str, Any]:
         """`ask` with the `conditions` that this boto3 and this store know; without those that they do not."""
-        known = self._connected().meta.service_model.operation_model(_pascal(operation)).input_shape.members
+        known = self._connection.client.meta.service_model.operation_model(_pascal(operation)).input_shape.members
         usable = {name: value for name, value in conditions.items() if name in known and (where.bucket, operation) not in self._lacking}
         try:
             return self.ask(operation, where, (*expect, UNSUPPORTED), **usable, **parameters)
@@ -142,26 +133,11 @@ class S3Client:
         """An answer to HEAD has no body and so no reason; that of a listing has. Raises it when there is one."""
         self.ask("list_objects_v2", where, Prefix=where.key, MaxKeys=1)
 
-    def _connected(self) -> Any:
-        with self._lock:
-            if self._client is None:
-                self._client = self._connect()
-            return self._client
-
     def _connect(self) -> Any:
         settings = self.settings
-        attempts = settings.client_attempts
-        config = Config(
-            connect_timeout=settings.connect_seconds,
-            read_timeout=settings.read_seconds,
-            retries={"total_max_attempts": attempts, "mode": "adaptive" if attempts > 1 else "standard"},
-            s3={"addressing_style": "path" if settings.path_style else "auto"},
-            max_pool_connections=32,
-        )
+        reach = Reach(settings.region, settings.endpoint, settings.connect_seconds, settings.read_seconds, client_attempts=settings.client_attempts)
         try:
-            # A session of its own: the credentials are looked for anew, and no other user of boto3 in this process shares them.
-            session = boto3.session.Session()
-            client = session.client("s3", region_name=settings.region, endpoint_url=settings.endpoint, config=config)
+            client = connect("s3", reach, settings.region, s3={"addressing_style": "path" if settings.path_style else "auto"})
         except (BotoCoreError, ValueError) as error:
             raise refusal(error, "s3://", "begin", settings.host) from error
         if "IfNoneMatch" not in client.meta.service_model.operation_model("PutObject").input_shape.members:

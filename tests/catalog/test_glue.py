@@ -455,7 +455,7 @@ def test_another_text_is_no_presto_view(text: str) -> None:
 def test_the_catalog_of_another_account_is_named_in_every_request(server: Server, proxy: Proxy, database: str) -> None:
     bodies: list[dict[str, Any]] = []
     there = GlueCatalog(GlueSettings("210987654321", Reach("us-east-1", proxy.url)))
-    client = there._client._connected()
+    client = there._client._connection.client
     client.meta.events.register("provide-client-params.glue.*", lambda params, **_: bodies.append(params))
     there.view(database, "t")
     there.partitions(database, "t")

@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from compactor.core.errors import Refused, Unavailable
@@ -59,9 +60,7 @@ def world(url: str, **settings: Any) -> World:
 
 def plain(server: Server) -> Any:
     """boto3 itself."""
-    return boto3.session.Session().client(
-        "s3", endpoint_url=server.url, region_name="us-east-1", config=s3_client.Config(s3={"addressing_style": "path"})
-    )
+    return boto3.session.Session().client("s3", endpoint_url=server.url, region_name="us-east-1", config=Config(s3={"addressing_style": "path"}))
 
 
 def key(world: World, *names: str) -> str:
