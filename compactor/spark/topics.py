@@ -67,12 +67,7 @@ class KafkaTopics:
             raise ValueError("a partition is wanted twice")
         try:
             self._read(wanted).selectExpr(*_COLUMNS).write.partitionBy("_topic", "_partition").mode("overwrite").parquet(staging)
-            facts = self._spark.read.parquet(staging).groupBy("topic", "partition")
-            found = (
-                facts.agg({"offset": "count", "timestamp": "max"}).toDF("topic", "partition", "records", "until").collect()
-                if self._any(staging)
-                else []
-            )
+            found = self._facts(staging) if self._any(staging) else []
         except (Py4JJavaError, PySparkException) as error:
             raise self._told(error) from None
         told = {(row.topic, row.partition): row for row in found}
