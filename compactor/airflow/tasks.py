@@ -30,12 +30,14 @@ def hour_of_run(context: Any) -> datetime:
     return hour_of(getattr(run, "partition_key", None), run.logical_date, run.run_after)
 
 
-def arrived(config: str, table: str, hour: str) -> bool:
-    """Whether anything of an hour has landed for a table."""
+def arrived(config: str, table: str, hours: list[str]) -> list[str]:
+    """Those of the hours of which anything has landed for a table."""
+    if not hours:
+        return []
     from compactor.app import App
 
     with App.open(config) as app:
-        return app.arrived(table, read_hour(hour))
+        return [hour for hour in hours if app.arrived(table, read_hour(hour))]
 
 
 class WaitForHour(BaseOperator):
@@ -61,7 +63,7 @@ class WaitForHour(BaseOperator):
 
     def _arrived(self, hour: datetime) -> bool:
         try:
-            return arrived(self.config, self.table, written(hour))
+            return bool(arrived(self.config, self.table, [written(hour)]))
         except Refused as error:
             raise AirflowFailException(str(error)) from error
 
@@ -83,7 +85,7 @@ class HourTrigger(BaseTrigger):
         told = f"nothing of {self.hour} has landed in time; going on without"
         while time.time() < self.until:
             try:
-                if await asyncio.to_thread(arrived, self.config, self.wanted, self.hour):
+                if await asyncio.to_thread(arrived, self.config, self.wanted, [self.hour]):
                     told = f"{self.hour} has landed"
                     break
             except (Refused, TryLater) as error:
@@ -199,7 +201,7 @@ class Plan(Command):
         new = sorted({item["hour"] for item in plan["landing"]["new"] if item["hour"]})
         # every hour is looked at on its own: what lies in the archive of a table is too much to list
         wanted = [hour for hour in expected_hours(context["params"]) if not any(name.startswith(hour) for name in new)]
-        known = [hour for hour in wanted if arrived(self.config, self.table, hour)]
+        known = arrived(self.config, self.table, wanted)
         missing = [hour for hour in wanted if hour not in known]
         self.log.info("%s: %d hours with new files, %d absorbed before, %d of which nothing landed", self.table, len(new), len(known), len(missing))
         if missing:

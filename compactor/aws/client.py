@@ -107,7 +107,7 @@ class AwsClient:
             if kind == PASSING:
                 raise
             if kind in expect:
-                raise Answer(kind, getattr(error, "response", None)) from error
+                raise Answer(kind) from error
             raise self._refusal(error, what, operation, self.host) from error
 
     @property
@@ -116,11 +116,6 @@ class AwsClient:
         made = self._connection.made
         endpoint = made.meta.endpoint_url if made is not None else self._reach.endpoint
         return str(endpoint or self._service).partition("://")[2] or self._service
-
-    def members(self, operation: str, parameter: str) -> frozenset[str]:
-        """The fields that this boto3 lets one structure of a request have."""
-        shape = self._connection.client.meta.service_model.operation_model(operation).input_shape.members[parameter]
-        return frozenset(shape.members)
 
     def _connect(self) -> Any:
         region = self._reach.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")

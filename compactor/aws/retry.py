@@ -73,12 +73,20 @@ class Passing(Exception):
 
 
 class Answer(Exception):
-    """An answer that its caller said it expects; `kind` is one of the kinds above, `response` what the service told with it."""
+    """An answer that its caller said it expects; `kind` is one of the kinds above."""
 
-    def __init__(self, kind: str, response: object = None) -> None:
+    def __init__(self, kind: str) -> None:
         super().__init__(kind)
         self.kind = kind
-        self.response = response
+
+
+def api_name(operation: str) -> str:
+    """boto3's name of an operation as its service calls it.
+
+    >>> api_name("put_item")
+    'PutItem'
+    """
+    return "".join(part.capitalize() for part in operation.split("_"))
 
 
 def code_of(error: Exception) -> str:

@@ -39,9 +39,7 @@ class GlueCatalog:
         what = f"database {name}"
 
         def attempt() -> None:
-            try:
-                self._client.ask("get_database", what, (ABSENT,), Name=name.lower())
-            except Answer:
+            if not self._may(ABSENT, "get_database", what, Name=name.lower()):
                 self._may(TAKEN, "create_database", what, DatabaseInput={"Name": name.lower(), "LocationUri": rules.uri(location)})
 
         self._client.persist(what, "look for it", attempt)
@@ -49,15 +47,7 @@ class GlueCatalog:
     def has_database(self, name: str) -> bool:
         """Whether it is there."""
         what = f"database {name}"
-
-        def attempt() -> bool:
-            try:
-                self._client.ask("get_database", what, (ABSENT,), Name=name.lower())
-            except Answer:
-                return False
-            return True
-
-        return self._client.persist(what, "look for it", attempt)
+        return self._client.persist(what, "look for it", lambda: self._may(ABSENT, "get_database", what, Name=name.lower()))
 
     def table(self, database: str, name: str) -> TableDef | None:
         """The external table as it is, or None."""

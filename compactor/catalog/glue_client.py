@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.aws.client import AwsClient, Reach
-from compactor.aws.retry import access_problem, code_of, words
+from compactor.aws.retry import access_problem, api_name, code_of, words
 from compactor.core.errors import CatalogRefused
 
 _FINAL = (
@@ -38,7 +38,7 @@ class GlueSettings:
 
 def refusal(error: Exception, what: str, operation: str, host: str) -> CatalogRefused:
     """An answer that trying again does not change."""
-    action = "glue:" + "".join(part.capitalize() for part in operation.split("_"))
+    action = f"glue:{api_name(operation)}"
     problem = access_problem(error, host)
     if problem:
         return CatalogRefused(f"{what}: {problem}")

@@ -22,7 +22,7 @@ def to_sns(arn: str, notice: Notice) -> None:
     if len(message.encode()) > MESSAGE_BYTES_MAX:
         message = json.dumps({**notice.to_json(), "ddl": [], "changes": [], "text": notice.text[:10_000]})
     try:
-        client = boto3.client("sns", region_name=arn.split(":")[3])
+        client = boto3.session.Session().client("sns", region_name=arn.split(":")[3])
         client.publish(TopicArn=arn, Subject=f"compactor: {notice.table} {kind}"[:SUBJECT_CHARS_MAX], Message=message)
     except ClientError as error:
         said = error.response.get("Error", {})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from compactor.aws.client import AwsClient, Reach
-from compactor.aws.retry import TAKEN, Answer, Passing, access_problem, code_of, words
+from compactor.aws.retry import TAKEN, Answer, Passing, access_problem, api_name, code_of, words
 from compactor.core.errors import Refused
 
 KEY, VALUE = "path", "content"
@@ -53,10 +53,13 @@ class DynamoClaims:
         return str(found)
 
     def _refusal(self, error: Exception, what: str, operation: str, host: str) -> Refused:
-        action = "dynamodb:" + "".join(part.capitalize() for part in operation.split("_"))
+        action = f"dynamodb:{api_name(operation)}"
         problem = access_problem(error, host)
-        if problem is None and code_of(error) == "ResourceNotFoundException":
-            problem = f"there is no DynamoDB table {self._table} at {host}: create it as docs/s3.md says, or correct s3.commit_table and AWS_REGION"
-        if problem is None and code_of(error) in ("AccessDeniedException", "403"):
-            problem = f"not allowed to {action} on the table {self._table}: grant it"
-        return Refused(f"{what}: {problem or f'{host} refused {action}'} ({words(error)})")
+        if problem:
+            return Refused(f"{what}: {problem}")
+        told = f"{host} refused {action}"
+        if code_of(error) == "ResourceNotFoundException":
+            told = f"there is no DynamoDB table {self._table} at {host}: create it as docs/s3.md says, or correct s3.commit_table and AWS_REGION"
+        elif code_of(error) in ("AccessDeniedException", "403"):
+            told = f"not allowed to {action} on the table {self._table}: grant it"
+        return Refused(f"{what}: {told} ({words(error)})")

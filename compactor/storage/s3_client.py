@@ -11,7 +11,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.client import Connection, Reach, connect
-from compactor.aws.retry import ABSENT, PASSING, UNSUPPORTED, Answer, Passing, Patience, kind_of
+from compactor.aws.retry import ABSENT, PASSING, UNSUPPORTED, Answer, Passing, Patience, api_name, kind_of
 from compactor.core.errors import Refused
 from compactor.core.s3 import Place, S3Settings
 from compactor.storage.s3_refusals import refusal
@@ -96,7 +96,7 @@ class S3Client:
 
     def ask_if_able(self, operation: str, where: Place, expect: Iterable[str], conditions: dict[str, str], **parameters: Any) -> dict[str, Any]:
         """`ask` with the `conditions` that this boto3 and this store know; without those that they do not."""
-        known = self._connection.client.meta.service_model.operation_model(_pascal(operation)).input_shape.members
+        known = self._connection.client.meta.service_model.operation_model(api_name(operation)).input_shape.members
         usable = {name: value for name, value in conditions.items() if name in known and (where.bucket, operation) not in self._lacking}
         try:
             return self.ask(operation, where, (*expect, UNSUPPORTED), **usable, **parameters)
@@ -150,7 +150,3 @@ def failed_keys(answer: dict[str, Any], keys: Iterable[str]) -> list[tuple[str, 
     errors = {item.get("Key"): ClientError({"Error": item}, "DeleteObjects") for item in answer.get("Errors", [])}
     gone = {item.get("Key") for item in answer.get("Deleted", [])} | {key for key, error in errors.items() if kind_of(error) == ABSENT}
     return [(key, errors.get(key, Passing("the answer does not name it"))) for key in keys if key not in gone]
-
-
-def _pascal(operation: str) -> str:
-    return "".join(part.capitalize() for part in operation.split("_"))

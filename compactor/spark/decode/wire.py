@@ -40,21 +40,17 @@ def of_text(text: str) -> str:
     """SQL: the bytes in wire format that a JSON string stands for, else null."""
     inside, itself = _base64(f"get_json_object({text}, '$.b64')"), f"CAST({text} AS BINARY)"
     return (
-        f"CASE WHEN {text} LIKE '{{\"b64\":%' THEN {_wired(inside)} WHEN {text} RLIKE '{_BASE64}' THEN {_wired(_base64(text))} "
-        f"ELSE {_wired(itself)} END"
+        f"CASE WHEN {text} LIKE '{{\"b64\":%' THEN {of_bytes(inside)} WHEN {text} RLIKE '{_BASE64}' THEN {of_bytes(_base64(text))} "
+        f"ELSE {of_bytes(itself)} END"
     )
-
-
-def of_bytes(value: str) -> str:
-    """SQL: the bytes when they are in wire format, else null."""
-    return _wired(value)
 
 
 def _base64(text: str) -> str:
     return f"try_to_binary({text}, 'base64')"
 
 
-def _wired(value: str) -> str:
+def of_bytes(value: str) -> str:
+    """SQL: the bytes when they are in wire format, else null."""
     return f"CASE WHEN substring({value}, 1, 1) = {_MAGIC} AND length({value}) > 4 THEN {value} END"
 
 
@@ -100,28 +96,28 @@ def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str
         text = schemas(number)
     except (RegistryRefused, SchemaRefused) as error:
         return None, f", which cannot be used: {error}"
-    kind = json.loads(text)
-    if not isinstance(kind, dict) or kind.get("type") != "record":
+    if not _is_record(text):
         return None, f", which is no record: {text[:80]}"
     return text, ""
 
 
 def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Callable[[int], str]) -> DataFrame:
     """`_key` as JSON where it is in wire format; null where its schema is not known: a key is only the fallback of the row's own."""
-    made: Column | None = None
+    shown = [F.expr("CASE WHEN _keywire IS NULL THEN _key END")]
     for number in ids:
         try:
             text = schemas(number)
         except (RegistryRefused, SchemaRefused):
-            text = None
-        if text is None:
             continue
         read = _datum("_keywire", text)
-        shown = F.to_json(read) if isinstance(json.loads(text), dict) and json.loads(text).get("type") == "record" else read.cast("string")
-        here = F.expr(f"{_id('_keywire')} = {number}")
-        made = F.when(here, shown) if made is None else made.when(here, shown)
-    known = F.expr("CASE WHEN _keywire IS NULL THEN _key END")
-    return rows.withColumn("_key", known if made is None else F.coalesce(known, made)).drop("_keywire")
+        told = F.to_json(read) if _is_record(text) else read.cast("string")
+        shown.append(F.when(F.expr(f"{_id('_keywire')} = {number}"), told))
+    return rows.withColumn("_key", F.coalesce(*shown)).drop("_keywire")
+
+
+def _is_record(text: str) -> bool:
+    kind = json.loads(text)
+    return isinstance(kind, dict) and kind.get("type") == "record"
 
 
 def _datum(column: str, text: str) -> Column:
