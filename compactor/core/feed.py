@@ -25,6 +25,9 @@ INSERT, BEFORE, AFTER, DELETE = "insert", "update_preimage", "update_postimage",
 APPLIED = "applied"
 """`_outcome` of the rows that make the next version out of the last; they alone have `_applied` = true."""
 
+TABLE = "changes"
+"""`student_changes`, `student_changes_g2`: what comes after the table's name."""
+
 VERSION = "feed_version"
 """The partition column: `v00000042-1a2b3c4d`, the commit id of version 42; sorts like the versions."""
 
@@ -54,10 +57,8 @@ def check_names(table: str, schema: Schema) -> None:
         )
 
 
-def check_start(spec: TableSpec, newest: Snapshot | None, version: int) -> None:
+def check_start(spec: TableSpec, newest: Snapshot, version: int) -> None:
     """Raises Refused, saying from when on the feed can be read, when that is not from `version` on."""
-    if newest is None:
-        raise Refused(f"table {spec.name}: nothing is committed yet")
     feed = newest.feed
     if feed is None or feed.mode == OFF:
         how = "say `change_feed: true`; it begins with the next run" if spec.feed == OFF else "it begins with the next run that finds changes"
@@ -106,7 +107,7 @@ def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
     )
     return TableDef(
         spec.tables_in,
-        views.table_name(spec, "changes", snapshot.schema.generation),
+        views.table_name(spec, TABLE, snapshot.schema.generation),
         (*own, *views.columns(snapshot.schema)),
         (Column(VERSION, "string"),),
         Layout(spec.root, spec.landing).inside("feed"),
@@ -138,4 +139,3 @@ def registrations(spec: TableSpec, found: Iterable[Snapshot]) -> list[tuple[Tabl
 def paths(found: Sequence[Snapshot], after: int) -> frozenset[str]:
     """Paths of the parts of versions above `after`."""
     return frozenset(snapshot.feed.part.path for snapshot in found if snapshot.feed and snapshot.feed.part and snapshot.version > after)
-

@@ -239,8 +239,10 @@ class Snapshot:
         return frozenset([*(segment.path for segment in self.segments), *delta, *(file.path for file in self.ledger)])
 
     def stub(self) -> Snapshot:
-        """What stays under this version's name when it has expired: its number is never given again (H21). The columns stay, for their history, and its
-        part of the feed, which has a retention of its own."""
+        """What stays under this version's name when it has expired: its number is never given again (H21).
+
+        The columns stay, for their history, and its part of the feed, which has a retention of its own.
+        """
         return dataclasses.replace(
             self,
             segments=(),

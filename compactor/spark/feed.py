@@ -141,7 +141,7 @@ def _newest(schema: Schema, *frames: DataFrame) -> DataFrame:
 
 
 def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: Snapshot, gone: str) -> DataFrame:
-    """Two sides, one row per key each (tombstones among them), as rows of the feed. `gone`: SQL on `_old`, when a row that `after` lacks is deleted."""
+    """Two sides, one row per key each (tombstones among them), as rows of the feed. `gone`: SQL, when an `_old` row that `after` lacks is deleted."""
     schema = made.schema
     new = _side(after, schema, "_new")
     if before is None:
