@@ -122,7 +122,7 @@ def test_the_feed_applied_from_any_version_gives_any_later_one(
 
 def test_what_one_commit_changes_is_one_change_a_key() -> None:
     """insert, update, delete; the images of before are the rows as they were; what changes nothing makes nothing."""
-    lake = Lake(table(feed="net"))
+    lake = Lake(table(feed="net", fold_every=1e9))
     one(lake, "a", *(line("c", [key], [key], {"a": key}) for key in range(1, 5)))
     one(
         lake, "b",
@@ -145,7 +145,7 @@ def test_what_one_commit_changes_is_one_change_a_key() -> None:
 
 def test_a_feed_switched_on_later_begins_there_and_says_so() -> None:
     """Asked for older changes it names the version from which on there are some; switched off it is gone, and on again it begins anew."""
-    lake = Lake(table())
+    lake = Lake(table(fold_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     with pytest.raises(Refused, match=r"version 1 has no change feed; say `change_feed: true`"):
         parts(lake, 0)
@@ -186,13 +186,13 @@ def test_a_table_without_feed_knows_nothing_of_it() -> None:
 
 def test_sql_finds_every_part_in_the_catalog_before_the_view_moves() -> None:
     """One partition a version, named by the commit; a run that died before it published leaves its part to the next."""
-    lake = Lake(table(feed="net"))
+    lake = Lake(table(feed="net", fold_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     for number in range(2, 5):
         lake.deliver(f"increment_2026010101/{number}.json", [line("u", [1], [number], {"a": number})])
         with pytest.raises(Unavailable):
             lake.run(Faults(1, "from_then_on", only=["ensure_table"], error="unavailable"))
-    assert lake.run().outcome in ("resumed", "idle")
+        lake.run()
     found = lake.catalog.partitions("school", "t_changes")
     snapshots = [each for each in lake.committed() if each.feed and each.feed.part]
     assert [partition.values for partition in found] == [(each.writer,) for each in snapshots]
@@ -202,7 +202,7 @@ def test_sql_finds_every_part_in_the_catalog_before_the_view_moves() -> None:
 
 def test_columns_that_change_their_type_bring_a_table_of_their_own() -> None:
     """The feed goes on in `t_changes_g2`; the images of before have the new type."""
-    lake = Lake(table(feed="net"))
+    lake = Lake(table(feed="net", fold_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}), line("c", [2], [2], {"a": 2}))
     one(lake, "b", line("u", [1], [3], {"a": "text"}))
     assert [(each["_change_type"], each["a"]) for each in told(lake, 1)] == [("update_preimage", "1"), ("update_postimage", "text")]
@@ -266,7 +266,7 @@ def test_a_feed_that_was_switched_off_goes() -> None:
 
 def test_what_a_dead_run_wrote_of_the_feed_is_garbage() -> None:
     """Killed between the changes and the Snapshot: vacuum takes the directory, the next run writes its own."""
-    lake = Lake(table(feed="net", grace=3600.0))
+    lake = Lake(table(feed="net", grace=3600.0, fold_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     lake.deliver("increment_2026010101/b.json", [line("u", [1], [2], {"a": 2})])
     with pytest.raises(Crash):
@@ -302,7 +302,7 @@ def test_following_ends_only_where_it_is_told_to() -> None:
 
 def test_verify_sees_a_part_that_lacks_a_row_or_a_file() -> None:
     """Against the difference of the two versions, and against the sizes in the Snapshot."""
-    lake = Lake(table(feed="net"))
+    lake = Lake(table(feed="net", fold_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     one(lake, "b", line("u", [1], [2], {"a": 2}))
     (info,) = lake.storage.list(f"{lake.spec.root}/{lake.newest().feed.part.path}")  # type: ignore[union-attr]
@@ -315,7 +315,7 @@ def test_verify_sees_a_part_that_lacks_a_row_or_a_file() -> None:
 
 def test_status_tells_from_where_the_feed_can_be_read() -> None:
     """Its mode and its first version; nothing for a table without."""
-    lake = Lake(table(feed="net"))
+    lake = Lake(table(feed="net", fold_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     found = status(lake.world(), lake.spec)
     assert (found.feed, found.feed_from) == ("net", 0)
