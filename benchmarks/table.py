@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -26,19 +27,21 @@ _ROW = """
 """
 
 
+_TABLE: dict[str, Any] = {"key": ("id",), "order_by": ("seq",), "compaction": "delta"}
+
+
 class Table:
     """`load` it, `change` it, look at its `snapshot`."""
 
-    def __init__(self, spark: SparkSession, root: Path, rows: int) -> None:
+    def __init__(self, spark: SparkSession, root: Path, rows: int, name: str = "", **settings: Any) -> None:
+        """`settings` of its TableSpec over ours."""
         self.spark, self.rows, self._hour = spark, rows, 0
         storage, engine, catalog = LocalStorage(), SparkEngine(spark, LocalStorage()), HiveCatalog(spark)
         self._world = World(storage, lambda: engine, lambda: catalog)
-        name = f"t{rows}"
+        name = name or f"t{rows}"
         self.root = root / name
         landing = str(self.root / "incremental")
-        self.spec = TableSpec(
-            name, str(self.root), landing, "increment_%Y%m%d%H", DATABASE, name, DATABASE, key=("id",), order_by=("seq",), compaction="delta"
-        )
+        self.spec = TableSpec(name, str(self.root), landing, "increment_%Y%m%d%H", DATABASE, name, DATABASE, **{**_TABLE, **settings})
 
     def load(self) -> Cost:
         """The first increment: every row once."""
@@ -60,11 +63,15 @@ class Table:
             raise RuntimeError(f"{self.spec.name} was not loaded")
         return found
 
+    def version(self, number: int) -> Snapshot:
+        """An older one."""
+        return snapshots.standing(self._world, snapshots.layout_of(self.spec), number)
+
     def _land(self, query: str, files: int) -> None:
         folder = Path(self.spec.landing) / f"increment_20240305{self._hour:02d}"
         self.spark.sql(query).coalesce(files).write.parquet(str(folder))
         self._hour += 1
 
     def _run(self, spec: TableSpec) -> Cost:
-        _, cost = measured(lambda: run_table(self._world, spec), (self.root / "base", self.root / "delta"))
+        _, cost = measured(lambda: run_table(self._world, spec), (self.root / "base", self.root / "delta", self.root / "feed"))
         return cost

@@ -22,10 +22,10 @@ from compactor.core.layout import Layout, relative
 from compactor.core.position import Position
 from compactor.core.schema import Schema
 from compactor.core.snapshot import DataFile, FeedPart, Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.spec import ROW_ID, TableSpec
 from compactor.ports import Check, Storage
 from compactor.spark import compare, position, store
-from compactor.spark.resolve import DELTA, union
+from compactor.spark.resolve import union
 from compactor.spark.sql import literal, named, quoted
 from compactor.spark.stored import Stored
 
@@ -66,9 +66,13 @@ def read(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> DataFrame:
 
 
 def lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
-    """The part as JSON objects, in the order of keys: images of one key together, the older first; payload under the view's names."""
-    schema, soft = snapshot.schema, ["_deleted"] if spec.soft else []
-    own = [*OWN[:4], *(["_outcome"] if snapshot.feed and snapshot.feed.mode == ALL else []), *soft]
+    """The part as JSON objects, in the order of keys: images of one key together, the older first; payload under the view's names.
+
+    What tells nothing in this table is left out: `_outcome` without `all`, `_deleted` without `delete: soft`, `_row_id` with a key.
+    """
+    schema, feed = snapshot.schema, snapshot.feed
+    assert feed is not None
+    own = [*OWN[:4], *(["_outcome"] if feed.mode == ALL else []), *(["_deleted"] if feed.soft else []), *([ROW_ID] if spec.keyless else [])]
     shown = [f"{quoted(field.name)} AS {quoted(schema.view_name(field))}" for field in schema.payload]
     rows = read(spark, spec, snapshot).orderBy(*_order(schema))
     for row in rows.selectExpr(f"to_json(struct({', '.join(own)}, {', '.join(shown)}), {_JSON}) AS row").toLocalIterator():
@@ -86,7 +90,7 @@ def net(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Sna
     if parent is None:
         return _images(None, _rows(new), spec, made, "false")
     old = Stored(spark, Layout(spec.root, spec.landing), parent, made.schema)
-    if made.restored is not None:
+    if made.operation == "restore":
         return _images(*_between(old, new), spec, made, "true")
     after = _fresh(new, parent)
     if made.truncated_to != parent.truncated_to and made.truncated_to is not None:
@@ -105,39 +109,36 @@ def _fresh(new: Stored, parent: Snapshot) -> DataFrame:
 
 
 def _rows(stored: Stored) -> DataFrame:
-    """All stored rows, one per key."""
-    delta = stored.delta()
-    base = stored.rows(stored.snapshot.segments)
-    return base if delta is None else _newest(stored.schema, base, delta)
+    """All stored rows, one per key: the Delta's before the base's."""
+    delta, base = stored.delta(), stored.rows(stored.snapshot.segments)
+    return base if delta is None else union([base.join(_keys(delta, stored.schema), list(stored.schema.key), "left_anti"), delta])
 
 
 def _of_keys(stored: Stored, wanted: DataFrame) -> DataFrame:
-    """The stored rows of the keys in `wanted`, one per key."""
-    key = list(stored.schema.key)
-    delta, base = stored.delta(), stored.of_keys(wanted)
-    found = [delta.join(wanted.select(*[quoted(name) for name in key]), key, "left_semi")] if delta is not None else []
-    return _newest(stored.schema, *([base] if base is not None else []), *found) if found or base is not None else stored.rows([])
+    """The stored rows of the keys in `wanted`, one per key. The base is asked only for those that the Delta does not have."""
+    key, delta = list(stored.schema.key), stored.delta()
+    if delta is None:
+        return _or_none(stored, stored.of_keys(wanted))
+    base = stored.of_keys(_keys(wanted, stored.schema).join(_keys(delta, stored.schema), key, "left_anti"))
+    found = delta.join(_keys(wanted, stored.schema), key, "left_semi")
+    return found if base is None else union([base, found])
+
+
+def _or_none(stored: Stored, found: DataFrame | None) -> DataFrame:
+    return stored.rows([]) if found is None else found
+
+
+def _keys(rows: DataFrame, schema: Schema) -> DataFrame:
+    return rows.select(*[quoted(name) for name in schema.key])
 
 
 def _between(old: Stored, new: Stored) -> tuple[DataFrame, DataFrame]:
     """The rows of both in which they can differ: of Segments that only one has, and of keys that a Delta has."""
     both = {segment.id for segment in old.snapshot.segments} & {segment.id for segment in new.snapshot.segments}
-    keys = [quoted(name) for name in new.schema.key]
-    apart = [
-        *(each.rows([segment for segment in each.snapshot.segments if segment.id not in both]).select(*keys) for each in (old, new)),
-        *(delta.select(*keys) for delta in (old.delta(), new.delta()) if delta is not None),
-    ]
-    wanted = store.held(union(apart).distinct())
+    apart = [each.rows([segment for segment in each.snapshot.segments if segment.id not in both]) for each in (old, new)]
+    apart += [delta for delta in (old.delta(), new.delta()) if delta is not None]
+    wanted = store.held(union([_keys(rows, new.schema) for rows in apart]).distinct())
     return _of_keys(old, wanted), _of_keys(new, wanted)
-
-
-def _newest(schema: Schema, *frames: DataFrame) -> DataFrame:
-    """One row per key: the Delta's before the base's."""
-    if len(frames) == 1:
-        return frames[0]
-    keys = ", ".join(quoted(name) for name in schema.key)
-    ranked = union(frames).selectExpr("*", f"row_number() OVER (PARTITION BY {keys} ORDER BY _source = {DELTA} DESC) AS _rank")
-    return ranked.where("_rank = 1").drop("_rank")
 
 
 def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: Snapshot, gone: str) -> DataFrame:
@@ -237,11 +238,16 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
     return FeedPart(part.path, row.rows, files, row.n0, row.n2, row.n3)
 
 
-def check(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
-    """Whether the part of `made` is the difference of the two, found again by comparing every row of both."""
+def difference(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
+    """The same as `net`, the long way: by comparing every row of both."""
     new = Stored(spark, Layout(spec.root, spec.landing), made, made.schema)
     old = Stored(spark, Layout(spec.root, spec.landing), parent, made.schema) if parent else None
-    again = _images(_rows(old) if old else None, _rows(new), spec, made, "true")
+    return _images(_rows(old) if old else None, _rows(new), spec, made, "true")
+
+
+def check(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
+    """Whether the part of `made` is the difference of the two, found again by comparing every row of both."""
+    again = difference(spark, spec, parent, made)
     told = [("_change_type", "string"), ("_deleted", "boolean"), *((field.name, field.type) for field in made.schema.fields)]
     written = read(spark, spec, made).where("_applied") if made.feed and made.feed.part else again.where("false")
     left, right, example = compare.difference(compare.as_text(written, told), compare.as_text(again, told))
