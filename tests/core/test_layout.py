@@ -139,7 +139,7 @@ def test_snapshots_sort_by_version() -> None:
 
 def test_other_kinds_of_path_are_no_snapshot() -> None:
     """Only a Snapshot has a version."""
-    assert [LAYOUT.version_of(built) for built, _, kind in GOOD if kind != "snapshot"] == [None] * 8
+    assert [LAYOUT.version_of(built) for built, _, kind in GOOD if kind != "snapshot"] == [None] * 9
 
 
 @pytest.mark.parametrize(
