@@ -25,7 +25,7 @@ class TableReport:
     """What one run did for one table.
 
     `outcome` is `committed`, `resumed` (only finished what an earlier run left), `idle`, `held`, `failed` or `later`. `operations` lists the
-    Snapshots made, such as `commit 3` and `fold 4`. Bytes are what was written to base and Delta. `error` is None unless failed or later.
+    Snapshots made, such as `commit 3` and `fold 4`. Bytes are what was written to base, Delta and feed. `error` is None unless failed or later.
     """
 
     table: str
