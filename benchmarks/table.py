@@ -30,6 +30,19 @@ _ROW = """
 _TABLE: dict[str, Any] = {"key": ("id",), "order_by": ("seq",), "compaction": "delta"}
 
 
+def load_query(rows: int) -> str:
+    """Every row once."""
+    return f"SELECT {_ROW.format(id='id', seq='id', op=repr('c'))} FROM range({rows})"
+
+
+def change_query(rows: int, changes: int, hour: int) -> str:
+    """The changes of an hour: of ten eight update, one deletes, one inserts; keys all over the table."""
+    seq = rows * (hour + 1)
+    key = f"CASE WHEN id % 10 = 9 THEN {seq} + id ELSE pmod(xxhash64(id, {hour}), {rows}) END"
+    op = "CASE id % 10 WHEN 8 THEN 'd' WHEN 9 THEN 'c' ELSE 'u' END"
+    return f"SELECT {_ROW.format(id='k', seq='s', op='o')} FROM (SELECT {key} AS k, {seq} + id AS s, {op} AS o FROM range({changes}))"
+
+
 class Table:
     """`load` it, `change` it, look at its `snapshot`."""
 
@@ -45,15 +58,12 @@ class Table:
 
     def load(self) -> Cost:
         """The first increment: every row once."""
-        self._land(f"SELECT {_ROW.format(id='id', seq='id', op=repr('c'))} FROM range({self.rows})", max(1, self.rows // 1_000_000))
+        self._land(load_query(self.rows), max(1, self.rows // 1_000_000))
         return self._run(self.spec)
 
     def change(self, changes: int, compaction: str = "delta") -> Cost:
         """One more increment, keys all over the table: of ten changes eight update, one deletes, one inserts."""
-        seq = self.rows * (self._hour + 1)
-        key = f"CASE WHEN id % 10 = 9 THEN {seq} + id ELSE pmod(xxhash64(id, {self._hour}), {self.rows}) END"
-        op = "CASE id % 10 WHEN 8 THEN 'd' WHEN 9 THEN 'c' ELSE 'u' END"
-        self._land(f"SELECT {_ROW.format(id='k', seq='s', op='o')} FROM (SELECT {key} AS k, {seq} + id AS s, {op} AS o FROM range({changes}))", 1)
+        self._land(change_query(self.rows, changes, self._hour), 1)
         return self._run(dataclasses.replace(self.spec, compaction=compaction))
 
     def snapshot(self) -> Snapshot:

@@ -44,6 +44,7 @@ def write(
     """Write what `made` changes, read it back and check it; None when that is nothing. `events`: as `of_events` takes them, for `feed: all`."""
     rows = net(spark, spec, parent, made)
     if events is not None:
+        rows = store.held(rows)
         rows = union([rows, of_events(events, rows, made)])
     directory = Layout(spec.root, spec.landing).feed(made.writer)
     ordered = rows.select(*[quoted(name) for name, _ in columns(made)]).sortWithinPartitions(*_order(made.schema))
