@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -26,31 +27,43 @@ _ROW = """
 """
 
 
+_TABLE: dict[str, Any] = {"key": ("id",), "order_by": ("seq",), "compaction": "delta"}
+
+
+def load_query(rows: int) -> str:
+    """Every row once."""
+    return f"SELECT {_ROW.format(id='id', seq='id', op=repr('c'))} FROM range({rows})"
+
+
+def change_query(rows: int, changes: int, hour: int) -> str:
+    """The changes of an hour: of ten eight update, one deletes, one inserts; keys all over the table."""
+    seq = rows * (hour + 1)
+    key = f"CASE WHEN id % 10 = 9 THEN {seq} + id ELSE pmod(xxhash64(id, {hour}), {rows}) END"
+    op = "CASE id % 10 WHEN 8 THEN 'd' WHEN 9 THEN 'c' ELSE 'u' END"
+    return f"SELECT {_ROW.format(id='k', seq='s', op='o')} FROM (SELECT {key} AS k, {seq} + id AS s, {op} AS o FROM range({changes}))"
+
+
 class Table:
     """`load` it, `change` it, look at its `snapshot`."""
 
-    def __init__(self, spark: SparkSession, root: Path, rows: int) -> None:
+    def __init__(self, spark: SparkSession, root: Path, rows: int, name: str = "", **settings: Any) -> None:
+        """`settings` of its TableSpec over ours."""
         self.spark, self.rows, self._hour = spark, rows, 0
         storage, engine, catalog = LocalStorage(), SparkEngine(spark, LocalStorage()), HiveCatalog(spark)
         self._world = World(storage, lambda: engine, lambda: catalog)
-        name = f"t{rows}"
+        name = name or f"t{rows}"
         self.root = root / name
         landing = str(self.root / "incremental")
-        self.spec = TableSpec(
-            name, str(self.root), landing, "increment_%Y%m%d%H", DATABASE, name, DATABASE, key=("id",), order_by=("seq",), compaction="delta"
-        )
+        self.spec = TableSpec(name, str(self.root), landing, "increment_%Y%m%d%H", DATABASE, name, DATABASE, **{**_TABLE, **settings})
 
     def load(self) -> Cost:
         """The first increment: every row once."""
-        self._land(f"SELECT {_ROW.format(id='id', seq='id', op=repr('c'))} FROM range({self.rows})", max(1, self.rows // 1_000_000))
+        self._land(load_query(self.rows), max(1, self.rows // 1_000_000))
         return self._run(self.spec)
 
     def change(self, changes: int, compaction: str = "delta") -> Cost:
         """One more increment, keys all over the table: of ten changes eight update, one deletes, one inserts."""
-        seq = self.rows * (self._hour + 1)
-        key = f"CASE WHEN id % 10 = 9 THEN {seq} + id ELSE pmod(xxhash64(id, {self._hour}), {self.rows}) END"
-        op = "CASE id % 10 WHEN 8 THEN 'd' WHEN 9 THEN 'c' ELSE 'u' END"
-        self._land(f"SELECT {_ROW.format(id='k', seq='s', op='o')} FROM (SELECT {key} AS k, {seq} + id AS s, {op} AS o FROM range({changes}))", 1)
+        self._land(change_query(self.rows, changes, self._hour), 1)
         return self._run(dataclasses.replace(self.spec, compaction=compaction))
 
     def snapshot(self) -> Snapshot:
@@ -60,11 +73,15 @@ class Table:
             raise RuntimeError(f"{self.spec.name} was not loaded")
         return found
 
+    def version(self, number: int) -> Snapshot:
+        """An older one."""
+        return snapshots.standing(self._world, snapshots.layout_of(self.spec), number)
+
     def _land(self, query: str, files: int) -> None:
         folder = Path(self.spec.landing) / f"increment_20240305{self._hour:02d}"
         self.spark.sql(query).coalesce(files).write.parquet(str(folder))
         self._hour += 1
 
     def _run(self, spec: TableSpec) -> Cost:
-        _, cost = measured(lambda: run_table(self._world, spec), (self.root / "base", self.root / "delta"))
+        _, cost = measured(lambda: run_table(self._world, spec), (self.root / "base", self.root / "delta", self.root / "feed"))
         return cost

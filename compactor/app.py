@@ -307,6 +307,11 @@ class App(Lifecycle):
                 self.close()
             self._session(packages)
 
+    def _let_others_in(self) -> None:
+        """End Spark when it holds an embedded metastore, which one process has at a time."""
+        if self.settings.metastore_dir is not None:
+            self.close()
+
     def _session(self, packages: frozenset[str] = frozenset()) -> SparkSession:
         with self._lock:
             if self._spark is None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from compactor.core.errors import Refused
-from compactor.core.snapshot import Input, Pin
+from compactor.core.snapshot import Input, Pin, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows.reports import Progress, TableReport, VacuumReport, silent
 from compactor.flows.world import World
@@ -30,6 +30,10 @@ class Lifecycle(ABC):
     @abstractmethod
     def _need(self, specs: Sequence[TableSpec], archived: bool) -> None:
         """Start Spark with what these tables need."""
+
+    @abstractmethod
+    def _let_others_in(self) -> None:
+        """End Spark when it holds an embedded metastore."""
 
     def vacuum(self, names: Sequence[str] = (), dry: bool = True, label: str = "") -> list[VacuumReport]:
         """Delete what no kept Snapshot names, or tell what would go: then no JVM starts, and what the catalog shows is not known."""
@@ -66,6 +70,26 @@ class Lifecycle(ABC):
             self._need([spec], archived=True)
             done.append(reabsorb_table(self.world(), spec, progress, label))
         return done
+
+    def changes(
+        self, name: str, start: int, to: int | None = None, wait: Callable[[], object] | None = None
+    ) -> Iterator[tuple[Snapshot, Iterator[str]]]:
+        """What changed after version `start` up to `to`, or the newest: Snapshots with their changes as JSON objects, in order.
+
+        With `wait` it goes on with what is committed later; Spark is ended before each call of it where it would keep runs from the metastore.
+        """
+        from compactor.flows.changes import changes
+
+        (spec,) = self.specs([name])
+
+        def pause() -> None:
+            self._let_others_in()
+            if wait is not None:
+                wait()
+
+        world = self.world(files_only=True)
+        for snapshot in changes(world, spec, start, to, pause if wait else None):
+            yield snapshot, world.engine().read_feed(spec, snapshot)
 
     def inputs(self, name: str) -> list[Input]:
         """A table's ledger, oldest entry first. Starts no JVM."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from compactor import cli_init, cli_lifecycle, cli_options, cli_quarantine, cli_schema, console
+from compactor import cli_changes, cli_init, cli_lifecycle, cli_options, cli_quarantine, cli_schema, console
 from compactor.cli_ingest import ingest
 from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.errors import CompactorError, ConfigError
@@ -228,6 +228,7 @@ def demo(
 
 
 app.command()(ingest)
+app.command()(cli_changes.changes)
 app.command()(cli_lifecycle.vacuum)
 app.command()(cli_lifecycle.restore)
 app.command()(cli_lifecycle.pin)

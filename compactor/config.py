@@ -238,6 +238,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         first_folder=table.from_,
         archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
         comment=table.comment or "",
+        feed=table.change_feed,
         policy=replace(table.on_schema_change, partial=table.partial),
         **{key: getattr(table, key) for key in _SAME},
     )
@@ -246,7 +247,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 _SAME = (
     *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "partial"),
     *("truncate", "unresolved", "beyond_retention", "compaction", "live_view", "timestamps", "target_file_bytes", "settle"),
-    *("hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify"),
+    *("hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify", "feed_retention"),
 )
 """What a TableSpec takes from the file as it is."""
 

@@ -24,7 +24,7 @@ class _Keys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
 
 
-def _key(default: Any, description: str, *, written: str | int | None = None, alias: str | None = None) -> Any:
+def _key(default: Any, description: str, *, written: str | int | bool | None = None, alias: str | None = None) -> Any:
     """A field. `written`: its default as the file would say it, where that is not how it is computed with."""
     extra: dict[str, Any] = {} if written is None else {"default": written}
     return Field(default, description=description, alias=alias, json_schema_extra=extra)
@@ -250,7 +250,13 @@ class Table(_Keys):
         ("spark", "hive"), "Who reads the view; athena (with Glue) gets <view>_athena, in the form that it reads."
     )
     history: Off = _key(False, "SCD2 history. Not supported yet.")
-    change_feed: Off = _key(False, "Change feed. Not supported yet.")
+    change_feed: Annotated[str, Read(values.feed, {"type": ["boolean", "string"], "enum": [True, False, "net", "all"]})] = _key(
+        "off",
+        "Also <table>_changes, with every version's changes: true or net: one change for each row that differs; all: the events that were "
+        "superseded or came late too.",
+        written=False,
+    )
+    feed_retention: Duration = _key(7 * 86400.0, "Age to which `vacuum` keeps the changes of a version.", written="7d")
     track: NotYet = _key(None, "Columns whose changes make history. Not supported yet.")
     partial: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
         False, "(flat) A column that a row does not have keeps its value; without it, it becomes null."

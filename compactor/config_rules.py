@@ -212,7 +212,7 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
     for name, spec in specs.items():
         for item in _objects(spec):
             # A type change brings `student_base_g2` (H14).
-            first = owners[item] if len(owners[item]) > 1 else owners.get(re.sub(r"_(base|delta)_g\d+$", r"_\1", item), [])
+            first = owners[item] if len(owners[item]) > 1 else owners.get(re.sub(r"_(base|delta|changes)_g\d+$", r"_\1", item), [])
             if (len(first) > 1 and first[-1] == name) or (first and name not in first):
                 whose = "the table itself" if first[0] == name else f"table {first[0]}"
                 sentence = f"{item} is a name of {whose} too; say another `view:`, or another table name"
@@ -223,7 +223,8 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
 def _objects(spec: TableSpec) -> list[str]:
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
     live += [f"{spec.database}.{spec.view}_{views.ATHENA}"] if views.ATHENA in spec.engines else []
-    parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental", "schema")]
+    feed = ["changes"] if spec.feed != "off" else []
+    parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental", "schema", *feed)]
     return [f"{spec.database}.{spec.view}", *live, *parts]
 
 

@@ -40,6 +40,14 @@ def retention(value: Any) -> float | None:
     return None if value is None or value == "forever" else duration(value)
 
 
+def feed(value: Any) -> str:
+    """Off, every version's net changes, or all events."""
+    said = {"true": "net", "net": "net", "all": "all", "false": "off", "off": "off", "none": "off"}.get(str(value).lower())
+    if said is None:
+        raise ValueError(f"expected true, false, net or all, found {shown(value)}{alike(str(value), ('true', 'false', 'net', 'all'))}")
+    return said
+
+
 def size(value: Any) -> int:
     """`256 MB`, `1GiB`, `1048576` → bytes; every unit is a power of 1024.
 

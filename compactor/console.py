@@ -288,6 +288,12 @@ def rows_as_text(columns: Sequence[str], rows: Iterable[str]) -> int:
     return len(found)
 
 
+def objects_as_text(rows: Iterable[str]) -> None:
+    """A table of JSON objects that all have the same names."""
+    found = [cells(row) for row in rows]
+    table([name for name, _ in found[0]] if found else [], [[cell if cell is not None else "null" for _, cell in row] for row in found])
+
+
 # ---- progress --------------------------------------------------------------------------------------------------------
 
 

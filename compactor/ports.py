@@ -12,7 +12,7 @@ from compactor.core.evolution import Evolved
 from compactor.core.kafka_files import Offsets
 from compactor.core.position import Partitions, Position
 from compactor.core.quarantine import Unusable
-from compactor.core.snapshot import Delta, Input, Segment, Snapshot
+from compactor.core.snapshot import Delta, FeedPart, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 
 
@@ -254,6 +254,18 @@ class Engine(Protocol):
 
     def fold(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """New Segments in place of these: their rows and their share of the Delta, over the same ranges."""
+
+    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, batch: Any) -> FeedPart | None:
+        """What `made`, whose data is written and which is not committed yet, changes in the rows of `parent`; None when that is nothing.
+
+        `batch`: what it absorbed, None for a restore. Under `feed: all` its other events are written too.
+        """
+
+    def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
+        """The part that a Snapshot names, as JSON objects: by key, of a key the older image first, the payload under the view's names."""
+
+    def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
+        """Whether the part of `made` is exactly the difference of the rows of both. Writes nothing."""
 
     def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         """Whether the view equals its reference definition, and one resolve of all inputs. Writes nothing."""

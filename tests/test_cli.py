@@ -21,13 +21,14 @@ from compactor.app_query import Rows
 from compactor.app_spark import local_jars
 from compactor.core.errors import Busy, ConfigError, InputRefused
 from compactor.core.plan import Landing
-from compactor.core.snapshot import Input, Pin
+from compactor.core.schema import Field, Schema
+from compactor.core.snapshot import Feed, FeedPart, Input, Pin, Snapshot
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 
 COMMANDS = (
-    *("demo", "init", "sync", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin", "ingest"),
+    *("demo", "init", "sync", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin", "ingest", "changes"),
     *("schema diff", "schema history", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (
@@ -38,6 +39,8 @@ STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:0
 HELD = Held("student", "increment_2024030503/a.json", "e", "2024-03-05T03:00", 2, "", "/archive/a.json", "/quarantine/e~a.json")
 
 
+SCHEMA = Schema((Field("a", "a", "bigint"), Field("b", "b", "string")), ("a",))
+SNAPSHOT = Snapshot("student", "u", 4, 3, "w", "", "2024-03-05T04:10:00.000Z", "commit", SCHEMA, (("seq", "bigint"),), "b", (), None)
 PIN = Pin("audit", 2, "2024-03-05T03:10:00.000Z")
 SWEPT = (
     Swept("student", "delta/v00000002-00000002", "expired", 1, 1000, "2024-03-06T03:10:00Z"),
@@ -75,6 +78,11 @@ class FakeApp:
 
     def plan(self, names: Sequence[str]) -> list[TablePlan]:
         return [TablePlan("student", 3, Landing(()), ("nothing to do",)) for name in names if self._fine(name)]
+
+    def changes(self, name: str, start: int, to: int | None, wait: Any) -> Any:
+        self.asked = {"name": name, "from": start, "to": to, "follows": wait is not None}
+        parted = dataclasses.replace(SNAPSHOT, feed=Feed("net", 0, 0, False, FeedPart("feed/x", 3, (), 1, 1, 0)))
+        yield parted, iter(self.rows)
 
     def vacuum(self, names: Sequence[str], dry: bool, label: str) -> list[VacuumReport]:
         self.asked = {"names": list(names), "dry": dry, "label": label}
@@ -327,6 +335,18 @@ def test_last_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert (ended.value.code, capsys.readouterr().err) == (code, said)
+
+
+def test_changes_are_one_json_object_a_line_or_a_table_a_version(fake: FakeApp) -> None:
+    """From a version up to another, or for as long as one likes."""
+    code, said, _ = called("changes", "student", "--from", "3", "--to", "4", "-o", "json")
+    assert (code, said.splitlines()) == (0, list(fake.rows))
+    assert fake.asked == {"name": "student", "from": 3, "to": 4, "follows": False}
+    code, said, _ = called("changes", "student", "--from", "0", "--follow")
+    assert said.splitlines()[0] == "version 4 (commit, 2024-03-05 04:10:00): 1 inserts, 1 updates, 0 deletes"
+    assert [line.split() for line in said.splitlines()[1:]] == [["a", "b"], ["1.50", "null"], ["2", "x,", '"y"']]
+    assert fake.asked["follows"]
+    assert called("changes", "student")[0] == 2
 
 
 @pytest.mark.spark

@@ -79,6 +79,8 @@ tables:
     comment: of the school
     engines: [spark]
     history: false
+    change_feed: all
+    feed_retention: 30d
     ties: last
     keep: 168h
     keep_versions: 5
@@ -120,6 +122,8 @@ tables:
         "keep": 604800.0,
         "keep_versions": 5,
         "grace": 43200.0,
+        "feed": "all",
+        "feed_retention": 2592000.0,
         "engines": ("spark",),
     }
     assert spec == TableSpec(**expected)  # type: ignore[arg-type]
@@ -284,7 +288,8 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("schema: none.avsc", "schema", "none.avsc cannot be read: No such file"),
     ("engines: [trino]", "engines", "'trino' is not supported yet"),
     ("history: true", "history", "not supported yet (found 'true'); leave the key out or say false"),
-    ("change_feed: true", "change_feed", "not supported yet"),
+    ("change_feed: some", "change_feed", "expected true, false, net or all, found 'some'"),
+    ("feed_retention: long", "feed_retention", "expected a duration"),
     ("track: [name]", "track", "not supported yet"),
     ("partial: maybe", "partial", "expected true or false"),
     ("insert_only: true", "insert_only", "not supported yet"),
@@ -394,6 +399,10 @@ BAD_FILES: list[tuple[str, str]] = [
     ("tables: {metastore: {key: [x]}}", "table metastore: the embedded metastore has this folder"),
     ("tables: {a: {key: [x], view: v}, b: {key: [x], view: v}}", "table b, key view: default.v is a name of table a too"),
     ("tables: {a: {key: [x]}, a_base: {key: [x]}}", "table a_base, key view: default.a_base is a name of table a too"),
+    (
+        "tables: {a_changes: {key: [x]}, a: {key: [x], change_feed: true}}",
+        "table a, key view: default.a_changes is a name of table a_changes too",
+    ),
     ("tables: {a_delta_g2: {key: [x]}, a: {key: [x]}}", "table a_delta_g2, key view: default.a_delta_g2 is a name of table a too"),
     ("tables: {a: {key: [x], view: a_delta}}", "table a, key view: default.a_delta is a name of the table itself too"),
     ("tables: {a: {key: [x], live_view: on}, a_live: {key: [x]}}", "table a_live, key view: default.a_live is a name of table a"),

@@ -47,6 +47,7 @@ OWNERS = {
     "yaml": ("config_text.py",),
     "typer": (
         "cli.py",
+        "cli_changes.py",
         "cli_ingest.py",
         "cli_init.py",
         "cli_lifecycle.py",

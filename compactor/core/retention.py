@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from compactor.core import feed
 from compactor.core.layout import Layout, relative
 from compactor.core.snapshot import Condemned, Snapshot
 from compactor.core.spec import TableSpec
@@ -34,6 +35,7 @@ class Sweep:
     """What vacuum would do. `kept` tells why each kept version is; `expired` are whole Snapshots that are not.
 
     `condemned` is what the next Snapshot names as such, `fresh` those of it that the newest does not; without `fresh` nothing is committed.
+    `feed_kept`: the changes of versions up to it are given up.
     """
 
     kept: dict[int, str]
@@ -41,6 +43,7 @@ class Sweep:
     condemned: tuple[Condemned, ...]
     fresh: tuple[Condemned, ...]
     oldest: int
+    feed_kept: int = 0
 
     def due(self, grace: float, now: float) -> tuple[Condemned, ...]:
         """What may go now, when the Snapshot that condemns it stands and the expired Snapshots are stubs."""
@@ -98,13 +101,17 @@ def sweep(
     units: Mapping[str, Unit],
     shown: int | None,
     now: float,
+    changes: Sequence[Snapshot] = (),
 ) -> Sweep:
-    """The plan. `units` are those that lie in storage, by path."""
+    """The plan. `units` are those that lie in storage, by path; `changes` the Snapshots, stubs too, whose parts of the feed are kept so far."""
     layout = Layout(spec.root, spec.landing)
     reasons = kept(spec, newest, whole, modified, shown, now)
     expired = tuple(snapshot for snapshot in whole if snapshot.version not in reasons)
     live = {path for snapshot in whole if snapshot.version in reasons for path in snapshot.named}
-    given_up = {path for snapshot in expired for path in snapshot.named} - live
+    feed_kept = feed.given_up(spec, newest, modified, now)
+    # a part stays with its version's own retention, whether the version expires sooner or later
+    live |= feed.paths(changes, feed_kept)
+    given_up = {*(path for snapshot in expired for path in snapshot.named), *feed.paths(changes, 0)} - live
     before = {item.path: item for item in newest.condemned}
     youngest: dict[str, float] = {}
     for unit in units.values():
@@ -121,7 +128,7 @@ def sweep(
     named = {item.path for item in fresh}
     carried = [item for item in newest.condemned if item.path not in named and item.path in units]
     oldest = min([newest.version, *reasons, *(snapshot.version for snapshot in expired)])
-    return Sweep(dict(sorted(reasons.items())), expired, (*carried, *fresh), tuple(fresh), oldest)
+    return Sweep(dict(sorted(reasons.items())), expired, (*carried, *fresh), tuple(fresh), oldest, feed_kept)
 
 
 def _own_path(snapshot: Snapshot, layout: Layout) -> str:

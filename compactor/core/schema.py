@@ -9,7 +9,10 @@ from typing import Any
 from compactor.core import names
 from compactor.core.position import Position
 
-RESERVED = ("_op", "_version", "_position", "_older", "_from", "_moved_to", "_row_id", "base_version", "delta_version", "segment")
+FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", "feed_version")
+"""Columns of the change feed beside the payload."""
+
+RESERVED = ("_op", "_version", "_position", "_older", "_from", "_moved_to", "_row_id", "base_version", "delta_version", "segment", *FEED)
 """Columns that compactor keeps beside the payload; a source column of such a name is stored as `<name>_2`."""
 
 

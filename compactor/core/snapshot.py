@@ -71,6 +71,47 @@ class Delta:
 
 
 @dataclass(frozen=True)
+class FeedPart:
+    """The directory with a version's own changes; `updates` counts pairs of images, `rows` is everything in the files."""
+
+    path: str
+    rows: int
+    files: tuple[DataFile, ...]
+    inserts: int
+    updates: int
+    deletes: int
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The change feed as of a version. `part`: what this version changed, None when that is nothing.
+
+    The changes of every version above `began` were written; the parts of those up to `kept` have been given up. `mode`: `net`, `all`, or
+    `off` when it was switched off. `soft`: deleted rows are still rows, marked.
+    """
+
+    mode: str
+    began: int
+    kept: int
+    soft: bool = False
+    part: FeedPart | None = None
+
+    @property
+    def first(self) -> int:
+        """The oldest version that the feed can be followed from."""
+        return max(self.began, self.kept)
+
+    def idle(self) -> Feed:
+        """What it is in a next version that changes no row."""
+        return dataclasses.replace(self, part=None)
+
+
+@dataclass(frozen=True)
 class Input:
     """One file that was taken, named by (path, etag): `path` below the landing root, `rows` read from it.
 
@@ -188,6 +229,7 @@ class Snapshot:
     restored: int | None = None
     oldest: int = 1
     expired: bool = False
+    feed: Feed | None = None
     format: int = FORMAT
 
     @property
@@ -197,7 +239,10 @@ class Snapshot:
         return frozenset([*(segment.path for segment in self.segments), *delta, *(file.path for file in self.ledger)])
 
     def stub(self) -> Snapshot:
-        """What stays under this version's name when it has expired: its number is never given again (H21). The columns stay, for their history."""
+        """What stays under this version's name when it has expired: its number is never given again (H21).
+
+        The columns stay, for their history, and its part of the feed, which has a retention of its own.
+        """
         return dataclasses.replace(
             self,
             segments=(),
@@ -273,6 +318,11 @@ def _segment(raw: dict[str, Any]) -> Segment:
     return Segment(**{**_stored(raw), "low": _position(raw["low"]), "high": _position(raw["high"])})
 
 
+def _feed(raw: dict[str, Any]) -> Feed:
+    part = raw["part"]
+    return Feed(**{**raw, "part": FeedPart(**{**part, "files": _files(part["files"])}) if part else None})
+
+
 def input_from_json(raw: dict[str, Any]) -> Input:
     """An Input out of its JSON form (a ledger line)."""
     return Input(**{**raw, "position_min": _position(raw["position_min"]), "position_max": _position(raw["position_max"])})
@@ -289,6 +339,7 @@ def _revived(raw: dict[str, Any]) -> dict[str, Any]:
     values["inputs"] = tuple(input_from_json(entry) for entry in raw["inputs"])
     values["pending"] = tuple(input_from_json(entry) for entry in raw["pending"])
     values["condemned"] = tuple(Condemned(**entry) for entry in raw.get("condemned", ()))
+    values["feed"] = _feed(raw["feed"]) if raw.get("feed") else None
     values["pins"] = tuple(Pin(**entry) for entry in raw.get("pins", ()))
     values["ledger"] = tuple(LedgerFile(entry["path"], entry["entries"], tuple(entry["folders"])) for entry in raw["ledger"])
     return values

@@ -53,7 +53,7 @@ class TableSpec:
     `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default). `subject` names
     the schema in the registry, which `app.py` asks before a run; `registered_key`: the key is asked there too. `registered` is what was found:
     (version, id or None). `pattern` is the strftime folder pattern below `landing` (empty = one flat
-    folder).
+    folder). `feed`: `net`, `all` or `off`.
     """
 
     name: str
@@ -101,6 +101,8 @@ class TableSpec:
     archive: str = "move"
     archive_retention: float | None = None
     publish_window: float = 600.0
+    feed: str = "off"
+    feed_retention: float = 7 * 86400.0
     keep: float = 7 * 86400.0
     keep_versions: int = 2
     grace: float = 86400.0

@@ -49,17 +49,22 @@ def _comment(field: Field) -> str:
     return names.comment("; ".join(part for part in (field.comment, spelled) if part))
 
 
+def columns(schema: Schema) -> tuple[Column, ...]:
+    """The stored columns, as tables that lie over our files have them."""
+    return tuple(Column(field.name, field.type, _comment(field)) for field in schema.fields)
+
+
 def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
     """The base and Delta tables."""
     layout = Layout(spec.root, spec.landing)
     # ours first: a metastore takes new columns only at the end, and those are the source's
-    columns = (*_state_columns(snapshot), *(Column(field.name, field.type, _comment(field)) for field in snapshot.schema.fields))
+    stored = (*_state_columns(snapshot), *columns(snapshot.schema))
     properties = {UUID: snapshot.uuid, **registered(snapshot.schema)}
     generation = snapshot.schema.generation
     base = TableDef(
         spec.tables_in,
         table_name(spec, "base", generation),
-        columns,
+        stored,
         (Column("base_version", "string"), Column("segment", "string")),
         layout.inside("base"),
         properties,
@@ -68,7 +73,7 @@ def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
     delta = TableDef(
         spec.tables_in,
         table_name(spec, "delta", generation),
-        columns,
+        stored,
         (Column("delta_version", "string"),),
         layout.inside("delta"),
         properties,

@@ -1,6 +1,6 @@
 """Commit: absorb new increments, or what waited in quarantine, into a new Delta (or base) and write the next Snapshot.
 
-What a crash leaves, step by step: reading - nothing; writing data - a directory that nothing names (garbage for vacuum); writing reason
+What a crash leaves, step by step: reading - nothing; writing data and changes - directories that nothing names (garbage for vacuum); writing reason
 files and the ledger file - the same; the put of the Snapshot - either nothing or the commit. Publish and archive work from the stored
 Snapshot alone (H2).
 """
@@ -19,7 +19,7 @@ from compactor.core.position import Partitions, latest
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, discover, ledger, notices, quarantine, snapshots
+from compactor.flows import archive, discover, feed, ledger, notices, quarantine, snapshots
 from compactor.flows.reports import Progress
 from compactor.flows.world import World
 from compactor.ports import Elsewhere, Facts, Staged
@@ -139,8 +139,10 @@ def _attempt(
         _guard(spec, parent, staged, whole)
         quarantine.describe(world, spec, commit, facts)
         snapshot = _snapshot(world, spec, parent, facts, staged, commit, whole, label, operation)
+        snapshot = feed.with_changes(world, spec, parent, snapshot, batch)
         snapshots.put(world, layout, snapshot)
-        written = sum(segment.size for segment in staged.segments) + (staged.delta.size if staged.delta else 0)
+        parts = (*staged.segments, staged.delta, snapshot.feed.part if snapshot.feed else None)
+        written = sum(part.size for part in parts if part is not None)
         return Committed(snapshot, written)
     finally:
         batch.close()

@@ -6,13 +6,14 @@ This module is the only one that replaces the table's view.
 
 from __future__ import annotations
 
+from compactor.core import feed as feeds
 from compactor.core import views
 from compactor.core.ddl import ViewDef
 from compactor.core.errors import CatalogRefused, TryLater
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import snapshots
+from compactor.flows import feed, snapshots
 from compactor.flows.world import World
 
 
@@ -112,6 +113,19 @@ def _register(world: World, spec: TableSpec, snapshot: Snapshot) -> None:
     catalog.ensure_partitions(base.database, base.name, base_partitions)
     if delta_partitions:
         catalog.ensure_partitions(delta.database, delta.name, delta_partitions)
+    if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
+        # a run that died before it published has left its changes to us
+        for table, partitions in feeds.registrations(spec, feed.after(world, spec, snapshot, _shown(world, spec, snapshot))):
+            catalog.ensure_table(table)
+            if partitions:
+                catalog.ensure_partitions(table.database, table.name, partitions)
+
+
+def _shown(world: World, spec: TableSpec, snapshot: Snapshot) -> int:
+    """The version up to which the catalog has the changes."""
+    shown = world.catalog().view(spec.database, spec.view)
+    version = _version(shown) if shown is not None else 0
+    return version if version < snapshot.version else 0
 
 
 def _owned(spec: TableSpec, snapshot: Snapshot, shown: ViewDef) -> None:

@@ -25,7 +25,7 @@ class TableReport:
     """What one run did for one table.
 
     `outcome` is `committed`, `resumed` (only finished what an earlier run left), `idle`, `held`, `failed` or `later`. `operations` lists the
-    Snapshots made, such as `commit 3` and `fold 4`. Bytes are what was written to base and Delta. `error` is None unless failed or later.
+    Snapshots made, such as `commit 3` and `fold 4`. Bytes are what was written to base, Delta and feed. `error` is None unless failed or later.
     """
 
     table: str
@@ -55,7 +55,8 @@ class TableStatus:
     """Where a table stands. `regime` says how readers join the Delta: `none`, `broadcast` or `sort-merge` (design.md section 8, E2).
 
     `quarantined` counts files of which something waits in quarantine. `delta_estimate` is what Spark's planner will take the Delta's size for, in
-    bytes, against `delta_limit`.
+    bytes, against `delta_limit`. `feed`: `off`, `net` or `all`, as the newest Snapshot
+    has it; `feed_from`: the oldest version it can be followed from.
     """
 
     table: str
@@ -77,6 +78,8 @@ class TableStatus:
     pending_archive: int
     quarantined: int
     publish: str
+    feed: str = "off"
+    feed_from: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -19,7 +19,7 @@ from compactor.core.layout import commit_id
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, commit, ledger, publish, snapshots
+from compactor.flows import archive, commit, feed, ledger, publish, snapshots
 from compactor.flows.commit import Committed
 from compactor.flows.reports import Progress, TableReport, silent
 from compactor.flows.world import World
@@ -72,6 +72,7 @@ def restore(world: World, spec: TableSpec, target: Snapshot, label: str = "") ->
         restored=target.version,
     )
     made = dataclasses.replace(made, ledger=ledger.carried(world, layout, head, made.writer))
+    made = feed.with_changes(world, spec, head, made)
     snapshots.put(world, layout, made)
     publish.publish(world, spec, made)
     archive.archive(world, spec, made)

@@ -29,6 +29,14 @@ def read(world: World, layout: Layout, version: int) -> Snapshot | None:
         return None
 
 
+def standing(world: World, layout: Layout, version: int) -> Snapshot:
+    """One Snapshot, or its stub, of a version that was committed: it is never taken away. Raises StateRefused."""
+    found = read(world, layout, version)
+    if found is None:
+        raise StateRefused(f"Snapshot {layout.snapshot(version)} is not there: somebody deletes files below {layout.root}. Restore it from a backup.")
+    return found
+
+
 def newest(world: World, layout: Layout) -> Snapshot | None:
     """The Snapshot with the greatest version, or None for a table that was never committed.
 
@@ -70,7 +78,8 @@ def put(world: World, layout: Layout, snapshot: Snapshot) -> None:
         raise CheckFailed(
             f"table {snapshot.table}: the segments of version {snapshot.version} do not tile the keys: {problem}. Nothing was committed."
         )
-    given_up = snapshot.named & {item.path for item in snapshot.condemned}
+    part = snapshot.feed.part if snapshot.feed else None
+    given_up = {*snapshot.named, *([part.path] if part else [])} & {item.path for item in snapshot.condemned}
     if given_up:
         raise CheckFailed(
             f"table {snapshot.table}: version {snapshot.version} names {min(given_up)}, which vacuum has condemned. Nothing was committed."
@@ -111,6 +120,7 @@ def child(world: World, parent: Snapshot, commit: str, operation: str, label: st
         "counts": {},
         "ties": 0,
         "unresolved": 0,
+        "feed": parent.feed.idle() if parent.feed else None,
     }
     return dataclasses.replace(parent, **{**base, **changes})
 

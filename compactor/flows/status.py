@@ -36,4 +36,6 @@ def status(world: World, spec: TableSpec) -> TableStatus:
         pending_archive=len(archive.unfinished(world, spec, snapshot.pending)) if snapshot else 0,
         quarantined=len(quarantine.waiting(world, spec, snapshot)),
         publish=snapshot.publish if snapshot else "nothing",
+        feed=snapshot.feed.mode if snapshot and snapshot.feed else "off",
+        feed_from=snapshot.feed.first if snapshot and snapshot.feed and snapshot.feed.mode != "off" else None,
     )

@@ -14,10 +14,10 @@ Nothing is deleted before step 2 stands, nor before the expired Snapshots that n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import datetime, timezone
 
-from compactor.core import retention, views
+from compactor.core import feed, retention, views
 from compactor.core.ddl import PartitionDef
 from compactor.core.errors import Conflict, StateRefused
 from compactor.core.layout import Layout, commit_id, relative
@@ -37,7 +37,7 @@ Values = dict[str, list[tuple[str, ...]]]
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """Step 1. `strays`: partitions that no view can need."""
+    """Step 1. `strays`: partitions that no view can need; `changes`: the Snapshots, stubs too, whose parts of the feed were kept until now."""
 
     newest: Snapshot
     kept: tuple[Snapshot, ...]
@@ -46,6 +46,7 @@ class _Seen:
     strays: Values
     discards: Discards
     now: float
+    changes: tuple[Snapshot, ...]
 
 
 def vacuum(world: World, spec: TableSpec, dry: bool, label: str = "") -> VacuumReport:
@@ -82,18 +83,22 @@ def _look(world: World, spec: TableSpec) -> _Seen | None:
     now = world.storage.now()
     shown = None if world.files_only else publish.shown_version(world, spec, newest)
     # before the files are listed: what is registered was written before
-    registered = {} if world.files_only else _registered(world, spec, newest.schema.generation)
+    registered = {} if world.files_only else _registered(world, spec, newest)
     units, modified = _listed(world, spec, layout)
     for version in range(1, newest.version + 1):
         if version not in modified:
             modified[version] = _numbered(world, layout, version).modified
     whole = [newest]
-    for version in range(newest.oldest, newest.version):
+    since = newest.feed.kept + 1 if newest.feed else newest.oldest
+    changes = [newest]
+    for version in range(min(newest.oldest, since), newest.version):
         snapshot = snapshots.read(world, layout, version)
         if snapshot is None:
             raise _gone(layout, version)
         if not snapshot.expired:
             whole.append(snapshot)
+        if newest.feed and version >= since:
+            changes.append(snapshot)
     empty = {segment.path for segment in newest.segments if not segment.files}
     missing = sorted(newest.named - empty - set(units))
     if missing:
@@ -104,9 +109,11 @@ def _look(world: World, spec: TableSpec) -> _Seen | None:
             f"table {spec.name}: version {newest.version} names {missing[0]}, which is not there. Nothing was deleted. "
             f"`compactor verify {spec.name}` tells what else is missing; restore it from a backup."
         )
-    found = retention.sweep(spec, newest, whole, modified, units, shown, now)
+    found = retention.sweep(spec, newest, whole, modified, units, shown, now, changes)
     kept = tuple(snapshot for snapshot in whole if snapshot.version in found.kept)
-    return _Seen(newest, kept, found, units, _strays(layout, newest, kept, units, registered), discard.due(world, spec, newest, now), now)
+    named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, found.feed_kept)}
+    strays = _strays(layout, newest, named, units, registered)
+    return _Seen(newest, kept, found, units, strays, discard.due(world, spec, newest, now), now, tuple(changes))
 
 
 def _listed(world: World, spec: TableSpec, layout: Layout) -> tuple[dict[str, Unit], dict[int, float]]:
@@ -160,6 +167,7 @@ def _condemn(world: World, spec: TableSpec, seen: _Seen, label: str) -> Snapshot
         snapshots.child(world, seen.newest, commit, "vacuum", label),
         condemned=seen.sweep.condemned,
         oldest=seen.sweep.oldest,
+        feed=dataclasses.replace(seen.newest.feed, kept=seen.sweep.feed_kept, part=None) if seen.newest.feed else None,
         inputs=seen.discards.entries,
         ledger=ledger.carried(world, layout, seen.newest, commit),
     )
@@ -169,19 +177,23 @@ def _condemn(world: World, spec: TableSpec, seen: _Seen, label: str) -> Snapshot
 
 def _unregister(world: World, spec: TableSpec, seen: _Seen) -> None:
     found = retention.unregistered(seen.sweep.expired, seen.kept)
+    for snapshot in seen.changes:
+        partition = feed.partition(spec, snapshot)
+        if partition is not None and snapshot.version <= seen.sweep.feed_kept:
+            found.setdefault((feed.TABLE, snapshot.schema.generation), []).append(partition.values)
     gone = {views.table_name(spec, part, generation): values for (part, generation), values in found.items()}
     for table in dict.fromkeys([*gone, *seen.strays]):
         world.catalog().drop_partitions(spec.tables_in, table, list(dict.fromkeys([*gone.get(table, []), *seen.strays.get(table, [])])))
 
 
-def _registered(world: World, spec: TableSpec, generations: int) -> dict[str, list[PartitionDef]]:
-    tables = [views.table_name(spec, part, generation) for generation in range(1, generations + 1) for part in ("base", "delta")]
+def _registered(world: World, spec: TableSpec, newest: Snapshot) -> dict[str, list[PartitionDef]]:
+    parts = ("base", "delta", *([feed.TABLE] if newest.feed else []))
+    tables = [views.table_name(spec, part, generation) for generation in range(1, newest.schema.generation + 1) for part in parts]
     return {table: world.catalog().partitions(spec.tables_in, table) for table in tables}
 
 
-def _strays(layout: Layout, newest: Snapshot, kept: Iterable[Snapshot], units: Collection[str], registered: dict[str, list[PartitionDef]]) -> Values:
+def _strays(layout: Layout, newest: Snapshot, named: Collection[str], units: Collection[str], registered: dict[str, list[PartitionDef]]) -> Values:
     """Partitions whose directory is gone or condemned: a publisher that slept through a vacuum registers what it then does not show."""
-    named = {path for snapshot in kept for path in snapshot.named}
     given_up = {item.path for item in newest.condemned}
     found: Values = {}
     for table, partitions in registered.items():

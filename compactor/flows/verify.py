@@ -3,18 +3,19 @@
 Without a JVM: the files of the Snapshot are there with the right sizes, segments tile the keys, every commit's counts add up, no input is
 both absorbed and new, every absorbed input is in the archive or in landing. With one: the view's rows equal the reference definition
 (union, newest row per key), and equal what a single resolve of everything ever absorbed gives. Deep: every file of every version that can be
-restored is read, every raw file's size compared.
+restored is read, every raw file's size compared. A change feed's newest part (deep: every part) is compared with the difference of its versions.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
+from compactor.core import feed as feeds
 from compactor.core import plan, retention
 from compactor.core.errors import Conflict, StateRefused
 from compactor.core.snapshot import AGAIN, COUNTS, LATER, DataFile, Input, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, discard, discover, ledger, snapshots
+from compactor.flows import archive, discard, discover, feed, ledger, snapshots
 from compactor.flows.reports import Check
 from compactor.flows.world import World
 
@@ -30,6 +31,8 @@ def verify(world: World, spec: TableSpec, deep: bool = False) -> list[Check]:
     except (Conflict, StateRefused) as error:
         return [*checks, Check(spec.name, "ledger", False, str(error))]
     checks.append(_inputs(world, spec, snapshot))
+    if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
+        checks += _feed(world, spec, snapshot, deep)
     if deep:
         checks += [_kept_versions(world, spec, snapshot), _raw_files(world, spec, snapshot)]
     if not world.files_only:
@@ -57,6 +60,27 @@ def _files(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
 def _data_files(snapshot: Snapshot) -> list[tuple[str, DataFile]]:
     named = [(segment.path, file) for segment in snapshot.segments for file in segment.files]
     return named + ([(snapshot.delta.path, file) for file in snapshot.delta.files] if snapshot.delta else [])
+
+
+def _feed(world: World, spec: TableSpec, newest: Snapshot, deep: bool) -> list[Check]:
+    """The parts are there; the newest one (deep: each whose two versions can be read still) is the difference of its versions."""
+    layout = snapshots.layout_of(spec)
+    found = list(feed.after(world, spec, newest, 0))
+    named = [(each.feed.part.path, file) for each in found if each.feed and each.feed.part for file in each.feed.part.files]
+    problems = []
+    for path, file in named:
+        info = world.storage.stat(f"{layout.inside(path)}/{file.name}")
+        if info is None or info.size != file.size:
+            problems.append(f"{path}/{file.name}: expected {file.size} bytes, found {info.size if info else 'nothing'}")
+    told = f"{len(named)} files, from version {newest.feed.first if newest.feed else 0} on"
+    checks = [Check(spec.name, "feed", not problems, "; ".join(problems[:3]) or told)]
+    if world.files_only or problems:
+        return checks
+    whole = {each.version: each for each in snapshots.history(world, layout) if not retention.condemned(each, layout, newest)}
+    pairs = [(whole.get(each.version - 1), each) for each in found if each.version in whole and (each.version == 1 or each.version - 1 in whole)]
+    if not deep:
+        pairs = [pair for pair in pairs if pair[1].feed and pair[1].feed.part][-1:]
+    return checks + [world.engine().check_feed(spec, parent, made) for parent, made in pairs]
 
 
 def _kept_versions(world: World, spec: TableSpec, newest: Snapshot) -> Check:

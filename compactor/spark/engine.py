@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.errors import CheckFailed, CompactorError, InputRefused, Refused
+from compactor.core.feed import ALL
 from compactor.core.layout import Layout, join, relative
 from compactor.core.position import Position, at_or_below, event_part, latest
 from compactor.core.schema import Schema
-from compactor.core.snapshot import COUNTS, Delta, Input, Segment, Snapshot
+from compactor.core.snapshot import COUNTS, Delta, FeedPart, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.ports import Check, Elsewhere, Staged, Storage
-from compactor.spark import compare, keyless, position, store
+from compactor.spark import compare, feed, keyless, position, store
 from compactor.spark.decode import wire
 from compactor.spark.files import reason
 from compactor.spark.reading import Reader, SparkBatch
@@ -105,6 +106,23 @@ class SparkEngine:
         finally:
             heads.unpersist()
         return Staged(None, tuple(made), {}, purged_to=purged)
+
+    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, batch: SparkBatch | None) -> FeedPart | None:
+        """What `made` changes, as images."""
+        events = None
+        if batch is not None and batch.outcomes is not None:
+            key = [*made.schema.key, "_position"]
+            told = batch.changes.where("_op <> 't'").join(batch.outcomes, key, "left")
+            events = told.where("NOT (_event_outcome <=> 'duplicate')")
+        return feed.write(self._spark, self._storage, spec, parent, made, events)
+
+    def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
+        """A Snapshot's own changes as JSON objects."""
+        return feed.lines(self._spark, spec, snapshot)
+
+    def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
+        """The part of `made` against the difference of all rows."""
+        return feed.check(self._spark, spec, parent, made)
 
     def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         """The view against its reference definition and against one resolve of all inputs."""
@@ -223,6 +241,9 @@ class _Resolution:
             outcomes.unpersist()
             batch.set_aside(beyond)
             return cls.of(spark, batch, whole)
+        if spec.feed == ALL:
+            told = outcomes.where(f"_source = {EVENT}")
+            batch.outcomes = store.held(told.selectExpr(*resolver.keys, "_position", "_outcome AS _event_outcome"))
         return cls(batch, layout, resolver, outcomes, heads, counts, ties)
 
 

@@ -42,7 +42,7 @@ Columns = tuple[tuple[str, str], ...]
 
 @dataclass
 class SparkBatch:
-    """A batch of inputs as Changes, kept in Spark's cache until `close`."""
+    """A batch of inputs as Changes, kept in Spark's cache until `close`. `outcomes`: key, `_position`, `_event_outcome` of each, for `feed: all`."""
 
     facts: Facts
     spec: TableSpec
@@ -50,6 +50,7 @@ class SparkBatch:
     version: int
     changes: DataFrame
     scratch: ExitStack = field(default_factory=ExitStack)
+    outcomes: DataFrame | None = None
 
     def set_aside(self, keys: DataFrame) -> None:
         """Leave out the changes of these keys: they are older than purged tombstones (H12)."""
@@ -67,6 +68,8 @@ class SparkBatch:
     def close(self) -> None:
         """Let the cache go, and what was unpacked beside it."""
         self.changes.unpersist()
+        if self.outcomes is not None:
+            self.outcomes.unpersist()
         self.scratch.close()
 
 

@@ -18,6 +18,7 @@ GOOD = [
     (LAYOUT.ledger(COMMIT), "/lake/t/_compactor/ledger/v00000007-0123abcd.jsonl.gz", "ledger"),
     (join(LAYOUT.delta(COMMIT), "part-0.parquet"), "/lake/t/delta/v00000007-0123abcd/part-0.parquet", "delta"),
     (join(LAYOUT.base(COMMIT), "segment=0-00001", "p"), "/lake/t/base/v00000007-0123abcd/segment=0-00001/p", "segment"),
+    (join(LAYOUT.feed(COMMIT), "part-0.parquet"), "/lake/t/feed/v00000007-0123abcd/part-0.parquet", "feed"),
     (LAYOUT.archived("increment_2026010100/a.json"), "/lake/t/archive/increment_2026010100/a.json", "archive"),
     (LAYOUT.archived("f/a.json", '"ab-1/2"'), "/lake/t/archive/f/ab12~a.json", "archive"),
     (LAYOUT.archived("a.json", "12-34"), "/lake/t/archive/1234~a.json", "archive"),
@@ -59,6 +60,8 @@ BAD = [
     "/lake/t/delta/v00000007-0123abcd",
     "/lake/t/delta/v00000007-0123abcd/a/b",
     "/lake/t/delta/7/part-0.parquet",
+    "/lake/t/feed/v00000007-0123abcd",
+    "/lake/t/feed/7/part-0.parquet",
     "/lake/t/delta/v00000007-0123abcd-9/part-0.parquet",
     "/lake/t/archive",
     "/lake/t/archive/",
@@ -88,6 +91,7 @@ UNITS = [
     (join(LAYOUT.base(COMMIT), "_SUCCESS"), "base/v00000007-0123abcd/_SUCCESS"),
     (join(LAYOUT.delta(COMMIT), "p"), "delta/v00000007-0123abcd"),
     (join(LAYOUT.delta(COMMIT), "__magic_job-1/p"), "delta/v00000007-0123abcd"),
+    (join(LAYOUT.feed(COMMIT), "_temporary/0/p"), "feed/v00000007-0123abcd"),
     (LAYOUT.ledger(COMMIT), "_compactor/ledger/v00000007-0123abcd.jsonl.gz"),
 ]
 
@@ -135,7 +139,7 @@ def test_snapshots_sort_by_version() -> None:
 
 def test_other_kinds_of_path_are_no_snapshot() -> None:
     """Only a Snapshot has a version."""
-    assert [LAYOUT.version_of(built) for built, _, kind in GOOD if kind != "snapshot"] == [None] * 8
+    assert [LAYOUT.version_of(built) for built, _, kind in GOOD if kind != "snapshot"] == [None] * 9
 
 
 @pytest.mark.parametrize(

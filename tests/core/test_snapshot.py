@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compactor.core.errors import StateRefused
 from compactor.core.schema import Field, Schema
-from compactor.core.snapshot import COUNTS, FORMAT, Condemned, DataFile, Delta, Input, LedgerFile, Pin, Segment, Snapshot
+from compactor.core.snapshot import COUNTS, FORMAT, Condemned, DataFile, Delta, Feed, FeedPart, Input, LedgerFile, Pin, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from tests.oracle.sizes import sized
 
@@ -26,6 +26,8 @@ SCHEMAS = st.builds(Schema, st.lists(FIELDS, max_size=3).map(tuple), NAMES, NUMB
 FILES = st.lists(st.builds(DataFile, TEXT, NUMBERS), max_size=2).map(tuple)
 SEGMENTS = st.builds(Segment, TEXT, TEXT, NUMBERS, NUMBERS, FILES, BOUNDS, BOUNDS, POSITIONS, POSITIONS, NUMBERS, NAMES)
 DELTAS = st.builds(Delta, TEXT, TEXT, NUMBERS, NUMBERS, FILES, POSITIONS, POSITIONS, NAMES)
+PARTS = st.none() | st.builds(FeedPart, TEXT, NUMBERS, FILES, NUMBERS, NUMBERS, NUMBERS)
+FEEDS = st.none() | st.builds(Feed, st.sampled_from(("net", "all", "off")), NUMBERS, NUMBERS, st.booleans(), PARTS)
 INPUTS = st.lists(st.builds(Input, TEXT, NUMBERS, TEXT, TEXT, st.none() | TEXT, NUMBERS, POSITIONS, POSITIONS, TEXT), max_size=2).map(tuple)
 SNAPSHOTS = st.builds(
     Snapshot, table=TEXT, uuid=TEXT, version=NUMBERS, parent=st.none() | NUMBERS, writer=TEXT, run=TEXT, time=TEXT, operation=TEXT, schema=SCHEMAS,
@@ -35,6 +37,7 @@ SNAPSHOTS = st.builds(
     purged_to=POSITIONS, epoch=NUMBERS, folded_at=st.none() | TEXT, raw=PAIRS, publish=TEXT,
     condemned=st.lists(st.builds(Condemned, TEXT, st.floats(0, 1e10), TEXT), max_size=2).map(tuple),
     pins=st.lists(st.builds(Pin, TEXT, NUMBERS, TEXT), max_size=2).map(tuple), restored=st.none() | NUMBERS, oldest=NUMBERS, expired=st.booleans(),
+    feed=FEEDS,
 )  # fmt: skip
 
 

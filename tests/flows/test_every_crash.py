@@ -59,7 +59,7 @@ DELIVERIES: tuple[Callable[[Lake], None], ...] = (first, second, third)
 @functools.cache
 def stages() -> tuple[Lake, ...]:
     """The lake before each run, its delivery landed, and after the last."""
-    lake = Lake(table(target_file_bytes=900))
+    lake = Lake(table(target_file_bytes=900, feed="net"))
     out = []
     for deliver in DELIVERIES:
         deliver(lake)

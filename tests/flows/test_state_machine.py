@@ -32,10 +32,14 @@ class Use(RuleBasedStateMachine):
         keep=st.sampled_from((0.0, 40.0)),
         versions=st.sampled_from((1, 3)),
         grace=st.sampled_from((0.0, 20.0)),
+        changes=st.sampled_from((("off", 0.0), ("net", 0.0), ("net", 60.0))),
     )
-    def begin(self, compaction: str, segment: int, fold_every: float, rows: int, keep: float, versions: int, grace: float) -> None:
+    def begin(
+        self, compaction: str, segment: int, fold_every: float, rows: int, keep: float, versions: int, grace: float, changes: tuple[str, float]
+    ) -> None:
         """A table with some rows that have landed."""
-        retention = {"keep": keep, "keep_versions": versions, "grace": grace}
+        feed, feed_retention = changes
+        retention = {"keep": keep, "keep_versions": versions, "grace": grace, "feed": feed, "feed_retention": feed_retention}
         self.lake = Lake(
             table(compaction=compaction, target_file_bytes=segment, fold_every=fold_every, quarantine_share=1.0, **retention),
         )

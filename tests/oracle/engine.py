@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from compactor.core.layout import Layout, relative
 from compactor.core.position import Position, at_or_below, earliest, event_part, latest, sort_key
 from compactor.core.quarantine import BEYOND_RETENTION, Limits, Unusable
 from compactor.core.schema import Schema
-from compactor.core.snapshot import COUNTS, DataFile, Delta, Input, Segment, Snapshot
+from compactor.core.snapshot import COUNTS, DataFile, Delta, FeedPart, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.ports import Check, Elsewhere, Facts, Staged, Storage
@@ -245,6 +245,53 @@ class ListEngine:
         wrong = [key for key in different if rows.get(key) != again.get(key)]
         detail = f"{len(wrong)} keys differ, such as {wrong[0]}" if wrong else "equal"
         return [Check(spec.name, "view = archive", not wrong, detail)]
+
+    # the change feed ----------------------------------------------------------------------------------------------
+
+    def rows(self, spec: TableSpec, snapshot: Snapshot | None, schema: Schema) -> dict[Key, Row]:
+        """The rows that a version shows, by key, under stored names and in the columns of `schema`."""
+        if snapshot is None:
+            return {}
+        stored = {**self._base(spec, snapshot.segments, snapshot, schema), **self._delta(spec, snapshot, schema)}
+        return {key: shown(state.values) for key, state in stored.items() if state.op != "d"}
+
+    def difference(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> list[dict[str, Any]]:
+        """What makes the rows of `made` out of those of `parent`, by looking at all of them."""
+        before, after = self.rows(spec, parent, made.schema), self.rows(spec, made, made.schema)
+        out = []
+        for key in sorted({*before, *after}, key=repr):
+            old, new = before.get(key), after.get(key)
+            kinds = [("insert", new)] if old is None else [("delete", old)] if new is None else [("update_preimage", old), ("update_postimage", new)]
+            named = dict(zip(made.schema.key, key))
+            out += [{"_change_type": kind, "_commit_version": made.version, **(row or {}), **named} for kind, row in kinds if old != new]
+        return out
+
+    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, batch: ListBatch | None) -> FeedPart | None:
+        """The whole difference, in one file. Of `feed: all` it knows no more than of `net`."""
+        rows = self.difference(spec, parent, made)
+        if not rows:
+            return None
+        layout = Layout(spec.root, spec.landing)
+        directory = layout.feed(made.writer)
+        self._storage.write(f"{directory}/part-00000.json", json.dumps(rows).encode())
+        (info,) = self._storage.list(directory)
+        kinds = Counter(row["_change_type"] for row in rows)
+        files = (DataFile(relative(info.path, directory), info.size),)
+        return FeedPart(relative(directory, layout.root), len(rows), files, kinds["insert"], kinds["update_postimage"], kinds["delete"])
+
+    def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
+        """The rows as they were written."""
+        assert snapshot.feed is not None
+        assert snapshot.feed.part is not None
+        place = Layout(spec.root, spec.landing).inside(snapshot.feed.part.path)
+        for file in snapshot.feed.part.files:
+            yield from map(json.dumps, json.loads(self._storage.read(f"{place}/{file.name}")))
+
+    def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
+        """The part against the difference."""
+        told = [json.loads(line) for line in self.read_feed(spec, made)] if made.feed and made.feed.part else []
+        same = told == self.difference(spec, parent, made)
+        return Check(spec.name, "feed = difference", same, f"version {made.version}: {'equal' if same else 'they differ'}")
 
     # what is stored -----------------------------------------------------------------------------------------------
 

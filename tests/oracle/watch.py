@@ -100,14 +100,15 @@ class Watch:
         assert snapshot.parent == (snapshot.version - 1 or None)
         assert tiling_problem(snapshot.segments) is None
         assert not snapshot.counts or snapshot.counts["read"] == sum(snapshot.counts[name] for name in COUNTS)
-        parts = [(part.path, file) for part in (*snapshot.segments, *filter(None, [snapshot.delta])) for file in part.files]
+        changes = snapshot.feed.part if snapshot.feed else None
+        parts = [(part.path, file) for part in (*snapshot.segments, *filter(None, [snapshot.delta, changes])) for file in part.files]
         named = [(f"{layout.inside(path)}/{file.name}", file.size) for path, file in parts]
         named += [(layout.inside(file.path), None) for file in snapshot.ledger]
         for path, size in named:
             unit = layout.unit(path)
             assert unit is not None
             assert unit[0] not in {item.path for item in snapshot.condemned}
-            assert layout.kind(path) in ("segment", "delta", "ledger")
+            assert layout.kind(path) in ("segment", "delta", "feed", "ledger")
             info = self.lake.storage.stat(path)
             assert info is not None, f"version {snapshot.version} names {path}, which is not there"
             assert size in (None, info.size)
@@ -123,9 +124,24 @@ class Watch:
         assert seen.text == views.view_text(self.lake.spec, snapshot)
         assert seen.version >= self.shown, f"the view went from version {self.shown} back to {seen.version}"
         self.shown = seen.version
+        self._changes_are_registered(seen.version)
         if seen.version not in self._rows:
             self._rows[seen.version] = self.lake.expected(snapshot)
         assert seen.rows == self._rows[seen.version], f"the view is not version {seen.version}"
+
+    def _changes_are_registered(self, shown: int) -> None:
+        """The changes of every version up to the one shown, as far back as the feed goes, are there and in the catalog."""
+        committed = [*self.lake.committed()]
+        feed, catalog, spec = committed[-1].feed, self.lake.catalog, self.lake.spec
+        if feed is None or feed.mode == "off":
+            return
+        found = [each for each in committed if feed.first < each.version <= shown and each.feed and each.feed.part]
+        for snapshot in found:
+            table = views.table_name(spec, "changes", snapshot.schema.generation)
+            assert (snapshot.writer,) in {partition.values for partition in catalog.partitions(spec.tables_in, table)}, f"version {snapshot.version}"
+            part = snapshot.feed.part if snapshot.feed else None
+            assert part is not None
+            assert all(self.lake.storage.stat(f"{self.lake.layout.inside(part.path)}/{file.name}") for file in part.files)
 
     def _nothing_is_lost_or_doubled(self) -> None:
         """Every delivery is either new in landing, or in the ledger once and still in landing, or in the archive or quarantine it belongs to."""

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from compactor.app import App
 from compactor.flows.reports import TableReport
 from tests.capture import config, landing, truth
+from tests.oracle.feed import applied, text
 from tests.spark.conftest import FAST
 
 pytestmark = pytest.mark.spark
@@ -47,6 +49,9 @@ MORE = {
 }
 CASES = {**SAMPLE, **(MORE if FULL else {})}
 
+FED = ("hour by hour, Kafka records",)
+"""With a change feed, which must end where the view does. (Defaults of added columns, in `evolve`, are no change of rows.)"""
+
 REFUSED = {"flat_value": {"audit_log", "copied_nopk"}, "flat_kafka": {"audit_log", "copied_nopk"}}
 """Keyless tables whose flattened changes have no before image: refused, not guessed."""
 
@@ -70,7 +75,8 @@ def differing(app: App, reports: Sequence[TableReport], form: str, hour: int) ->
 def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
     """After every run that completes the hours so far, each view equals the dump of the last of them; and `verify` agrees at the end."""
     form, only, groups, options = CASES[case]
-    (tmp_path / "compactor.yaml").write_text(config.config_text(form, only), encoding="utf-8")
+    feed = {"change_feed": True} if FULL or case in FED else {}
+    (tmp_path / "compactor.yaml").write_text(config.config_text(form, only, table_extra=feed), encoding="utf-8")
     delivered: set[int] = set()
     with App.open(tmp_path / "compactor.yaml", conf=dict(FAST)) as app:
         for group in groups:
@@ -85,6 +91,9 @@ def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
         assert all(report.outcome == "idle" for report in app.run() if not report.error)
         checked = [name for name in (only or landing.tables()) if name not in REFUSED.get(form, set())]
         assert [] == [check for check in app.verify(checked[:8]) if not check.ok]
+        for name in [name for name in checked if feed and not name.startswith("evolve")]:
+            told = (line for _, lines in app.changes(name, 0) for line in lines)
+            assert Counter(map(text, view_rows(app, name))) == applied(told), f"the change feed of {name}"
 
 
 def test_the_capture_through_the_command_line(tmp_path: Path) -> None:

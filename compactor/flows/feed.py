@@ -1,0 +1,36 @@
+"""The feed's side of a commit: writing what a Snapshot changes before it is put, finding the parts that the catalog does not show yet.
+
+What a crash leaves: a directory that nothing names, garbage for vacuum; after the put, partitions that the next publish registers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from compactor.core import feed
+from compactor.core.snapshot import Snapshot
+from compactor.core.spec import TableSpec
+from compactor.flows import snapshots
+from compactor.flows.world import World
+from compactor.ports import Batch
+
+
+def with_changes(world: World, spec: TableSpec, parent: Snapshot | None, made: Snapshot, batch: Batch | None = None) -> Snapshot:
+    """`made` with what it changes, when the table has a feed; it is complete but for that, and its data is written."""
+    found = feed.continued(spec, parent)
+    if found is None or found.mode == feed.OFF:
+        return dataclasses.replace(made, feed=found)
+    feed.check_names(spec.name, made.schema)
+    return dataclasses.replace(made, feed=dataclasses.replace(found, part=world.engine().write_feed(spec, parent, made, batch)))
+
+
+def after(world: World, spec: TableSpec, snapshot: Snapshot, version: int) -> Iterator[Snapshot]:
+    """The Snapshots above `version` up to `snapshot`, oldest first, as far back as their parts are kept. None for a table without feed."""
+    if snapshot.feed is None:
+        return
+    layout = snapshots.layout_of(spec)
+    for number in range(max(version, snapshot.feed.first) + 1, snapshot.version):
+        yield snapshots.standing(world, layout, number)
+    if snapshot.version > version:
+        yield snapshot
