@@ -57,7 +57,7 @@ def restore(world: World, spec: TableSpec, target: Snapshot, label: str = "") ->
         base_id=target.base_id,
         segments=target.segments,
         delta=target.delta,
-        inputs=_changed(ledger.everything(world, layout, target), ledger.everything(world, layout, head)),
+        inputs=changed(ledger.everything(world, layout, target), ledger.everything(world, layout, head)),
         pending=archive.unfinished(world, spec, head.pending),
         hour=target.hour,
         position=target.position,
@@ -116,7 +116,7 @@ def _check_repaired(world: World, spec: TableSpec, inputs: Iterable[Input]) -> N
             )
 
 
-def _changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]:
+def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]:
     """The entries that say what a restore does to inputs: rows of theirs go, or come back."""
     then, out = ledger.latest(target), []
     for name, item in ledger.latest(head).items():

@@ -8,8 +8,6 @@ restored is read, every raw file's size compared.
 
 from __future__ import annotations
 
-import dataclasses
-
 from compactor.core import plan, retention
 from compactor.core.errors import Conflict, StateRefused
 from compactor.core.snapshot import AGAIN, COUNTS, LATER, DataFile, Input, Snapshot
@@ -157,18 +155,6 @@ def _not_comparable(world: World, spec: TableSpec, snapshot: Snapshot) -> str | 
 
 
 def _absorbed(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
-    """The inputs whose rows are in the table, each once, and where they lie."""
-    entries = ledger.everything(world, snapshots.layout_of(spec), snapshot)
-    known = {(item.path, item.etag): item for item in entries}
-    repaired_once = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
-    inputs = [item for item in known.values() if not item.unabsorbed]
-    places = {(item.path, item.etag): archive.place(world, spec, item) for item in inputs}
-    found = {key: place for key, place in places.items() if place}
-    inputs = [item for item in inputs if (item.path, item.etag) in found]
-    for item in [item for item in inputs if (item.path, item.etag) in repaired_once]:
-        # a repaired copy may hold the repaired records only: what was absorbed before it is in the original
-        both = archive.repaired(world, spec, item)
-        if both and found[item.path, item.etag] == both[1]:
-            inputs.append(dataclasses.replace(item, etag=f"{item.etag}~original"))
-            found[item.path, f"{item.etag}~original"] = both[0]
-    return inputs, found
+    """The inputs whose rows are in the table, as far as they are there, and where they lie."""
+    inputs, places = archive.taken(world, spec, ledger.everything(world, snapshots.layout_of(spec), snapshot))
+    return [item for item in inputs if (item.path, item.etag) in places], places
