@@ -230,6 +230,7 @@ def demo(
 app.command()(ingest)
 app.command()(cli_lifecycle.vacuum)
 app.command()(cli_lifecycle.restore)
+app.command()(cli_lifecycle.rebuild)
 app.command()(cli_lifecycle.pin)
 app.command("init")(cli_init.init)
 app.command("sync")(cli_schema.sync)

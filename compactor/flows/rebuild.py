@@ -1,6 +1,6 @@
 """Rebuild: a new base out of everything the ledger names, read again from archive and landing, in place of base and Delta (H20).
 
-Built from nothing: schema, order and rows come from the files and from the settings of now, which is why it is the way to another key or order.
+Schema, order and rows come from the files and from the settings of now, which is why it is the way to another key or order.
 It is compared with what it is to replace before it is committed. What others absorb meanwhile is read again too, by ledger, at the end.
 
 What a crash leaves: before the put, directories that nothing names (garbage for vacuum); after it, a catalog that is behind, which the
@@ -17,9 +17,9 @@ from compactor.core import plan
 from compactor.core.errors import Conflict, InputRefused, NoRowsYet, Refused
 from compactor.core.layout import commit_id
 from compactor.core.position import latest
-from compactor.core.schema import Schema
-from compactor.core.snapshot import Input, Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.schema import Schema, schema_differences
+from compactor.core.snapshot import AGAIN, Input, Snapshot
+from compactor.core.spec import ROW_ID, TableSpec
 from compactor.flows import archive, commit, discard, ledger, publish, restore, snapshots
 from compactor.flows.reports import Progress, RebuildReport, silent
 from compactor.flows.world import World
@@ -76,7 +76,7 @@ def _difference(world: World, spec: TableSpec, against: Snapshot, made: Snapshot
         raise Conflict(f"table {spec.name}: vacuum took the rebuilt files for an orphan's before they were compared; rebuild again") from error
     if found.unreadable and snapshots.overtaken(world, layout, against):
         raise Conflict(f"table {spec.name}: version {against.version} was vacuumed before it could be compared with; rebuild again")
-    return dataclasses.replace(found, columns=_columns(against.schema, made.schema))
+    return dataclasses.replace(found, columns=schema_differences(against.schema, made.schema))
 
 
 def _built(world: World, spec: TableSpec, target: Snapshot | None, progress: Progress, label: str) -> tuple[Snapshot, Snapshot, list[Input]]:
@@ -105,26 +105,22 @@ def _built(world: World, spec: TableSpec, target: Snapshot | None, progress: Pro
 def _sources(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """What to read: the inputs whose rows are in a version, and where they lie. Raises InputRefused naming those that are gone.
 
-    Of a name that its sink wrote again before it was archived only the last content is left: it holds what the first did, and is read once.
+    Of a name that its sink wrote again before it was archived the first content is lost; the second, absorbed later, holds what it did.
     """
     entries = ledger.everything(world, snapshots.layout_of(spec), snapshot)
     inputs, places = archive.taken(world, spec, entries)
-    reread = {(item.path, item.etag) for item in entries if item.outcome in ("reread", "replayed")}
+    again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
     discarded = discard.ever(entries)
-    gone, chosen = [], {}
-    for item in inputs:
+    chosen: dict[str, Input] = {}
+    gone, held = [], set()
+    for item in reversed(inputs):
         name = (item.path, item.etag)
-        there = world.storage.stat(places[name]) if name in places else None
-        if name in discarded or there is None:
-            gone.append(item.path)
-        elif there.size == item.size or name in reread or item.etag.endswith("~original"):
-            # of two inputs in one place the later one is what lies there
-            chosen[places[name]] = item
-        elif both := archive.repaired(world, spec, item):
-            # repaired after this version: what it absorbed is in the original
-            places[name] = both[0]
-            chosen[both[0]] = item
-        elif not any(other is not item and places.get((other.path, other.etag)) == there.path and other.size == there.size for other in inputs):
+        there = _content(world, spec, item, places.get(name), name in again) if name not in discarded else None
+        if there is not None:
+            # of two inputs in one place one is read
+            chosen.setdefault(there, item)
+            held.add(item.path)
+        elif item.path not in held:
             gone.append(item.path)
     if gone:
         more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
@@ -134,8 +130,24 @@ def _sources(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[In
         )
     if not chosen:
         raise Refused(f"table {spec.name}: nothing that was absorbed by version {snapshot.version} has rows in it")
-    kept = sorted((dataclasses.replace(item, outcome="absorbed", quarantined=0, reason="") for item in chosen.values()), key=lambda item: item.path)
-    return kept, {(item.path, item.etag): places[item.path, item.etag] for item in kept}
+    kept = [(dataclasses.replace(item, outcome="absorbed", quarantined=0, reason=""), there) for there, item in chosen.items()]
+    kept.sort(key=lambda each: each[0].path)
+    return [item for item, _ in kept], {(item.path, item.etag): there for item, there in kept}
+
+
+def _content(world: World, spec: TableSpec, item: Input, there: str | None, again: bool) -> str | None:
+    """Where what was absorbed of an input lies, None when it is gone; `there` is where a file of its name does.
+
+    One that was taken `again` out of quarantine may have been repaired, and have any size.
+    """
+    info = world.storage.stat(there) if there else None
+    if info is None:
+        return None
+    if info.size == item.size or again or item.etag.endswith("~original"):
+        return info.path
+    # repaired after this version: what that absorbed is in the original
+    both = archive.repaired(world, spec, item)
+    return both[0] if both else None
 
 
 def _steady(world: World, spec: TableSpec, inputs: Iterable[Input], places: dict[tuple[str, str], str]) -> bool:
@@ -164,7 +176,7 @@ def _from_nothing(
     writer = commit_id(version, world.nonce())
     progress(spec.name, "read", 0.1)
     try:
-        batch = world.engine().read(_relaxed(spec), None, inputs, version, places)
+        batch = world.engine().read(_relaxed(spec), _origin(spec, head), inputs, version, places)
     except NoRowsYet as error:
         raise Refused(str(error)) from error
     try:
@@ -178,6 +190,19 @@ def _from_nothing(
     then = restore.changed(ledger.everything(world, snapshots.layout_of(spec), target), _entries(world, spec, head)) if target else ()
     first = dataclasses.replace(head, **state, base_id=writer, delta=None, folded_at=world.now(), hour=_hour(inputs), restored=None)
     return _child(world, spec, head, first, label, inputs=then, restored=target.version if target else None)
+
+
+def _origin(spec: TableSpec, head: Snapshot) -> Snapshot | None:
+    """What the first file meets: nothing; where `on_schema_change` keeps columns out, a table with the columns of now and no rows.
+
+    Then what was left out stays out. Not with another key or order: these ask for a table made anew.
+    """
+    same = {head.schema.field(name).source for name in head.schema.key} == {*spec.key} or (spec.keyless and head.schema.key == (ROW_ID,))
+    same = same and (not spec.order_by or spec.order_by == tuple(name for name, _ in head.order))
+    if not same or (spec.policy.standard == "evolve" and not spec.policy.kinds):
+        return None
+    nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to"))
+    return dataclasses.replace(head, **nothing, segments=(), offsets=())
 
 
 def _check_read(world: World, spec: TableSpec, facts: Facts, inputs: Sequence[Input], places: dict[tuple[str, str], str]) -> None:
@@ -246,16 +271,6 @@ def _hour(inputs: Iterable[Input]) -> str | None:
 
 def _entries(world: World, spec: TableSpec, snapshot: Snapshot) -> list[Input]:
     return ledger.everything(world, snapshots.layout_of(spec), snapshot)
-
-
-def _columns(before: Schema, after: Schema) -> tuple[str, ...]:
-    """Sentences about what views of these differ in."""
-    old = {before.view_name(field): field.type for field in before.payload}
-    new = {after.view_name(field): field.type for field in after.payload}
-    told = [f"the key was ({', '.join(before.key)}), it is ({', '.join(after.key)})"] if before.key != after.key else []
-    told += [f"column {name} {kind} is not in the files" for name, kind in old.items() if name not in new]
-    told += [f"column {name} {kind} is new" for name, kind in new.items() if name not in old]
-    return (*told, *(f"column {name} was {old[name]}, is {kind}" for name, kind in new.items() if old.get(name, kind) != kind))
 
 
 def _put(world: World, spec: TableSpec, head: Snapshot, made: Snapshot, newest_wanted: bool, label: str) -> Snapshot:
