@@ -41,6 +41,9 @@ class Storage(Protocol):
     def stat(self, path: str) -> FileInfo | None:
         """What is there, or None."""
 
+    def checksum(self, file: FileInfo) -> str:
+        """The checksum of an object's content as `core/checksum.py` words it, as cheaply as this store can tell. Raises FileNotFoundError."""
+
     def write(self, path: str, data: bytes) -> None:
         """Create or replace, atomically."""
 

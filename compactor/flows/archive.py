@@ -57,6 +57,21 @@ def repaired(world: World, spec: TableSpec, item: Input) -> tuple[str, str] | No
     return both if original and copy and original.size == item.size != copy.size else None
 
 
+def content(world: World, spec: TableSpec, item: Input, there: str | None, again: bool) -> str | None:
+    """Where the very content of an input lies, None when it is gone; `there` is where a file of its name does, which may hold another's (H1).
+
+    One that was taken `again` out of quarantine may have been repaired, and have any size.
+    """
+    info = world.storage.stat(there) if there else None
+    if info is None:
+        return None
+    if info.size == item.size or again or item.etag.endswith("~original"):
+        return info.path
+    # repaired after this version: what that absorbed is in the original
+    both = repaired(world, spec, item)
+    return both[0] if both else None
+
+
 def taken(world: World, spec: TableSpec, entries: Iterable[Input]) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """The inputs whose rows are in the table by these entries of the ledger, each once, and where they lie; what is gone has no place.
 

@@ -115,7 +115,7 @@ def _sources(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[In
     gone, held = [], set()
     for item in reversed(inputs):
         name = (item.path, item.etag)
-        there = _content(world, spec, item, places.get(name), name in again) if name not in discarded else None
+        there = archive.content(world, spec, item, places.get(name), name in again) if name not in discarded else None
         if there is not None:
             # of two inputs in one place one is read
             chosen.setdefault(there, item)
@@ -133,21 +133,6 @@ def _sources(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[In
     kept = [(dataclasses.replace(item, outcome="absorbed", quarantined=0, reason=""), there) for there, item in chosen.items()]
     kept.sort(key=lambda each: each[0].path)
     return [item for item, _ in kept], {(item.path, item.etag): there for item, there in kept}
-
-
-def _content(world: World, spec: TableSpec, item: Input, there: str | None, again: bool) -> str | None:
-    """Where what was absorbed of an input lies, None when it is gone; `there` is where a file of its name does.
-
-    One that was taken `again` out of quarantine may have been repaired, and have any size.
-    """
-    info = world.storage.stat(there) if there else None
-    if info is None:
-        return None
-    if info.size == item.size or again or item.etag.endswith("~original"):
-        return info.path
-    # repaired after this version: what that absorbed is in the original
-    both = archive.repaired(world, spec, item)
-    return both[0] if both else None
 
 
 def _steady(world: World, spec: TableSpec, inputs: Iterable[Input], places: dict[tuple[str, str], str]) -> bool:

@@ -8,7 +8,7 @@ restored is read, every raw file's size compared.
 
 from __future__ import annotations
 
-from compactor.core import plan, retention
+from compactor.core import checksum, plan, retention
 from compactor.core.errors import Conflict, StateRefused
 from compactor.core.snapshot import AGAIN, COUNTS, LATER, DataFile, Input, Snapshot
 from compactor.core.spec import TableSpec
@@ -61,8 +61,8 @@ def _kept_versions(world: World, spec: TableSpec, newest: Snapshot) -> Check:
     """Every file that a version which can be restored names is there, has its size, and is whole as far as its format tells."""
     layout = snapshots.layout_of(spec)
     kept = [each for each in snapshots.history(world, layout) if not retention.condemned(each, layout, newest)]
-    files = {f"{layout.inside(path)}/{file.name}": (file.size, each.version) for each in kept for path, file in _data_files(each)}
-    problems = [problem for path, (size, version) in files.items() for problem in [_damage(world, path, size, version)] if problem]
+    files = {f"{layout.inside(path)}/{file.name}": (file, each.version) for each in kept for path, file in _data_files(each)}
+    problems = [problem for path, (file, version) in files.items() for problem in [_damage(world, path, file, version)] if problem]
     for file in {file.path: file for each in kept for file in each.ledger}.values():
         try:
             found = len(ledger.entries(world, layout, file))
@@ -70,19 +70,25 @@ def _kept_versions(world: World, spec: TableSpec, newest: Snapshot) -> Check:
             problems.append(str(error))
             continue
         problems += [f"{file.path}: expected {file.entries} entries, found {found}"] if found != file.entries else []
-    told = f"{len(kept)} versions, {len(files)} files, {sum(size for size, _ in files.values()):,} bytes read"
+    told = f"{len(kept)} versions, {len(files)} files, {sum(file.size for file, _ in files.values()):,} bytes read"
+    unsummed = sum(not file.checksum for file, _ in files.values())
+    told += f"; {unsummed} files are of a time before checksums" if unsummed else ""
     return Check(spec.name, "kept versions", not problems, "; ".join(problems[:3]) or told)
 
 
-def _damage(world: World, path: str, size: int, version: int) -> str | None:
+def _damage(world: World, path: str, file: DataFile, version: int) -> str | None:
     try:
         data = world.storage.read(path)
     except FileNotFoundError:
         return f"{path}: version {version} names it, it is gone"
-    if len(data) != size:
-        return f"{path}: expected {size} bytes, found {len(data)}"
+    if len(data) != file.size:
+        return f"{path}: expected {file.size} bytes, found {len(data)}"
+    if file.checksum:
+        now = None if checksum.by_content(file.checksum) else world.storage.stat(path)
+        if not checksum.agrees(file.checksum, data, now.etag if now else ""):
+            return f"{path}: holds other bytes than were written ({file.checksum})"
     # Parquet: "PAR1", pages, footer, length of the footer in 4 bytes, "PAR1" (apache/parquet-format, File format)
-    whole = data[:4] == data[-4:] == b"PAR1" and 0 < int.from_bytes(data[-8:-4], "little") <= size - 12
+    whole = data[:4] == data[-4:] == b"PAR1" and 0 < int.from_bytes(data[-8:-4], "little") <= file.size - 12
     return f"{path}: is no whole Parquet file" if path.endswith(".parquet") and not whole else None
 
 

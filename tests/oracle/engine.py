@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core import types
+from compactor.core import checksum, types
 from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.evolution import evolve
 from compactor.core.layout import Layout, relative
@@ -309,8 +309,10 @@ class ListEngine:
         for number, start in enumerate(range(0, len(ranked), _ROWS_PER_FILE) if ranked else ()):
             rows = [_stored(state, schema) for state in ranked[start : start + _ROWS_PER_FILE]]
             self._storage.write(f"{directory}/part-{number:05d}.json", json.dumps(rows).encode())
-        written = tuple(DataFile(relative(info.path, directory), info.size) for info in self._storage.list(directory))
-        back = [row for file in written for row in json.loads(self._storage.read(f"{directory}/{file.name}"))]
+        listed = [info.path for info in self._storage.list(directory)]
+        found = {path: self._storage.read(path) for path in listed}
+        written = tuple(DataFile(relative(path, directory), len(data), checksum.of(data)) for path, data in found.items())
+        back = [row for data in found.values() for row in json.loads(data)]
         keys = {tuple(row[name] for name in schema.key) for row in back}
         if len(back) != len(ranked) or len(keys) != len(ranked):
             raise CheckFailed(f"{directory}: expected {len(ranked)} rows, one per key, found {len(back)} with {len(keys)} keys")
