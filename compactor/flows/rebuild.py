@@ -10,6 +10,7 @@ next run publishes.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -93,7 +94,8 @@ def _built(world: World, spec: TableSpec, target: Snapshot | None, progress: Pro
             return head, _from_nothing(world, spec, head, target, inputs, places, progress, label), inputs
         except Exception as error:
             overtaken = snapshots.overtaken(world, layout, target or head)
-            if not overtaken and not isinstance(error, Conflict):
+            swept = any(each.operation == "vacuum" for each in _since(world, spec, head))
+            if not overtaken and not swept and not isinstance(error, Conflict):
                 # a run beside us archives what we are reading, or its sink writes it again
                 if places == _sources(world, spec, target or head)[1] and _steady(world, spec, inputs, places):
                     raise
@@ -277,11 +279,15 @@ def _put(world: World, spec: TableSpec, head: Snapshot, made: Snapshot, newest_w
     raise Conflict(f"table {spec.name}: others go on committing; run the rebuild again when fewer do")
 
 
+def _since(world: World, spec: TableSpec, head: Snapshot) -> list[Snapshot]:
+    """What was committed after `head`, the newest first."""
+    return list(itertools.takewhile(lambda each: each.version > head.version, snapshots.history(world, snapshots.layout_of(spec))))
+
+
 def _caught_up(world: World, spec: TableSpec, head: Snapshot, newest: Snapshot, made: Snapshot, label: str) -> Snapshot:
     """What was built on `head`, on top of `newest`: what was absorbed between them is absorbed into it, from the raw files (H20)."""
     layout = snapshots.layout_of(spec)
-    between = [snapshots.read(world, layout, version) for version in range(head.version + 1, newest.version + 1)]
-    apart = [each.operation for each in between if each is not None and each.operation in _APART]
+    apart = [each.operation for each in _since(world, spec, head) if each.operation in _APART]
     if apart or not snapshots.standing(world, layout, newest, [*made.segments, *filter(None, [made.delta])]):
         what = f"a {apart[0]} was committed" if apart else "vacuum took its files for an orphan's"
         raise Conflict(f"table {spec.name}: {what} while the rebuild went on; look at `compactor log {spec.name}`, then rebuild again")
