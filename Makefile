@@ -21,7 +21,7 @@ two     := -n 2 --dist worksteal
 tools   := build/terraform
 airflow := build/airflow
 
-.PHONY: help setup java demo demo-stack test test-sample test-faults test-engines test-terraform test-airflow test-all bench lint format docs constraints clean
+.PHONY: help setup java demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-all bench lint format docs constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,9 @@ demo: $(venv)/.installed java ## run the main job on the bundled capture, in a l
 
 demo-stack: setup ## a real source: PostgreSQL, Debezium, Kafka, ingest, run, view, compared (needs PostgreSQL's programs, Java 17, Maven)
 	@PYTHONPATH=. $(python) scripts/demo_stack.py
+
+demo-s3: setup ## the demo on an S3 server and a Hive metastore on PostgreSQL, compared (needs PostgreSQL's programs, a JDK)
+	@PYTHONPATH=. $(python) scripts/demo_s3.py
 
 test: setup ## the fast tests: everything but slow, engines, terraform and airflow
 	@$(pytest) $(two) -m 'not slow and not engines and not terraform and not airflow' $(ARGS)

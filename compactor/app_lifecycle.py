@@ -1,4 +1,4 @@
-"""What an App does to a table's versions and files: vacuum, restore, pins, the ledger. Apart from `app.py` only for its length."""
+"""What an App does to a table's versions and files: vacuum, restore, rebuild, pins, the ledger. Apart from `app.py` only for its length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from compactor.core.errors import Refused
 from compactor.core.snapshot import Input, Pin, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows.reports import Progress, TableReport, VacuumReport, silent
+from compactor.flows.reports import Progress, RebuildReport, TableReport, VacuumReport, silent
 from compactor.flows.world import World
 
 
@@ -90,6 +90,27 @@ class Lifecycle(ABC):
         world = self.world(files_only=True)
         for snapshot in changes(world, spec, start, to, pause if wait else None):
             yield snapshot, world.engine().read_feed(spec, snapshot)
+
+    def rebuild(
+        self,
+        name: str,
+        as_of: str | None = None,
+        accept: bool = False,
+        dry: bool = False,
+        progress: Progress = silent,
+        label: str = "",
+    ) -> RebuildReport:
+        """Build a table again out of its raw files, or the version that `as_of` names (a number, or a time in ISO 8601)."""
+        from compactor.flows import restore
+        from compactor.flows.run import rebuild_table
+
+        spec = self._with_schema(self.specs([name])[0])
+        target = None
+        if as_of is not None:
+            files = self.world(files_only=True)
+            target = restore.at_version(files, spec, int(as_of)) if as_of.isdecimal() else restore.as_of(files, spec, as_of)
+        self._need([spec], archived=True)
+        return rebuild_table(self.world(), spec, target, accept, dry, progress, label)
 
     def inputs(self, name: str) -> list[Input]:
         """A table's ledger, oldest entry first. Starts no JVM."""

@@ -1,4 +1,4 @@
-"""`compactor vacuum`, `restore`, `pin`: versions that are kept, brought back, given up; and how the ledger is shown."""
+"""`compactor vacuum`, `restore`, `rebuild`, `pin`: versions that are kept, brought back, built again, given up; and how the ledger is shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compactor import cli_options, console
 from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.errors import CompactorError, ConfigError
 from compactor.core.snapshot import Input
-from compactor.flows.reports import Swept, VacuumReport
+from compactor.flows.reports import RebuildReport, Swept, VacuumReport
 
 Label = Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots.")]
 _WHY = {"orphan": "no version names it", "expired": "only expired versions name it", "discarded": "past archive_retention"}
@@ -98,6 +98,42 @@ def restore(
         console.reports(found)
 
 
+def rebuild(
+    table: OneTable,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", metavar="VERSION|TIME", help="Build that version again; ISO 8601, UTC without zone.", show_default=False)
+    ] = None,
+    accept: Annotated[bool, typer.Option("--accept-differences", help="Publish it although its rows are others.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Build and compare; publish nothing.")] = False,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    label: Label = "",
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Build a table again, from its archive.
+
+    Reads every file that the ledger names once more, where it lies now, with the settings of now, into a new base; compares its rows with
+    those of the version it is to replace; publishes it in one step when they are the same. Otherwise it tells what differs, changes nothing
+    and exits 1; --accept-differences publishes it all the same: after a damaged base, another key or order, another reading of the files.
+    What others commit meanwhile is in it. Refused when files are gone. Undone by restoring the version before it.
+
+    \b
+    Example:
+      compactor rebuild student --dry-run
+      compactor rebuild student --accept-differences
+      compactor rebuild student --as-of 2026-11-20T14:00:00Z --output json --config compactor.yaml
+    """
+    with cli_options.opened(config, verbose, wait) as here:
+        with console.progress(1, quiet=output is Output.json) as told:
+            found = here.rebuild(table, as_of=as_of, accept=accept, dry=dry_run, progress=told, label=label)
+    if output is Output.json:
+        console.as_json(found.to_json())
+    else:
+        _show_rebuilt(found)
+    raise typer.Exit(1 if found.outcome == "differs" else 0)
+
+
 def pin(
     table: OneTable,
     version: Annotated[int | None, typer.Argument(metavar="[VERSION]", min=1, help="The version to keep.", show_default=False)] = None,
@@ -151,6 +187,34 @@ def _show(found: Sequence[VacuumReport]) -> None:
         out.print(f"  {item.bytes_gone:,} bytes {verb}, {waits:,} wait for their grace period", soft_wrap=True)
     if any(item.dry for item in found):
         out.print("nothing was deleted (--run does it); what the catalog shows, which a dry run does not ask, is kept too", soft_wrap=True)
+
+
+def _show_rebuilt(found: RebuildReport) -> None:
+    """What was read, what differs, what became of it."""
+    out, gap = console.console(), found.difference
+    out.print(f"{found.table}: {found.files} files ({found.bytes:,} bytes) give {found.rows:,} rows", soft_wrap=True)
+    if found.undone:
+        out.print(
+            f"  {found.undone} files absorbed after version {found.against} are left out; --reabsorb of `compactor restore` takes them",
+            soft_wrap=True,
+        )
+    if gap.unreadable:
+        out.print(f"  version {found.against} cannot be read: {gap.unreadable}", soft_wrap=True)
+    elif not gap:
+        out.print(f"  the same rows as version {found.against}", soft_wrap=True)
+    for sentence in gap.columns:
+        out.print(f"  {sentence}", soft_wrap=True)
+    if gap.missing or gap.added or gap.changed:
+        told = f"{gap.missing:,} rows of version {found.against} are missing, {gap.added:,} are new, {gap.changed:,} are others"
+        out.print(f"  {told}; such as {', '.join(gap.samples)}", soft_wrap=True)
+    done = {
+        "published": f"published as version {found.version}",
+        "equal": "nothing was published (a dry run)",
+        "differs": "nothing was published; --accept-differences publishes it",
+    }
+    out.print(f"  {done[found.outcome]}", soft_wrap=True)
+    for note in found.notes:
+        out.print(f"  {note}", soft_wrap=True)
 
 
 def _when(unit: Swept) -> str:

@@ -41,6 +41,9 @@ class Storage(Protocol):
     def stat(self, path: str) -> FileInfo | None:
         """What is there, or None."""
 
+    def checksum(self, file: FileInfo) -> str:
+        """The checksum of an object's content as `core/checksum.py` words it, as cheaply as this store can tell. Raises FileNotFoundError."""
+
     def write(self, path: str, data: bytes) -> None:
         """Create or replace, atomically."""
 
@@ -212,6 +215,26 @@ class Check:
         return dataclasses.asdict(self)
 
 
+@dataclass(frozen=True)
+class Difference:
+    """What the rows that two Snapshots show differ in, by key: `missing` from the second, `added` in it, `changed`; some of these keys as JSON.
+
+    `columns`: sentences about columns that only one of them shows, or shows as another type; only the others are compared. `unreadable`: why
+    the first could not be read, "" when it could.
+    """
+
+    missing: int = 0
+    added: int = 0
+    changed: int = 0
+    samples: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    unreadable: str = ""
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self.missing or self.added or self.changed or self.columns or self.unreadable)
+
+
 class Batch(Protocol):
     """Inputs that were opened and understood; valid until `close`."""
 
@@ -269,6 +292,12 @@ class Engine(Protocol):
 
     def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         """Whether the view equals its reference definition, and one resolve of all inputs. Writes nothing."""
+
+    def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
+        """What the visible rows of two Snapshots differ in, read from their files; keys are those of `after`, where `before` has them.
+
+        Writes nothing, `after` need not be committed. Files of `before` that are gone or damaged are a difference, no error.
+        """
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,10 @@ class FaultyStorage:
         """One call."""
         return self.faults.call("stat", path, lambda: self.inner.stat(path))
 
+    def checksum(self, file: FileInfo) -> str:
+        """One call."""
+        return self.faults.call("checksum", file.path, lambda: self.inner.checksum(file))
+
     def write(self, path: str, data: bytes) -> None:
         """One call."""
         self.faults.call("write", path, lambda: self.inner.write(path, data))

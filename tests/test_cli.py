@@ -25,10 +25,10 @@ from compactor.core.schema import Field, Schema
 from compactor.core.snapshot import Feed, FeedPart, Input, Pin, Snapshot
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.quarantine import Held
-from compactor.flows.reports import Check, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.flows.reports import Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 
 COMMANDS = (
-    *("demo", "init", "sync", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin", "ingest", "changes"),
+    *("demo", "init", "sync", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "rebuild", "pin", "ingest", "changes"),
     *("schema diff", "schema history", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (
@@ -48,6 +48,9 @@ SWEPT = (
 )
 KEPT = {2: "pinned as audit", 5: "younger than `keep`", 6: "younger than `keep`", 7: "the newest"}
 VACUUM = VacuumReport("student", 7, True, (1, 3, 4), KEPT, SWEPT)
+
+
+REBUILT = RebuildReport("student", "published", 9, 7, 12, 3456, 100, Difference(1, 2, 30, ('{"id":1}',), ("column x int is gone",)), undone=4)
 
 
 class FakeApp:
@@ -91,6 +94,10 @@ class FakeApp:
     def restore(self, name: str, **more: Any) -> list[TableReport]:
         self.asked = {"name": name, **{key: value for key, value in more.items() if key != "progress"}}
         return self.reports
+
+    def rebuild(self, name: str, **more: Any) -> RebuildReport:
+        self.asked = {"name": name, **{key: value for key, value in more.items() if key != "progress"}}
+        return REBUILT if more["accept"] else dataclasses.replace(REBUILT, outcome="differs", version=None)
 
     def pin(self, name: str, version: int, pin_name: str, label: str) -> Pin:
         self.asked = {"name": name, "version": version, "pin": pin_name}
@@ -476,6 +483,17 @@ def test_restore_asks_for_a_version_or_a_time(fake: FakeApp) -> None:
     assert called("restore", "student", "--as-of", "2024-03-05", "--reabsorb")[0] == 0
     assert (fake.asked["as_of"], fake.asked["reabsorb"]) == ("2024-03-05", True)
     assert json.loads(called("restore", "student", "--reabsorb", "-o", "json")[1]) == [json.loads(json.dumps(fake.reports[0].to_json()))]
+
+
+def test_a_rebuild_tells_what_differs(fake: FakeApp) -> None:
+    """And ends with 1 when nothing was published for that reason."""
+    code, shown, _ = called("rebuild", "student", "--as-of", "7")
+    assert (code, fake.asked) == (1, {"name": "student", "as_of": "7", "accept": False, "dry": False, "label": ""})
+    for told in ("1 rows of version 7 are missing, 2 are new, 30 are others", '{"id":1}', "column x int is gone", "--accept-differences", "4 files"):
+        assert told in shown
+    code, shown, _ = called("rebuild", "student", "--accept-differences", "--output", "json")
+    assert (code, json.loads(shown)["version"], json.loads(shown)["difference"]["changed"]) == (0, 9, 30)
+    assert "published as version 9" in called("rebuild", "student", "--accept-differences")[1]
 
 
 def test_pins(fake: FakeApp) -> None:

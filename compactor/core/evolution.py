@@ -86,7 +86,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
         was, now = (", ".join(key_) if key_ != (ROW_ID,) else "none" for key_ in (schema.key, stored_key))
         raise SchemaRefused(
             f"table {table}: its rows are stored by the key ({was}), and the key is ({now}) now. A key never changes in place: say the old "
-            "one with `key:`, or make the table anew under another name, from the archive, with the new key."
+            f"one with `key:`, or build the table anew from its archive with the new one: compactor rebuild {table} --accept-differences"
         )
     stored_key = schema.key if schema else stored_key
     added = tuple(field.name for field in fields if field.name not in before)

@@ -104,3 +104,13 @@ class Schema:
         said = data.get("registered")
         registered = (said[0], said[1], said[2]) if said else None
         return cls(tuple(Field.from_json(field) for field in data["fields"]), tuple(data["key"]), data["generation"], registered)
+
+
+def schema_differences(before: Schema, after: Schema) -> tuple[str, ...]:
+    """Sentences about what the views of two schemas of one table differ in, and their keys."""
+    old = {before.view_name(field): field.type for field in before.payload}
+    new = {after.view_name(field): field.type for field in after.payload}
+    told = [f"the key was ({', '.join(before.key)}), it is ({', '.join(after.key)})"] if before.key != after.key else []
+    told += [f"column {name} {kind} is gone" for name, kind in old.items() if name not in new]
+    told += [f"column {name} {kind} is new" for name, kind in new.items() if name not in old]
+    return (*told, *(f"column {name} was {old[name]}, it is {kind}" for name, kind in new.items() if old.get(name, kind) != kind))

@@ -19,10 +19,11 @@ COUNTS = ("applied", "superseded", "duplicate", "late", "ignored", "beyond_reten
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a Segment or Delta: name inside its directory, bytes."""
+    """A file of a Segment or Delta: name inside its directory, bytes, `checksum` as in `core/checksum.py` ("" in Snapshots of before)."""
 
     name: str
     size: int
+    checksum: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ What a crash leaves: a file in landing, or in both places (the next run finishes
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 
 from compactor.core.snapshot import AGAIN, Input, Snapshot
 from compactor.core.spec import TableSpec
@@ -54,6 +55,39 @@ def repaired(world: World, spec: TableSpec, item: Input) -> tuple[str, str] | No
     both = (layout.archived(item.path), layout.archived(item.path, item.etag))
     original, copy = (world.storage.stat(place) for place in both)
     return both if original and copy and original.size == item.size != copy.size else None
+
+
+def content(world: World, spec: TableSpec, item: Input, there: str | None, again: bool) -> str | None:
+    """Where the very content of an input lies, None when it is gone; `there` is where a file of its name does, which may hold another's (H1).
+
+    One that was taken `again` out of quarantine may have been repaired, and have any size.
+    """
+    info = world.storage.stat(there) if there else None
+    if info is None:
+        return None
+    if info.size == item.size or again or item.etag.endswith("~original"):
+        return info.path
+    # repaired after this version: what that absorbed is in the original
+    both = repaired(world, spec, item)
+    return both[0] if both else None
+
+
+def taken(world: World, spec: TableSpec, entries: Iterable[Input]) -> tuple[list[Input], dict[tuple[str, str], str]]:
+    """The inputs whose rows are in the table by these entries of the ledger, each once, and where they lie; what is gone has no place.
+
+    A repaired copy may hold the repaired records only: then the original is an input beside it, with `~original` in its etag.
+    """
+    every = list(entries)
+    reread = {(item.path, item.etag) for item in every if item.outcome == "reread"}
+    inputs = [item for item in {(item.path, item.etag): item for item in every}.values() if not item.unabsorbed]
+    found = {(item.path, item.etag): place(world, spec, item) for item in inputs}
+    places = {name: there for name, there in found.items() if there}
+    for item in [item for item in inputs if (item.path, item.etag) in reread and (item.path, item.etag) in places]:
+        both = repaired(world, spec, item)
+        if both and places[item.path, item.etag] == both[1]:
+            inputs.append(dataclasses.replace(item, etag=f"{item.etag}~original"))
+            places[item.path, f"{item.etag}~original"] = both[0]
+    return inputs, places
 
 
 def _to_move(world: World, spec: TableSpec, item: Input) -> bool:

@@ -190,7 +190,7 @@ def _snapshot(
         run=label,
         time=world.now(),
         operation=operation,
-        schema=_registered(spec, facts.evolved.schema),
+        schema=registered(spec, facts.evolved.schema),
         order=facts.order,
         base_id=commit if whole or parent is None else parent.base_id,
         segments=staged.segments if whole or parent is None else parent.segments,
@@ -207,7 +207,7 @@ def _snapshot(
         truncated_to=latest([facts.truncate, parent.truncated_to if parent else None]),
         purged_to=latest([staged.purged_to, parent.purged_to if parent else None]),
         epoch=spec.epoch,
-        offsets=_offsets(parent, facts, spec.epoch),
+        offsets=offsets(parent, facts, spec.epoch),
         raw=facts.raw or (parent.raw if parent else ()),
         condemned=parent.condemned if parent else (),
         pins=parent.pins if parent else (),
@@ -216,14 +216,14 @@ def _snapshot(
     )
 
 
-def _registered(spec: TableSpec, schema: Schema) -> Schema:
+def registered(spec: TableSpec, schema: Schema) -> Schema:
     """The schema with what the registry had for it before this run; else with what an earlier run found there."""
     if spec.subject is None or spec.registered is None:
         return schema
     return dataclasses.replace(schema, registered=(spec.subject, *spec.registered))
 
 
-def _offsets(parent: Snapshot | None, facts: Facts, epoch: int) -> Partitions:
+def offsets(parent: Snapshot | None, facts: Facts, epoch: int) -> Partitions:
     """The greatest offset per partition since the epoch began."""
     known = dict(parent.offsets) if parent and parent.epoch == epoch else {}
     return tuple(sorted({**known, **{name: max(offset, known.get(name, offset)) for name, offset in facts.offsets}}.items()))

@@ -52,7 +52,7 @@ def _fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str) -> Comm
     for _ in range(ATTEMPTS):
         if parent is None or not plan.can_rebase(snapshot, parent, targets):
             return None
-        if parent is not snapshot and not _standing(world, spec, parent, staged):
+        if parent is not snapshot and not snapshots.standing(world, snapshots.layout_of(spec), parent, staged.segments):
             return None
         folded = _folded(world, spec, snapshot, parent, targets, staged, commit, label)
         try:
@@ -62,16 +62,6 @@ def _fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str) -> Comm
             continue
         return Committed(folded, sum(segment.size for segment in staged.segments))
     return None
-
-
-def _standing(world: World, spec: TableSpec, parent: Snapshot, staged: Staged) -> bool:
-    """Whether what was staged is all there and was never condemned: vacuum takes the work of a fold that slept too long for an orphan (H21)."""
-    layout = snapshots.layout_of(spec)
-    given_up = {item.path for item in parent.condemned}
-    if any(segment.path in given_up for segment in staged.segments):
-        return False
-    # an entry leaves the list only when its files are gone
-    return all(world.storage.stat(f"{layout.inside(segment.path)}/{file.name}") for segment in staged.segments for file in segment.files)
 
 
 def _folded(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.plan import Landing
-from compactor.ports import Check
+from compactor.ports import Check, Difference
 
-__all__ = ["Check", "Progress", "Swept", "TablePlan", "TableReport", "TableStatus", "VacuumReport", "silent"]
+__all__ = ["Check", "Difference", "Progress", "RebuildReport", "Swept", "TablePlan", "TableReport", "TableStatus", "VacuumReport", "silent"]
 
 Progress = Callable[[str, str, float], None]
 """Called with (table, step, share done 0..1); steps are `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `fold`, `done`."""
@@ -121,6 +121,29 @@ class VacuumReport:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {**dataclasses.asdict(self), "bytes_gone": self.bytes_gone}
+
+
+@dataclass(frozen=True)
+class RebuildReport:
+    """What a rebuild did. `outcome`: `published`; `equal` when nothing was published because it was a dry run; `differs` when it was not allowed to.
+
+    `version` is the one made, or None; `against` the one that `difference` compares with. `files`, `bytes` were read, `undone` files left out.
+    """
+
+    table: str
+    outcome: str
+    version: int | None
+    against: int
+    files: int
+    bytes: int
+    rows: int
+    difference: Difference
+    undone: int = 0
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from compactor.core import retention
 from compactor.core.errors import InputRefused, Refused
 from compactor.core.layout import commit_id
 from compactor.core.schema import Schema
-from compactor.core.snapshot import Input, Snapshot
+from compactor.core.snapshot import AGAIN, LATER, Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, commit, feed, ledger, publish, snapshots
 from compactor.flows.commit import Committed
@@ -57,7 +57,7 @@ def restore(world: World, spec: TableSpec, target: Snapshot, label: str = "") ->
         base_id=target.base_id,
         segments=target.segments,
         delta=target.delta,
-        inputs=_changed(ledger.everything(world, layout, target), ledger.everything(world, layout, head)),
+        inputs=changed(ledger.everything(world, layout, target), ledger.everything(world, layout, head)),
         pending=archive.unfinished(world, spec, head.pending),
         hour=target.hour,
         position=target.position,
@@ -93,17 +93,32 @@ def reabsorb(world: World, spec: TableSpec, progress: Progress = silent, label: 
         entries = ledger.everything(world, snapshots.layout_of(spec), parent)
         known = ledger.latest(entries)
         inputs = [dataclasses.replace(item, outcome="redone", quarantined=0, reason="") for item in known.values() if item.outcome == "undone"]
-        places = {(item.path, item.etag): archive.place(world, spec, item) for item in inputs}
+        reread = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
+        again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
+        places = {
+            (item.path, item.etag): archive.content(world, spec, item, archive.place(world, spec, item), (item.path, item.etag) in again)
+            for item in inputs
+        }
+        # what its sink wrote again before it was archived is lost; what it wrote then holds it
+        lost = [item for item in inputs if not places[item.path, item.etag] and _replaced(world, spec, item, entries)]
+        inputs = [item for item in inputs if item not in lost]
+        places = {(item.path, item.etag): places[item.path, item.etag] for item in inputs}
         gone = [path for (path, _), found in places.items() if found is None]
         if gone:
             raise InputRefused(
                 f"table {spec.name}: {gone[0]} was undone and is neither in landing nor archived (`archive_retention`?): restore it from a backup"
             )
-        reread = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
         _check_repaired(world, spec, [item for item in inputs if (item.path, item.etag) in reread])
         return inputs, {name: found for name, found in places.items() if found}
 
     return commit.again(world, spec, undone, label, progress, "reabsorb")
+
+
+def _replaced(world: World, spec: TableSpec, item: Input, entries: Iterable[Input]) -> bool:
+    """Whether the sink has written another content under an input's name: absorbed after it, or in landing now."""
+    first = [entry.etag for entry in entries if entry.path == item.path and entry.outcome not in LATER]
+    there = world.storage.stat(snapshots.layout_of(spec).landed(item.path))
+    return first[-1:] != [item.etag] or (there is not None and there.etag != item.etag)
 
 
 def _check_repaired(world: World, spec: TableSpec, inputs: Iterable[Input]) -> None:
@@ -117,7 +132,7 @@ def _check_repaired(world: World, spec: TableSpec, inputs: Iterable[Input]) -> N
             )
 
 
-def _changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]:
+def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]:
     """The entries that say what a restore does to inputs: rows of theirs go, or come back."""
     then, out = ledger.latest(target), []
     for name, item in ledger.latest(head).items():

@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from compactor.core.errors import CompactorError, NoRowsYet, Refused, TryLater
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, commit, restore, snapshots
+from compactor.flows import archive, commit, rebuild, restore, snapshots
 from compactor.flows.commit import Committed
 from compactor.flows.fold import due, fold
 from compactor.flows.publish import publish
-from compactor.flows.reports import Progress, TableReport, silent
+from compactor.flows.reports import Progress, RebuildReport, TableReport, silent
 from compactor.flows.resume import resume
 from compactor.flows.sync import sync_landing
 from compactor.flows.world import World
@@ -107,6 +107,24 @@ def reabsorb_table(world: World, spec: TableSpec, progress: Progress = silent, l
         _finish(world, spec, committed.snapshot, progress)
     progress(spec.name, "done", 1.0)
     return _report(spec, committed.snapshot if committed else current, [committed] if committed else [], False, ())
+
+
+def rebuild_table(
+    world: World,
+    spec: TableSpec,
+    target: Snapshot | None = None,
+    accept: bool = False,
+    dry: bool = False,
+    progress: Progress = silent,
+    label: str = "",
+) -> RebuildReport:
+    """Build the table, or an older version of it, again out of its raw files; what an earlier run left undone is finished first."""
+    current = snapshots.newest(world, snapshots.layout_of(spec))
+    if current is not None and not dry:
+        resume(world, spec, current)
+    report = rebuild.rebuild(world, spec, target, accept, dry, progress, label)
+    progress(spec.name, "done", 1.0)
+    return report
 
 
 def _shown_landing(world: World, spec: TableSpec, current: Snapshot) -> tuple[str, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import uuid as uuids
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from compactor.core.errors import CheckFailed, Conflict, StateRefused
 from compactor.core.layout import Layout
 from compactor.core.plan import tiling_problem
-from compactor.core.snapshot import Snapshot
+from compactor.core.snapshot import Delta, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows.world import World
 
@@ -105,6 +105,15 @@ def overtaken(world: World, layout: Layout, snapshot: Snapshot | None) -> bool:
         return False
     stored = read(world, layout, snapshot.version)
     return stored is not None and stored.expired
+
+
+def standing(world: World, layout: Layout, parent: Snapshot, staged: Sequence[Segment | Delta]) -> bool:
+    """Whether what was staged is all there and was never condemned: vacuum takes the work of a writer that slept too long for an orphan (H21)."""
+    given_up = {item.path for item in parent.condemned}
+    if any(part.path in given_up for part in staged):
+        return False
+    # an entry leaves the list only when its files are gone
+    return all(world.storage.stat(f"{layout.inside(part.path)}/{file.name}") for part in staged for file in part.files)
 
 
 def child(world: World, parent: Snapshot, commit: str, operation: str, label: str, **changes: object) -> Snapshot:

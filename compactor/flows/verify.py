@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from compactor.core import checksum, plan, retention
 from compactor.core import feed as feeds
-from compactor.core import plan, retention
 from compactor.core.errors import Conflict, StateRefused
 from compactor.core.snapshot import AGAIN, COUNTS, LATER, DataFile, Input, Snapshot
 from compactor.core.spec import TableSpec
@@ -87,8 +87,8 @@ def _kept_versions(world: World, spec: TableSpec, newest: Snapshot) -> Check:
     """Every file that a version which can be restored names is there, has its size, and is whole as far as its format tells."""
     layout = snapshots.layout_of(spec)
     kept = [each for each in snapshots.history(world, layout) if not retention.condemned(each, layout, newest)]
-    files = {f"{layout.inside(path)}/{file.name}": (file.size, each.version) for each in kept for path, file in _data_files(each)}
-    problems = [problem for path, (size, version) in files.items() for problem in [_damage(world, path, size, version)] if problem]
+    files = {f"{layout.inside(path)}/{file.name}": (file, each.version) for each in kept for path, file in _data_files(each)}
+    problems = [problem for path, (file, version) in files.items() for problem in [_damage(world, path, file, version)] if problem]
     for file in {file.path: file for each in kept for file in each.ledger}.values():
         try:
             found = len(ledger.entries(world, layout, file))
@@ -96,19 +96,25 @@ def _kept_versions(world: World, spec: TableSpec, newest: Snapshot) -> Check:
             problems.append(str(error))
             continue
         problems += [f"{file.path}: expected {file.entries} entries, found {found}"] if found != file.entries else []
-    told = f"{len(kept)} versions, {len(files)} files, {sum(size for size, _ in files.values()):,} bytes read"
+    told = f"{len(kept)} versions, {len(files)} files, {sum(file.size for file, _ in files.values()):,} bytes read"
+    unsummed = sum(not file.checksum for file, _ in files.values())
+    told += f"; {unsummed} files are of a time before checksums" if unsummed else ""
     return Check(spec.name, "kept versions", not problems, "; ".join(problems[:3]) or told)
 
 
-def _damage(world: World, path: str, size: int, version: int) -> str | None:
+def _damage(world: World, path: str, file: DataFile, version: int) -> str | None:
     try:
         data = world.storage.read(path)
     except FileNotFoundError:
         return f"{path}: version {version} names it, it is gone"
-    if len(data) != size:
-        return f"{path}: expected {size} bytes, found {len(data)}"
+    if len(data) != file.size:
+        return f"{path}: expected {file.size} bytes, found {len(data)}"
+    if file.checksum:
+        now = None if checksum.by_content(file.checksum) else world.storage.stat(path)
+        if not checksum.agrees(file.checksum, data, now.etag if now else ""):
+            return f"{path}: holds other bytes than were written ({file.checksum})"
     # Parquet: "PAR1", pages, footer, length of the footer in 4 bytes, "PAR1" (apache/parquet-format, File format)
-    whole = data[:4] == data[-4:] == b"PAR1" and 0 < int.from_bytes(data[-8:-4], "little") <= size - 12
+    whole = data[:4] == data[-4:] == b"PAR1" and 0 < int.from_bytes(data[-8:-4], "little") <= file.size - 12
     return f"{path}: is no whole Parquet file" if path.endswith(".parquet") and not whole else None
 
 
@@ -181,18 +187,6 @@ def _not_comparable(world: World, spec: TableSpec, snapshot: Snapshot) -> str | 
 
 
 def _absorbed(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
-    """The inputs whose rows are in the table, each once, and where they lie."""
-    entries = ledger.everything(world, snapshots.layout_of(spec), snapshot)
-    known = {(item.path, item.etag): item for item in entries}
-    repaired_once = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
-    inputs = [item for item in known.values() if not item.unabsorbed]
-    places = {(item.path, item.etag): archive.place(world, spec, item) for item in inputs}
-    found = {key: place for key, place in places.items() if place}
-    inputs = [item for item in inputs if (item.path, item.etag) in found]
-    for item in [item for item in inputs if (item.path, item.etag) in repaired_once]:
-        # a repaired copy may hold the repaired records only: what was absorbed before it is in the original
-        both = archive.repaired(world, spec, item)
-        if both and found[item.path, item.etag] == both[1]:
-            inputs.append(dataclasses.replace(item, etag=f"{item.etag}~original"))
-            found[item.path, f"{item.etag}~original"] = both[0]
-    return inputs, found
+    """The inputs whose rows are in the table, as far as they are there, and where they lie."""
+    inputs, places = archive.taken(world, spec, ledger.everything(world, snapshots.layout_of(spec), snapshot))
+    return [item for item in inputs if (item.path, item.etag) in places], places

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core import types, views
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
-from compactor.ports import Check
+from compactor.ports import Check, Difference
 from compactor.spark.resolve import Resolver
-from compactor.spark.sql import literal, quoted
+from compactor.spark.sql import literal, named, quoted
+from compactor.spark.stored import Stored
+
+SAMPLES = 5
+"""Keys that are told of those that differ."""
 
 
-def as_text(rows: DataFrame, columns: list[tuple[str, str]]) -> DataFrame:
-    """Every row as one JSON text of (name, type) columns: comparable whatever the types, maps too."""
+def as_text(rows: DataFrame, columns: list[tuple[str, str]], key: Sequence[str] = ()) -> DataFrame:
+    """Every row as one JSON text of (name, type) columns: comparable whatever the types, maps too; with `key`, these columns apart as well."""
+    return rows.selectExpr(f"{_json(columns)} AS row", *([f"{_json([column for column in columns if column[0] in key])} AS key"] if key else []))
+
+
+def _json(columns: list[tuple[str, str]]) -> str:
     members = ", ".join(f"{literal(name)}, CAST({quoted(name)} AS {types.text(types.parse(kind), quote=True)})" for name, kind in columns)
-    return rows.selectExpr(
-        f"to_json(named_struct({members}), map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')) AS row"
-    )
+    return f"to_json(named_struct({members}), map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS'))"
 
 
 def difference(left: DataFrame, right: DataFrame) -> tuple[int, int, str | None]:
@@ -45,6 +53,33 @@ def against_history(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, re
     again = rows.selectExpr(*[f"{quoted(stored)} AS {quoted(view_name)}" for view_name, _, stored in pairs])
     left, right, example = difference(shown, as_text(again, columns))
     return Check(spec.name, "view = archive", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
+
+
+def between(before: Stored, after: Stored, spec: TableSpec) -> Difference:
+    """What the rows that two Snapshots show differ in, by the key of `after`; columns that only one has are left out.
+
+    Without a key, or where `before` lacks a column of it, a row is its own key: then nothing is `changed`.
+    """
+    pairs = _shared(before.schema, after.schema)
+    shown = [(view_name, kind) for view_name, kind, _ in pairs]
+    key = [view_name for view_name, _, stored in pairs if stored in after.schema.key]
+    by = key if len(key) == len(after.schema.key) else [name for name, _ in shown]
+    old = {before.schema.view_name(field): field.name for field in before.schema.payload}
+    sides = ((before, old, 1), (after, {name: stored for name, _, stored in pairs}, -1))
+    counted = []
+    for side, names, weight in sides:
+        state = ["CAST(_op = 'd' AS STRING) AS _gone"] if spec.soft else ["'' AS _gone"]
+        rows = side.live(spec.soft).selectExpr(*[f"{quoted(names[name])} AS {quoted(name)}" for name, _ in shown], *state)
+        told = as_text(rows, [*shown, ("_gone", "string")], by)
+        counted.append(told.selectExpr("key", "row", f"{weight} AS w"))
+    uneven = counted[0].unionByName(counted[1]).groupBy("key", "row").agg(named("sum(w)", "w")).where("w <> 0")
+    keys = uneven.groupBy("key").agg(named("max(w) > 0", "was"), named("min(w) < 0", "is")).persist()
+    try:
+        counts = {(row["was"], row["is"]): row["count"] for row in keys.groupBy("was", "is").count().collect()}
+        samples = tuple(row["key"] for row in keys.orderBy("key").limit(SAMPLES).collect())
+    finally:
+        keys.unpersist()
+    return Difference(counts.get((True, False), 0), counts.get((False, True), 0), counts.get((True, True), 0), samples)
 
 
 def _shared(shown: Schema, again: Schema) -> list[tuple[str, str, str]]:

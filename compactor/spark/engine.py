@@ -15,7 +15,7 @@ from compactor.core.position import Position, at_or_below, event_part, latest
 from compactor.core.schema import Schema
 from compactor.core.snapshot import COUNTS, Delta, FeedPart, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.ports import Check, Elsewhere, Staged, Storage
+from compactor.ports import Check, Difference, Elsewhere, Staged, Storage
 from compactor.spark import compare, feed, keyless, position, store
 from compactor.spark.decode import wire
 from compactor.spark.files import reason
@@ -142,6 +142,19 @@ class SparkEngine:
                 return [*checks, compare.against_history(self._spark, spec, snapshot, work.resolver, work.heads)]
         finally:
             batch.close()
+
+    def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
+        """What the visible rows of two Snapshots differ in."""
+        layout = Layout(spec.root, spec.landing)
+        one, other = (Stored(self._spark, layout, snapshot, snapshot.schema) for snapshot in (before, after))
+        try:
+            return compare.between(one, other, spec)
+        except Exception as error:
+            try:
+                other.live(spec.soft).write.format("noop").mode("overwrite").save()
+            except Exception:
+                raise Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
+            return Difference(unreadable=reason(error))
 
     def _unresolved(self, batch: SparkBatch, directory: str) -> int:
         """Values of visible rows that no event told. Raises CheckFailed under `unresolved: fail`."""

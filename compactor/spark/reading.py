@@ -229,7 +229,8 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
         if spec.order_by and wanted != names:
             raise OrderRefused(
                 f"table {spec.name}: order_by is {', '.join(spec.order_by)}, the table was built with {', '.join(names)}. "
-                "Positions of different orders cannot be compared: restore the setting, or build the table anew under another name."
+                "Positions of different orders cannot be compared: restore the setting, or build the table anew from its archive with this order: "
+                f"compactor rebuild {spec.name}"
             )
         return parent.order
     names = spec.order_by
@@ -279,8 +280,9 @@ def _comparable(spec: TableSpec, parent: Snapshot | None, order: position.Order,
     problem = offsets_problem(known.offsets if known else (), found.offsets, found.truncate is not None and spec.truncate == "apply", newer)
     if problem:
         raise OrderRefused(
-            f"table {spec.name}: {problem}. Nothing was absorbed. Order by the source's own position (`order_by:`) in a table built anew, or, if "
-            f"keys have one partition each from here on, say `epoch: {spec.epoch + 1}`: what lands from then on counts as newer than all before."
+            f"table {spec.name}: {problem}. Nothing was absorbed. Order by the source's own position (`order_by:`, then `compactor rebuild "
+            f"{spec.name}`), or, if keys have one partition each from here on, say `epoch: {spec.epoch + 1}`: what lands from then on counts as "
+            "newer than all before."
         )
 
 

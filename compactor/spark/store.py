@@ -114,7 +114,7 @@ def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: positi
     for info in storage.list(directory):
         inside = info.path[len(directory.rstrip("/")) + 1 :]
         if not inside.rsplit("/", 1)[-1].startswith(("_", ".")):
-            files.setdefault(inside.rpartition("/")[0], []).append(DataFile(inside.rpartition("/")[2], info.size))
+            files.setdefault(inside.rpartition("/")[0], []).append(DataFile(inside.rpartition("/")[2], info.size, storage.checksum(info)))
     if not files:
         return []
     keys = [quoted(name) for name in schema.key]

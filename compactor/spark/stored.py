@@ -51,6 +51,12 @@ class Stored:
         table = ", ".join(f"{value}L" for value in through)
         return rows.where(f"_version > get(array({table}), {store.segment_index(segments, self.schema)})")
 
+    def live(self, soft: bool) -> DataFrame:
+        """What the view shows: the newest row of each key that is not deleted; with `soft` deleted ones too."""
+        base, delta, keys = self.rows(self.snapshot.segments), self.delta(), list(self.schema.key)
+        rows = base if delta is None else base.join(delta.select(*keys), keys, "left_anti").unionByName(delta)
+        return rows if soft else rows.where("_op = 'u'")
+
     def compared_with(self, events: DataFrame, first: Position | None, partial: bool, soft: bool) -> DataFrame | None:
         """The base rows that events must be compared with: all their keys when values may be missing, else the keys of late ones.
 

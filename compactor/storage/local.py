@@ -73,6 +73,14 @@ class LocalStorage:
         """What is there, or None; a directory is nothing."""
         return _described(local_path(path))
 
+    def checksum(self, file: FileInfo) -> str:
+        """SHA-256 of the content, which the operating system still holds when it was just written. Raises FileNotFoundError."""
+        name, digest = local_path(file.path), hashlib.sha256()
+        with _errors(name), open(name, "rb") as opened:
+            while block := opened.read(BLOCK_BYTES):
+                digest.update(block)
+        return f"sha256:{digest.hexdigest()}"
+
     def write(self, path: str, data: bytes) -> None:
         """Create or replace, atomically and durably."""
         name = local_path(path)

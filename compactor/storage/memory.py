@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from compactor.core import checksum
 from compactor.core.errors import Refused
 from compactor.ports import FileInfo
 
@@ -42,6 +43,10 @@ class MemoryStorage:
         _check(path)
         with self._lock:
             return self._objects[path][0] if path in self._objects else None
+
+    def checksum(self, file: FileInfo) -> str:
+        """Of the content. Raises FileNotFoundError."""
+        return checksum.of(self.read(file.path))
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace."""

@@ -36,6 +36,10 @@ class RoutedStorage:
         """As its store does."""
         return self._at(path).stat(path)
 
+    def checksum(self, file: FileInfo) -> str:
+        """As its store does."""
+        return self._at(file.path).checksum(file)
+
     def write(self, path: str, data: bytes) -> None:
         """As its store does."""
         self._at(path).write(path, data)

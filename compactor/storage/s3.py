@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from compactor.aws.retry import ABSENT, PASSING, TAKEN, UNSUPPORTED, Answer, Passing, kind_of, words
+from compactor.core import checksum
 from compactor.core.errors import Refused, TryLater
 from compactor.core.s3 import Place, S3Settings, key_problem, place
 from compactor.ports import FileInfo
@@ -77,6 +78,27 @@ class S3Storage:
         where = place(path)
         found = self._client.persist(where, "look", lambda: self._client.look(where))
         return None if found is None else FileInfo(path, found.size, found.etag, found.modified)
+
+    def checksum(self, file: FileInfo) -> str:
+        """The etag, where that is a hash of the content: one HEAD, two for an object of many parts. Raises FileNotFoundError."""
+        where = place(file.path)
+
+        def attempt() -> str | None:
+            found = self._client.look(where)
+            if found is None:
+                return None
+            # with KMS an etag is of nothing that anybody can see
+            hashed = found.head.get("ServerSideEncryption", "AES256") == "AES256"
+            part = 0
+            if hashed and "-" in found.etag:
+                first = self._client.ask("head_object", where, Key=where.key, PartNumber=1)
+                part = int(first["ContentLength"])
+            return checksum.of_etag(found.etag, found.size, hashed, part)
+
+        told = self._client.persist(where, "look", attempt)
+        if told is None:
+            raise FileNotFoundError(errno.ENOENT, "no such object", file.path)
+        return told
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace."""

@@ -216,6 +216,35 @@ class Use(RuleBasedStateMachine):
         with suppress(Crash, TryLater, InputRefused):
             self.lake.reabsorb(None if at is None else Faults(at, mode))
 
+    def _rebuilt(self, faults: Faults | None = None) -> None:
+        """What cannot be told from the archive any more is refused by name; never are there other rows (invariant 7)."""
+        with suppress(InputRefused):
+            assert self.lake.rebuild(faults).outcome == "published"
+
+    @precondition(lambda self: self.lake.newest())
+    @rule(at=st.one_of(st.none(), CALLS), mode=st.sampled_from(MODES), error=st.sampled_from(ERRORS))
+    def rebuild(self, at: int | None, mode: str, error: str) -> None:
+        """The table is built again out of its raw files, whole or cut at some call."""
+        with suppress(Crash, TryLater):
+            self._rebuilt(None if at is None else Faults(at, mode, error=error))
+
+    @precondition(lambda self: self.lake.newest())
+    @rule(at=CALLS, steps=STEPS, more=st.sampled_from(("run", "vacuum", "restore")), pick=st.integers(0, 99))
+    def rebuild_beside_others(self, at: int, steps: list[tuple[str, int, int]], more: str, pick: int) -> None:
+        """While it goes on others absorb more, vacuum, or restore."""
+
+        def others() -> None:
+            self.deliver(steps, 2)
+            self.lake.run()
+            if more == "vacuum":
+                self.lake.vacuum()
+            found = self.lake.restorable()
+            if more == "restore" and found:
+                self.lake.restore(found[pick % len(found)])
+
+        with suppress(TryLater):
+            self._rebuilt(Intrusion(at, others))
+
     @precondition(lambda self: self.lake.restorable())
     @rule(pick=st.integers(0, 99), name=st.sampled_from("ab"))
     def pin(self, pick: int, name: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core import types
+from compactor.core import checksum, types
 from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.evolution import evolve
 from compactor.core.layout import Layout, relative
@@ -26,7 +26,7 @@ from compactor.core.schema import Schema
 from compactor.core.snapshot import COUNTS, DataFile, Delta, FeedPart, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema
-from compactor.ports import Check, Elsewhere, Facts, Staged, Storage
+from compactor.ports import Check, Difference, Elsewhere, Facts, Staged, Storage
 from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, replayed, shown, sorted_out
 
 _ROWS_PER_FILE = 8
@@ -92,26 +92,31 @@ class ListEngine:
         order = tuple((name, "bigint") for name in spec.order_by or ("seq",))
         if parent is not None and parent.order != order:
             raise OrderRefused(f"table {spec.name}: expected order {parent.order}, found {order}")
-        files = {item.path: self._events(spec, item, elsewhere) for item in inputs}
-        changes = {path: events for path, (events, _, _) in files.items()}
+        # a rebuild reads two contents that one name had after another
+        files = {(item.path, item.etag): self._events(spec, item, elsewhere) for item in inputs}
+        changes = {name: events for name, (events, _, _) in files.items()}
         bad = [one for _, _, unusable in files.values() for one in unusable]
         broken = {one.path: one.reason for one in bad if one.record is None}
         read, records = sum(rows for _, rows, _ in files.values()), len(bad) - len(broken)
         problem = Limits(spec.quarantine_rows, spec.quarantine_share).problem(bad, records, read, len(broken), len(inputs))
         if problem:
             raise InputRefused(f"table {spec.name}: {problem}")
-        writers = [_writer(spec, path, events) for path, events in changes.items() if any(event.op != "t" for event in events)]
+        writers = [_writer(spec, "~".join(name), events) for name, events in changes.items() if any(event.op != "t" for event in events)]
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: nothing with a row has landed")
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
-        conformed = [_conformed(event, evolved.columns.get(path, {}), evolved.schema) for path, events in changes.items() for event in events]
+        conformed = [
+            _conformed(event, evolved.columns.get("~".join(name), {}), evolved.schema) for name, events in changes.items() for event in events
+        ]
         truncates = [change.position for change in conformed if change.op == "t"]
         if truncates and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set")
         counted = tuple(
             item.unopened(broken[item.path])
             if item.path in broken
-            else dataclasses.replace(item, rows=files[item.path][1], quarantined=len(files[item.path][2]), **_bounds(changes[item.path]))
+            else dataclasses.replace(
+                item, rows=files[item.path, item.etag][1], quarantined=len(files[item.path, item.etag][2]), **_bounds(changes[item.path, item.etag])
+            )
             for item in inputs
         )
         facts = Facts(
@@ -293,6 +298,30 @@ class ListEngine:
         same = told == self.difference(spec, parent, made)
         return Check(spec.name, "feed = difference", same, f"version {made.version}: {'equal' if same else 'they differ'}")
 
+    def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
+        """What the visible rows of two Snapshots differ in, by the key that `after` has."""
+        try:
+            was = self._visible(spec, before, after.schema.key)
+        except (CheckFailed, FileNotFoundError, ValueError) as error:
+            return Difference(unreadable=str(error))
+        now = self._visible(spec, after, after.schema.key)
+        wrong = sorted((key for key in {*was, *now} if was.get(key) != now.get(key)), key=repr)
+        missing, added = sum(key not in now for key in wrong), sum(key not in was for key in wrong)
+        return Difference(missing, added, len(wrong) - missing - added, tuple(repr(key) for key in wrong[:5]))
+
+    def _visible(self, spec: TableSpec, snapshot: Snapshot, key: Sequence[str]) -> dict[Key, list[str]]:
+        """Key → the rows shown under it, as text without the columns that are null."""
+        schema = snapshot.schema
+        delta = _by_key(self._files(spec, snapshot.delta, schema)) if snapshot.delta else {}
+        stored = {**self._base(spec, snapshot.segments, snapshot, schema), **delta}
+        out: dict[Key, list[str]] = {}
+        for state in stored.values():
+            if state.op != "d":
+                row = {**shown(state.values), **dict(zip(schema.key, state.key))}
+                told = {name: value for name, value in row.items() if value is not None}
+                out.setdefault(tuple(row.get(name) for name in key), []).append(json.dumps(told, sort_keys=True))
+        return out
+
     # what is stored -----------------------------------------------------------------------------------------------
 
     def _delta(self, spec: TableSpec, snapshot: Snapshot, schema: Schema) -> dict[Key, State]:
@@ -327,8 +356,10 @@ class ListEngine:
         for number, start in enumerate(range(0, len(ranked), _ROWS_PER_FILE) if ranked else ()):
             rows = [_stored(state, schema) for state in ranked[start : start + _ROWS_PER_FILE]]
             self._storage.write(f"{directory}/part-{number:05d}.json", json.dumps(rows).encode())
-        written = tuple(DataFile(relative(info.path, directory), info.size) for info in self._storage.list(directory))
-        back = [row for file in written for row in json.loads(self._storage.read(f"{directory}/{file.name}"))]
+        listed = [info.path for info in self._storage.list(directory)]
+        found = {path: self._storage.read(path) for path in listed}
+        written = tuple(DataFile(relative(path, directory), len(data), checksum.of(data)) for path, data in found.items())
+        back = [row for data in found.values() for row in json.loads(data)]
         keys = {tuple(row[name] for name in schema.key) for row in back}
         if len(back) != len(ranked) or len(keys) != len(ranked):
             raise CheckFailed(f"{directory}: expected {len(ranked)} rows, one per key, found {len(back)} with {len(keys)} keys")

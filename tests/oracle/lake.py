@@ -21,8 +21,8 @@ from compactor.core.schema import Schema
 from compactor.core.snapshot import LATER, Pin, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import ledger, pin, restore
-from compactor.flows.reports import TableReport, VacuumReport
-from compactor.flows.run import reabsorb_table, replay_table, run_table
+from compactor.flows.reports import RebuildReport, TableReport, VacuumReport
+from compactor.flows.run import reabsorb_table, rebuild_table, replay_table, run_table
 from compactor.flows.vacuum import vacuum
 from compactor.flows.verify import verify
 from compactor.flows.world import World
@@ -117,6 +117,11 @@ class Lake:
         """Take again what restores have undone."""
         self.now += 1.0
         return reabsorb_table(self.world(faults), self.spec)
+
+    def rebuild(self, faults: Faults | None = None, target: Snapshot | None = None, accept: bool = False, dry: bool = False) -> RebuildReport:
+        """Build the table again out of its raw files."""
+        self.now += 1.0
+        return rebuild_table(self.world(faults), self.spec, target, accept, dry)
 
     def pin(self, version: int, name: str = "", faults: Faults | None = None) -> Pin:
         """Keep a version."""

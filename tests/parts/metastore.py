@@ -19,10 +19,14 @@ from pathlib import Path
 
 import pyspark
 
+from compactor.core.s3 import S3Settings
+from compactor.core.s3a import s3a_properties
 from compactor.spark.session import find_java
 
 SPARK_HOME = Path(pyspark.__file__).parent
 JDBC_VERSION = "42.7.4"
+AWS_SDK_VERSION = "1.12.262"
+"""What hadoop-aws 3.3.4 was built with (its pom)."""
 WAIT_SECONDS = 120
 _CACHE = Path(os.environ.get("COMPACTOR_TEST_CACHE") or Path.home() / ".cache" / "compactor-tests")
 
@@ -55,8 +59,8 @@ def postgres_server(tmp: Path, database: str = "metastore", settings: Mapping[st
 
 
 @contextmanager
-def metastore(tmp: Path, backend: str = "derby") -> Iterator[str]:
-    """A Hive metastore on `derby` or `postgres`; gives its thrift:// URI."""
+def metastore(tmp: Path, backend: str = "derby", s3: str | None = None) -> Iterator[str]:
+    """A Hive metastore on `derby` or `postgres`; gives its thrift:// URI. `s3`: an endpoint where it finds the tables that lie in S3."""
     home = tmp / "hms"
     home.mkdir(parents=True)
     with contextlib.ExitStack() as stack:
@@ -68,7 +72,12 @@ def metastore(tmp: Path, backend: str = "derby") -> Iterator[str]:
         else:
             url, driver = f"jdbc:derby:;databaseName={home}/metastore_db;create=true", "org.apache.derby.jdbc.EmbeddedDriver"
         _compile(home)
-        _write_site(home, url, driver)
+        properties = {}
+        if s3 is not None:
+            jars += _s3_jars()
+            told = s3a_properties(S3Settings(endpoint=s3, path_style=True, region="us-east-1"))
+            properties = {name[len("spark.hadoop.") :]: value for name, value in told.items() if name.startswith("spark.hadoop.fs.")}
+        _write_site(home, url, driver, properties)
         port = free_port()
         command = [
             Path(find_java()) / "bin" / "java",
@@ -212,16 +221,24 @@ def _postgres_binaries() -> Path:
 
 
 def _jdbc_jar() -> Path:
-    jar = _CACHE / f"postgresql-{JDBC_VERSION}.jar"
+    return _jar("org.postgresql", "postgresql", JDBC_VERSION)
+
+
+def _s3_jars() -> list[Path]:
+    """hadoop-aws of Spark's own Hadoop, with its SDK: those that Spark has fetched for us already, else from Maven."""
+    (hadoop,) = (path.stem.rpartition("-")[2] for path in (SPARK_HOME / "jars").glob("hadoop-client-api-*.jar"))
+    return [_jar("org.apache.hadoop", "hadoop-aws", hadoop), _jar("com.amazonaws", "aws-java-sdk-bundle", AWS_SDK_VERSION)]
+
+
+def _jar(group: str, name: str, version: str) -> Path:
+    fetched = Path.home() / ".ivy2" / "jars" / f"{group}_{name}-{version}.jar"
+    jar = fetched if fetched.exists() else _CACHE / f"{name}-{version}.jar"
     if not jar.exists():
         if not shutil.which("mvn"):
-            raise PartsMissing(f"the PostgreSQL driver is needed: install Maven, or put it at {jar}")
+            raise PartsMissing(f"{group}:{name}:{version} is needed: install Maven, or put it at {jar}")
         _CACHE.mkdir(parents=True, exist_ok=True)
-        artifact = f"-Dartifact=org.postgresql:postgresql:{JDBC_VERSION}"
-        _run(
-            ["mvn", "-q", "-B", "dependency:copy", artifact, f"-DoutputDirectory={_CACHE}"],
-            "the PostgreSQL driver could not be had from Maven: ",
-        )
+        artifact = f"-Dartifact={group}:{name}:{version}"
+        _run(["mvn", "-q", "-B", "dependency:copy", artifact, f"-DoutputDirectory={_CACHE}"], f"{name} could not be had from Maven: ")
     return jar
 
 
@@ -233,8 +250,9 @@ def _compile(target: Path) -> None:
     _run([program, "-nowarn", "-cp", SPARK_HOME / "jars" / "*", "-d", target, Path(__file__).with_name("HmsLoopback.java")])
 
 
-def _write_site(home: Path, url: str, driver: str) -> None:
+def _write_site(home: Path, url: str, driver: str, more: Mapping[str, str]) -> None:
     properties = {
+        **more,
         "javax.jdo.option.ConnectionURL": url,
         "javax.jdo.option.ConnectionDriverName": driver,
         "javax.jdo.option.ConnectionUserName": "hive",

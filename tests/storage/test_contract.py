@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.core import checksum
 from compactor.core.errors import Refused
 from compactor.core.s3 import S3Settings
 from compactor.ports import FileInfo, Storage
@@ -121,6 +122,18 @@ def test_etag_follows_content(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(set(seen)) == 200
     assert world.info("x").etag == seen[-1]
     assert [*world.storage.list(world.root)] == [world.info("x")]
+
+
+def test_checksum(world: World) -> None:
+    """It agrees with the content that is there, and with no other of that length; what is not there has none."""
+    for data in (b"", b"one", b"\x00\xff" * 70_000):
+        told = world.storage.checksum(world.put("x", data))
+        assert checksum.agrees(told, data)
+        assert not checksum.agrees(told, data[:-1] + b"!")
+    gone = world.info("x")
+    world.storage.delete([gone.path])
+    with pytest.raises(FileNotFoundError):
+        world.storage.checksum(gone)
 
 
 def test_modified_and_now(world: World) -> None:

@@ -13,6 +13,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from compactor.core import checksum
 from compactor.core.errors import Refused, Unavailable
 from compactor.core.s3 import S3Settings
 from compactor.ports import FileInfo
@@ -29,6 +30,7 @@ CALLS: dict[str, Callable[[S3Storage], Any]] = {
     "list": lambda storage: [*storage.list("s3://lake/here")],
     "read": lambda storage: storage.read("s3://lake/here/x"),
     "stat": lambda storage: storage.stat("s3://lake/here/x"),
+    "checksum": lambda storage: storage.checksum(INFO),
     "write": lambda storage: storage.write("s3://lake/here/x", b"1"),
     "put": lambda storage: storage.put_if_absent("s3://lake/here/new", b"1"),
     "move": lambda storage: storage.move(INFO, "s3://lake/here/y"),
@@ -111,6 +113,26 @@ def test_the_server_gives_a_copy_of_many_parts_another_etag(server: Server) -> N
     client.copy_object(Bucket="lake", Key="parts/y", CopySource=here)
     assert made.endswith('-1"')
     assert client.head_object(Bucket="lake", Key="parts/y")["ETag"] != made
+
+
+def test_checksums_of_objects_in_parts_and_of_encrypted_ones(server: Server) -> None:
+    """Parts as Spark uploads them can be told again; under KMS nothing but the store's own word is left."""
+    client, where = plain(server), world(server.url)
+    bucket, _, key = where.path("x").removeprefix("s3://").partition("/")
+    upload = client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]
+    parts = []
+    for number, data in enumerate((b"aaaa", b"bbbb", b"c"), 1):
+        etag = client.upload_part(Bucket=bucket, Key=key, UploadId=upload, PartNumber=number, Body=data)["ETag"]
+        parts.append({"ETag": etag, "PartNumber": number})
+    client.complete_multipart_upload(Bucket=bucket, Key=key, UploadId=upload, MultipartUpload={"Parts": parts})
+    told = where.storage.checksum(where.info("x"))
+    assert told.endswith("-3:4")
+    assert checksum.agrees(told, b"aaaabbbbc")
+    assert not checksum.agrees(told, b"aaaabbbbd")
+    client.put_object(Bucket=bucket, Key=key, Body=b"1", ServerSideEncryption="aws:kms")
+    told = where.storage.checksum(where.info("x"))
+    assert not checksum.by_content(told)
+    assert checksum.agrees(told, b"1", where.info("x").etag)
 
 
 # Stores that lack something

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from compactor.core import checksum
 from compactor.core.errors import Unavailable
 from compactor.core.s3 import S3Settings
 from compactor.ports import FileInfo
@@ -71,6 +72,7 @@ ACTS = {
     "list": Act(lambda s, w: _names(s.list(w.path("in")), w), FIVE, FIVE, gives=[(name, 1) for name in FIVE]),
     "list nothing": Act(lambda s, w: _names(s.list(w.path("out")), w), FIVE, FIVE, gives=[]),
     "read": Act(lambda s, w: s.read(w.path("x")), {"x": LARGE}, {"x": LARGE}, gives=LARGE),
+    "checksum": Act(lambda s, w: checksum.agrees(s.checksum(w.info("x")), SMALL), {"x": SMALL}, {"x": SMALL}, gives=True),
     "stat": Act(lambda s, w: s.stat(w.path("x")) == w.info("x"), {"x": SMALL}, {"x": SMALL}, gives=True),
     "stat nothing": Act(lambda s, w: s.stat(w.path("x")), {}, {}),
     "write": Act(lambda s, w: s.write(w.path("x"), SMALL), {}, {"x": SMALL}),

@@ -1,0 +1,287 @@
+"""Rebuild: the table again out of its raw files, compared, published at once, beside whatever else goes on (invariant 7, H20)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from contextlib import suppress
+
+import pytest
+
+from compactor.core.errors import Conflict, InputRefused, Refused, TryLater
+from compactor.flows import restore
+from tests.faults import Crash, Faults, every_fault
+from tests.flows.test_every_crash import _WAY_IDS, DELIVERIES, WAYS, ending, stages
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+from tests.oracle.watch import Intrusion, Watch
+
+
+def begun() -> tuple[Lake, Watch]:
+    """The lake after the whole program, and one who watches it."""
+    lake = stages()[-1].copy()
+    watch = Watch(lake)
+    watch.look()
+    return lake, watch
+
+
+def test_every_stage_of_a_table_is_its_archive_resolved_at_once() -> None:
+    """Rows, columns and ledger stay; Delta and old Segments go; the next increments and a restore go on top."""
+    for done, stage in enumerate(stages()[1:]):
+        lake = stage.copy()
+        watch = Watch(lake)
+        watch.look()
+        before, seen = lake.newest(), lake.look()
+        assert before is not None
+        assert seen is not None
+        report = lake.rebuild()
+        after = lake.newest()
+        assert after is not None
+        assert (report.outcome, report.version, bool(report.difference)) == ("published", before.version + 1, False)
+        assert (after.operation, after.delta, after.schema.generation) == ("rebuild", None, before.schema.generation)
+        assert not after.named & {part.path for part in (*before.segments, *filter(None, [before.delta]))}
+        now = lake.look()
+        assert now is not None
+        assert (now.version, now.rows, now.columns) == (after.version, seen.rows, seen.columns)
+        lake.run()
+        watch.settled()
+        for deliver in DELIVERIES[done + 1 :]:
+            deliver(lake)
+            lake.run()
+            watch.settled()
+        assert lake.look().rows == stages()[-1].look().rows  # type: ignore[union-attr]
+        lake.restore(before.version)
+        assert lake.look().rows == seen.rows  # type: ignore[union-attr]
+        watch.settled()
+
+
+def test_a_dry_run_tells_and_changes_nothing() -> None:
+    """Not a file stays of it."""
+    lake, _ = begun()
+    before = {info.path: info.etag for info in lake.storage.list("/")}
+    report = lake.rebuild(dry=True)
+    assert (report.outcome, report.version, report.files) == ("equal", None, 6)
+    assert {info.path: info.etag for info in lake.storage.list("/")} == before
+
+
+def spoiled(lake: Lake) -> str:
+    """A stored file of the newest Snapshot in which a row has another value now, of the same length."""
+    newest = lake.newest()
+    assert newest is not None
+    parts = [lake.layout.inside(f"{part.path}/{file.name}") for part in newest.segments for file in part.files]
+    path = next(path for path in parts if b'"b": "x11"' in lake.storage.read(path))
+    lake.storage.write(path, lake.storage.read(path).replace(b'"b": "x11"', b'"b": "y11"', 1))
+    return path
+
+
+def test_a_table_that_differs_is_told_and_only_replaced_on_request() -> None:
+    """A stored row was damaged: its key is told, nothing changes; accepted, the archive's rows are shown."""
+    lake, _ = begun()
+    right = lake.expected()
+    spoiled(lake)
+    assert lake.look().rows != right  # type: ignore[union-attr]
+    before = lake.newest()
+    for dry in (True, False):
+        report = lake.rebuild(dry=dry)
+        assert (report.outcome, report.version) == ("differs", None)
+        assert (report.difference.missing, report.difference.added, report.difference.changed) == (0, 0, 1)
+        assert len(report.difference.samples) == 1
+        assert lake.newest() == before
+    assert lake.rebuild(accept=True).outcome == "published"
+    assert lake.look().rows == right  # type: ignore[union-attr]
+    assert lake.failed_checks() == []
+
+
+def test_a_base_that_cannot_be_read_any_more_is_rebuilt() -> None:
+    """Which is a difference too: somebody has to say that the old rows are not wanted."""
+    lake, _ = begun()
+    right = lake.expected()
+    lake.storage.delete([spoiled(lake)])
+    report = lake.rebuild()
+    assert report.outcome == "differs"
+    assert report.difference.unreadable
+    assert lake.rebuild(accept=True).outcome == "published"
+    assert lake.look().rows == right  # type: ignore[union-attr]
+    assert lake.failed_checks() == []
+
+
+def test_an_older_version_is_rebuilt_and_what_came_later_is_undone() -> None:
+    """As with a restore: it stays out until it is taken again; and back again."""
+    shown = {snapshot.version: lake_rows for snapshot in stages()[-1].committed() for lake_rows in [stages()[-1].expected(snapshot)]}
+    for version in [*shown][:-1]:
+        lake, watch = begun()
+        target = restore.at_version(lake.world(), lake.spec, version)
+        report = lake.rebuild(target=target)
+        newest = lake.newest()
+        assert newest is not None
+        assert (report.outcome, report.against, newest.restored) == ("published", version, version)
+        assert lake.look().rows == shown[version]  # type: ignore[union-attr]
+        watch.settled()
+        assert lake.rebuild().outcome == "published"
+        assert lake.look().rows == shown[version]  # type: ignore[union-attr]
+        if report.undone:
+            lake.reabsorb()
+        assert lake.look().rows == stages()[-1].look().rows  # type: ignore[union-attr]
+        watch.settled()
+
+
+def test_what_a_restore_has_undone_stays_out() -> None:
+    """The archive holds it; the ledger says that it is not in the table."""
+    lake, watch = begun()
+    lake.restore(1)
+    rows = lake.look().rows  # type: ignore[union-attr]
+    report = lake.rebuild()
+    assert (report.outcome, report.files) == ("published", 2)
+    assert lake.look().rows == rows  # type: ignore[union-attr]
+    watch.settled()
+
+
+def test_files_that_are_gone_are_named_and_nothing_happens() -> None:
+    """One that was deleted, one that holds something else, one that cannot be read."""
+    for harm in ("delete", "other", "unreadable"):
+        lake, _ = begun()
+        path = next(info.path for info in lake.storage.list("/lake/t/archive") if info.path.endswith("b.json"))
+        size = len(lake.storage.read(path))
+        if harm == "delete":
+            lake.storage.delete([path])
+        else:
+            lake.storage.write(path, b"\xff" * size if harm == "unreadable" else b"{}")
+        before = lake.newest()
+        with pytest.raises(InputRefused, match=r"increment_2026010100/b\.json.*backup"):
+            lake.rebuild(accept=True)
+        assert lake.newest() == before
+
+
+def test_a_table_without_a_version_has_nothing_to_rebuild() -> None:
+    """It says what does."""
+    with pytest.raises(Refused, match="compactor run"):
+        Lake(table()).rebuild()
+
+
+@pytest.mark.parametrize(("mode", "error"), WAYS, ids=_WAY_IDS)
+def test_a_rebuild_cut_at_any_call_has_happened_or_not(mode: str, error: str) -> None:
+    """Whatever it left, a run finishes; a second rebuild is possible."""
+    for faults in every_fault(mode, error=error):
+        lake, watch = begun()
+        with suppress(Crash, TryLater):
+            lake.rebuild(faults)
+        watch.look()
+        lake.run()
+        watch.settled()
+        found = ending(lake)
+        expected = ending(stages()[-1])
+        assert {**found, "landed folders": ()} == {**expected, "landed folders": ()}
+    assert len(faults.calls) > 30
+    assert lake.rebuild().outcome == "published"
+
+
+@pytest.mark.parametrize("stage", range(1, len(DELIVERIES)))
+def test_what_others_absorb_while_it_goes_on_is_in_it(stage: int) -> None:
+    """A run with the next delivery at any call of the rebuild: late events, a new column, damaged records."""
+    caught = 0
+    for at in itertools.count(1):
+        lake = stages()[stage].copy()
+        # the delivery of the stage lies in landing
+        watch = Watch(lake)
+        watch.look()
+        intrusion = Intrusion(at, lake.run)
+        with suppress(TryLater):
+            lake.rebuild(intrusion)
+            newest = lake.newest()
+            assert newest is not None
+            caught += newest.operation == "rebuild" and intrusion.happened
+        watch.look()
+        if not intrusion.happened:
+            break
+        lake.run()
+        watch.settled()
+        assert lake.look().rows == stages()[stage + 1].copy().expected()  # type: ignore[union-attr]
+    assert at > 20
+    assert caught > 10
+
+
+def test_a_truncate_that_overtakes_it_takes_its_rows() -> None:
+    """At any call."""
+    for at in itertools.count(1):
+        lake, watch = begun()
+
+        def other(lake: Lake = lake) -> None:
+            lake.deliver("increment_2026010103/t.json", ['{"op": "t", "position": [1000]}', line("c", [1], [1001], {"a": 1})])
+            lake.run()
+
+        intrusion = Intrusion(at, other)
+        with suppress(TryLater):
+            lake.rebuild(intrusion)
+        if not intrusion.happened:
+            break
+        lake.run()
+        watch.settled()
+        assert [row[:2] for row in lake.look().rows] == [(1, 1)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("what", ["restore", "rebuild"])
+def test_a_restore_or_another_rebuild_beside_it_makes_one_of_them_lose(what: str) -> None:
+    """What was asked for last may not be what is wanted: it says so, and changes nothing."""
+    lost = 0
+    for at in itertools.count(1):
+        lake, watch = begun()
+
+        def other(lake: Lake = lake) -> None:
+            if what == "restore":
+                lake.restore(1)
+            else:
+                lake.rebuild()
+
+        intrusion = Intrusion(at, other)
+        try:
+            lake.rebuild(intrusion)
+        except Conflict:
+            lost += 1
+        watch.look()
+        if not intrusion.happened:
+            break
+        lake.run()
+        watch.settled()
+    assert lost > 10
+
+
+def test_vacuum_beside_it_takes_nothing_that_is_shown() -> None:
+    """A rebuild that sleeps longer than `grace` has its work thrown away and says so."""
+    for at in itertools.count(1):
+        lake = stages()[-1].copy()
+        lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0)
+        watch = Watch(lake)
+        watch.look()
+
+        def other(lake: Lake = lake) -> None:
+            lake.now += 60.0
+            lake.deliver("increment_2026010104/v.json", [line("u", [6], [7000], {"a": 7000})])
+            lake.run()
+            lake.vacuum()
+            lake.vacuum()
+
+        intrusion = Intrusion(at, other)
+        with suppress(TryLater):
+            lake.rebuild(intrusion)
+        watch.look()
+        if not intrusion.happened:
+            break
+        lake.run()
+        watch.settled()
+    assert at > 20
+
+
+def test_the_old_files_go_with_vacuum() -> None:
+    """Nothing but what kept Snapshots name stays."""
+    lake = stages()[-1].copy()
+    lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0)
+    with suppress(Crash):
+        lake.rebuild(Faults(1, only=["put_if_absent"]))
+    lake.rebuild()
+    for _ in range(3):
+        lake.now += 60.0
+        lake.vacuum()
+    newest = lake.newest()
+    assert newest is not None
+    assert lake.units() == newest.named
+    assert lake.failed_checks() == []

@@ -1,0 +1,97 @@
+"""Rebuild on Spark: the table again out of its raw files, with other keys, orders and policies, and what differs by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compactor.core.errors import OrderRefused, SchemaRefused
+from compactor.core.policy import Policy
+from compactor.core.spec import TableSpec
+from compactor.flows.reports import Difference, RebuildReport
+from compactor.flows.run import rebuild_table
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+
+def rebuilt(lake: Lake, spec: TableSpec, accept: bool = False) -> RebuildReport:
+    """A rebuild, and what it shows is sound."""
+    lake.now += 1
+    report = rebuild_table(lake.world, spec, accept=accept)
+    if report.outcome == "published":
+        assert lake.snapshot(spec).version == report.version
+        assert lake.problems(spec) == []
+    return report
+
+
+def test_a_grown_table_is_its_archive_resolved_at_once(lake: Lake) -> None:
+    """After a wider type (tables of another generation), a new column, a late event, a delete, a fold; runs go on top of it."""
+    spec = lake.spec(compaction="delta", fold_every=2.0, target_file_bytes=4_000)
+    lake.land(spec, 0, [{"id": n, "a": n, "seq": n, "op": "c"} for n in range(300)])
+    lake.run(spec)
+    lake.land(spec, 1, [{"id": 7, "a": "many", "seq": 1000, "op": "u"}, {"id": 8, "seq": 1001, "op": "d"}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 9, "a": "2", "b": {"x": [1, None]}, "seq": 1002, "op": "u"}, {"id": 8, "a": "3", "seq": 900, "op": "u"}])
+    lake.run(spec)
+    before, rows = lake.snapshot(spec), lake.rows(spec)
+    assert before.schema.generation > 1
+    report = rebuilt(lake, spec)
+    after = lake.snapshot(spec)
+    assert (report.outcome, report.files, report.difference) == ("published", 3, Difference())
+    assert (after.operation, after.delta, after.schema.generation) == ("rebuild", None, before.schema.generation)
+    assert lake.rows(spec) == rows
+    lake.land(spec, 3, [{"id": 8, "a": "4", "seq": 950, "op": "u"}, {"id": 9, "a": "5", "seq": 1003, "op": "u"}])
+    lake.run(spec)
+    # the tombstone of 8 has come through
+    assert [row["id"] for row in lake.rows(spec) if row["id"] in (8, 9)] == [9]
+    assert lake.problems(spec) == []
+
+
+def test_another_key_and_another_order_are_refused_by_runs_and_taken_by_a_rebuild(lake: Lake) -> None:
+    """The messages name the command; what differs is told by the new key; the next run goes on with it, in tables of a new generation."""
+    spec = lake.spec(key=("id", "part"))
+    rows: list[dict[str, Any]] = [{"id": n, "part": part, "v": n, "seq": n + 100 * part, "at": 500 - n} for n in range(4) for part in (0, 1)]
+    lake.land(spec, 0, [*rows, {"id": 0, "part": 1, "v": 77, "seq": 400, "at": 1}])
+    lake.run(spec)
+    assert len(lake.rows(spec)) == 8
+    other = lake.with_settings(spec, key=("id",))
+    lake.land(spec, 1, [{"id": 3, "part": 5, "v": 33, "seq": 500, "at": 0}])
+    with pytest.raises(SchemaRefused, match="compactor rebuild t --accept-differences"):
+        lake.run(other)
+    report = rebuilt(lake, other)
+    # of each id one row is left, under its own key with one row less
+    assert (report.outcome, report.difference.columns) == ("differs", ("the key was (id, part), it is (id)",))
+    assert (report.difference.missing, report.difference.added, report.difference.changed) == (4, 0, 0)
+    assert report.difference.samples[0] == '{"id":0}'
+    assert len(lake.rows(spec)) == 8
+    assert rebuilt(lake, other, accept=True).outcome == "published"
+    assert lake.snapshot(spec).schema.generation == 2
+    lake.run(other)
+    assert [(row["id"], row["v"]) for row in lake.rows(spec)] == [(0, 77), (1, 1), (2, 2), (3, 33)]
+
+    by_time = lake.with_settings(other, order_by=("at",))
+    lake.land(spec, 2, [{"id": 1, "part": 0, "v": 11, "seq": 1, "at": 900}])
+    with pytest.raises(OrderRefused, match="compactor rebuild t"):
+        lake.run(by_time)
+    report = rebuilt(lake, by_time, accept=True)
+    assert (report.difference.missing, report.difference.added, report.difference.changed) == (0, 0, 2)
+    lake.run(by_time)
+    assert [(row["id"], row["v"]) for row in lake.rows(spec)] == [(0, 0), (1, 11), (2, 2), (3, 3)]
+    assert lake.problems(by_time) == []
+
+
+def test_what_a_policy_has_left_out_stays_out(lake: Lake) -> None:
+    """Until the policy is another one: then the column is told as new."""
+    spec = lake.spec(policy=Policy("freeze"), key=())
+    lake.land(spec, 0, [{"a": 1, "seq": 1}, {"a": 2, "seq": 2}])
+    lake.run(spec)
+    lake.land(spec, 1, [{"a": 3, "b": "x", "seq": 3}])
+    lake.run(spec)
+    rows = lake.rows(spec)
+    assert rebuilt(lake, spec).outcome == "published"
+    assert lake.rows(spec) == rows
+    report = rebuilt(lake, lake.with_settings(spec, policy=Policy()))
+    assert (report.outcome, report.difference.columns) == ("differs", ("column b string is new",))
+    assert (report.difference.missing, report.difference.added, report.difference.changed) == (0, 0, 0)
