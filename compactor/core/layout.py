@@ -2,6 +2,7 @@
 
 base/<commit id>/segment=<n>/*.parquet      a Segment: one directory, one key range
 delta/<commit id>/*.parquet                 a Delta
+history/<commit id>/part=<name>/*.parquet   a part of the history: a day (d2026-11-20), the open Delta (delta), an open key range (open-<n>)
 archive/<folder>/<file>                     absorbed raw files
 quarantine/<folder>/<file>                  unusable ones, and <file>.reason.json for every file with something unusable
 _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
@@ -20,6 +21,7 @@ _SNAPSHOT = re.compile(r"_compactor/snapshots/(\d{20})\.json")
 _KINDS = (
     ("segment", re.compile(r"base/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>segment=[0-9-]+)/(?P<file>[^/]+)")),
     ("delta", re.compile(r"delta/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>)(?P<file>[^/]+)")),
+    ("history", re.compile(r"history/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>part=[a-z0-9-]+)/(?P<file>[^/]+)")),
     ("snapshot", _SNAPSHOT),
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
@@ -30,6 +32,7 @@ _KINDS = (
 _UNIT = re.compile(
     r"(?P<unit>base/(?P<base>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"
     r"|(?P<delta_unit>delta/(?P<delta>[a-z]\d{8}-[0-9a-f]{8}))/.+"
+    r"|(?P<history_unit>history/(?P<history>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"
     r"|(?P<ledger_unit>_compactor/ledger/(?P<ledger>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz)"
 )
 
@@ -94,6 +97,10 @@ class Layout:
         """The directory whose children `segment=<n>` are the Segments written by one commit."""
         return join(self.root, "base", commit)
 
+    def history(self, commit: str) -> str:
+        """The directory whose children `part=<name>` are the parts of the history written by one commit."""
+        return join(self.root, "history", commit)
+
     def inside(self, path: str) -> str:
         """The location of a path that a Snapshot names (relative to the root)."""
         return join(self.root, path)
@@ -125,7 +132,7 @@ class Layout:
     def unit(self, location: str) -> tuple[str, str] | None:
         """What of ours an object belongs to that is deleted as a whole, by its path below the root, and the commit id that wrote it.
 
-        A Segment, a Delta, a ledger file, or what a dead engine left beside them. None for everything else.
+        A Segment, a Delta, a part of the history, a ledger file, or what a dead engine left beside them. None for everything else.
         """
         try:
             match = _UNIT.fullmatch(relative(location, self.root))
@@ -133,10 +140,11 @@ class Layout:
             return None
         if match is None:
             return None
-        return match["unit"] or match["delta_unit"] or match["ledger_unit"], match["base"] or match["delta"] or match["ledger"]
+        unit = match["unit"] or match["delta_unit"] or match["history_unit"] or match["ledger_unit"]
+        return unit, match["base"] or match["delta"] or match["history"] or match["ledger"]
 
     def kind(self, location: str) -> str | None:
-        """What a location is (`segment`, `delta`, `snapshot`, `hint`, `ledger`, `archive`, `quarantine`), or None: not ours."""
+        """What a location is (`segment`, `delta`, `history`, `snapshot`, `hint`, `ledger`, `archive`, `quarantine`), or None: not ours."""
         try:
             inside = relative(location, self.root)
         except ValueError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.errors import StateRefused
+from compactor.core.history import History
 from compactor.core.position import Partitions, Position, latest
 from compactor.core.schema import Schema
 
@@ -188,13 +189,15 @@ class Snapshot:
     restored: int | None = None
     oldest: int = 1
     expired: bool = False
+    history: History | None = None
     format: int = FORMAT
 
     @property
     def named(self) -> frozenset[str]:
         """Paths below the root of the directories and ledger files that must be there for this Snapshot to be read."""
         delta = [self.delta.path] if self.delta else []
-        return frozenset([*(segment.path for segment in self.segments), *delta, *(file.path for file in self.ledger)])
+        history = [part.path for part in self.history.parts] if self.history else []
+        return frozenset([*(segment.path for segment in self.segments), *delta, *history, *(file.path for file in self.ledger)])
 
     def stub(self) -> Snapshot:
         """What stays under this version's name when it has expired: its number is never given again (H21). The columns stay, for their history."""
@@ -209,6 +212,7 @@ class Snapshot:
             offsets=(),
             condemned=(),
             pins=(),
+            history=None,
             expired=True,
         )
 
@@ -290,5 +294,6 @@ def _revived(raw: dict[str, Any]) -> dict[str, Any]:
     values["pending"] = tuple(input_from_json(entry) for entry in raw["pending"])
     values["condemned"] = tuple(Condemned(**entry) for entry in raw.get("condemned", ()))
     values["pins"] = tuple(Pin(**entry) for entry in raw.get("pins", ()))
+    values["history"] = History.from_json(raw["history"]) if raw.get("history") else None
     values["ledger"] = tuple(LedgerFile(entry["path"], entry["entries"], tuple(entry["folders"])) for entry in raw["ledger"])
     return values

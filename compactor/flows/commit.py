@@ -134,14 +134,15 @@ def _attempt(
             staged = world.engine().write_base(batch, commit, purge_through(world, spec, parent))
         else:
             staged = world.engine().write_delta(batch, commit)
+        history = world.engine().write_history(batch, commit) if spec.history else None
         progress(spec.name, "check", 0.8)
         facts = batch.facts
         _guard(spec, parent, staged, whole)
         quarantine.describe(world, spec, commit, facts)
-        snapshot = _snapshot(world, spec, parent, facts, staged, commit, whole, label, operation)
+        snapshot = dataclasses.replace(_snapshot(world, spec, parent, facts, staged, commit, whole, label, operation), history=history)
         snapshots.put(world, layout, snapshot)
         written = sum(segment.size for segment in staged.segments) + (staged.delta.size if staged.delta else 0)
-        return Committed(snapshot, written)
+        return Committed(snapshot, written + (history.written_by(commit) if history else 0))
     finally:
         batch.close()
 

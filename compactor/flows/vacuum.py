@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from compactor.core import retention, views
 from compactor.core.ddl import PartitionDef
 from compactor.core.errors import Conflict, StateRefused
+from compactor.core.history import ROWS
 from compactor.core.layout import Layout, commit_id, relative
 from compactor.core.retention import Sweep, Unit
 from compactor.core.snapshot import Snapshot
@@ -175,7 +176,7 @@ def _unregister(world: World, spec: TableSpec, seen: _Seen) -> None:
 
 
 def _registered(world: World, spec: TableSpec, generations: int) -> dict[str, list[PartitionDef]]:
-    tables = [views.table_name(spec, part, generation) for generation in range(1, generations + 1) for part in ("base", "delta")]
+    tables = [views.table_name(spec, part, generation) for generation in range(1, generations + 1) for part in ("base", "delta", ROWS)]
     return {table: world.catalog().partitions(spec.tables_in, table) for table in tables}
 
 

@@ -56,6 +56,7 @@ def _files(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
 
 def _data_files(snapshot: Snapshot) -> list[tuple[str, DataFile]]:
     named = [(segment.path, file) for segment in snapshot.segments for file in segment.files]
+    named += [(part.path, DataFile(*file)) for part in (snapshot.history.parts if snapshot.history else ()) for file in part.files]
     return named + ([(snapshot.delta.path, file) for file in snapshot.delta.files] if snapshot.delta else [])
 
 

@@ -42,13 +42,14 @@ Columns = tuple[tuple[str, str], ...]
 
 @dataclass
 class SparkBatch:
-    """A batch of inputs as Changes, kept in Spark's cache until `close`."""
+    """A batch of inputs as Changes, kept in Spark's cache until `close`. `linked`: without truncates, with what stored rows tell of key changes."""
 
     facts: Facts
     spec: TableSpec
     parent: Snapshot | None
     version: int
     changes: DataFrame
+    linked: DataFrame | None = None
     scratch: ExitStack = field(default_factory=ExitStack)
 
     def set_aside(self, keys: DataFrame) -> None:
