@@ -249,9 +249,20 @@ class Table(_Keys):
     engines: Annotated[tuple[str, ...], Read(values.engines, values.NAMES)] = _key(
         ("spark", "hive"), "Who reads the view; athena (with Glue) gets <view>_athena, in the form that it reads."
     )
-    history: Off = _key(False, "SCD2 history. Not supported yet.")
+    history: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
+        False, "Also <view>_history: every version of every row, from when until when it was so (docs/history.md)."
+    )
     change_feed: Off = _key(False, "Change feed. Not supported yet.")
-    track: NotYet = _key(None, "Columns whose changes make history. Not supported yet.")
+    track: Names = _key(
+        (), "(history) Columns whose changes make a version, in the source's spelling; others are kept up to date in it. Default all."
+    )
+    track_except: Names = _key((), "(history) All columns but these.")
+    history_end: Annotated[str, Read(values.open_end, {"enum": ["null", "9999-12-31", None]})] = _key(
+        "null", "(history) __end_time of what is so still."
+    )
+    history_zero_length: Annotated[str, values.choice("keep", "drop")] = _key(
+        "keep", "(history) Versions that ended at the time at which they began: of several changes in one transaction, all but the last."
+    )
     partial: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
         False, "(flat) A column that a row does not have keeps its value; without it, it becomes null."
     )

@@ -7,6 +7,9 @@ The view is pinned as the main one is (`core/views.py`): closed parts by their s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+
 from compactor.core import types, views
 from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.dialect import HIVE, PRESTO, Dialect
@@ -145,3 +148,12 @@ def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
     if snapshot.history is None:
         return []
     return [view(spec, snapshot, snapshot.history), *([view(spec, snapshot, snapshot.history, PRESTO)] if views.ATHENA in spec.engines else [])]
+
+
+def as_of_text(spec: TableSpec, columns: Sequence[str], moment: int) -> str:
+    """The rows at a source time (microseconds since 1970), for Hive and Spark. `docs/history.md` shows it as a recipe."""
+    # under `delete: soft` the view shows deleted rows too, the history only what was there
+    chosen = ", ".join(f"false AS {HIVE.name(column)}" if spec.soft and column == views.DELETED else HIVE.name(column) for column in columns)
+    day = (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=moment)).strftime("d%Y-%m-%d")
+    known = f"`__end_day` >= '{day}' AND `__start_us` <= {moment}L AND `__end_us` > {moment}L"
+    return f"SELECT {chosen} FROM {HIVE.name(spec.database)}.{HIVE.name(name(spec))} WHERE {known}"

@@ -119,9 +119,9 @@ class Versions:
 
     def truncated(self, keys: DataFrame, truncates: Sequence[Truncated]) -> DataFrame:
         """Truncates as they meet these keys (with `__first`)."""
-        told = ", ".join(f"named_struct('p', {position.fixed(one.position, self.order)}, 't', {one.time}L)" for one in truncates)
-        met = keys.selectExpr("*", f"inline(array({told}))").where(f"{self.event('p')} >= __first")
-        return self._rows(met, MADE, {"_op": "'t'", "_position": "p", "__time_us": "t"}, {name: quoted(name) for name in self.schema.key})
+        told = ", ".join(f"named_struct('__p', {position.fixed(one.position, self.order)}, '__t', {one.time}L)" for one in truncates)
+        met = keys.selectExpr("*", f"inline(array({told}))").where(f"{self.event('__p')} >= __first")
+        return self._rows(met, MADE, {"_op": "'t'", "_position": "__p", "__time_us": "__t"}, {name: quoted(name) for name in self.schema.key})
 
     def seeds(self, states: DataFrame, time: int) -> DataFrame:
         """The rows that a table holds when its history begins."""

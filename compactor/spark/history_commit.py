@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core.errors import InputRefused
+from compactor.core.errors import InputRefused, Refused
 from compactor.core.history import History, HistoryPart, Truncated, fold_due, to_merge, tracked
 from compactor.core.layout import Layout
 from compactor.core.position import Position, event_part, latest, sort_key
@@ -38,6 +38,11 @@ def write(spark: SparkSession, storage: Storage, batch: SparkBatch, commit: str)
     """The parent's history with the batch. Raises InputRefused when a change has no time, CheckFailed when what was written is wrong."""
     spec, schema = batch.spec, batch.facts.evolved.schema
     sources = {field.source: field.name for field in schema.payload}
+    unknown = sorted({*spec.track, *spec.track_except} - set(sources))
+    if unknown:
+        raise Refused(
+            f"table {spec.name}: `{'track' if spec.track else 'track_except'}` names {unknown[0]}, which is no column; there are {', '.join(sources)}"
+        )
     columns = [sources[name] for name in tracked(list(sources), spec.track, spec.track_except)]
     versions = Versions(schema, batch.facts.order, batch.version, columns, spec.history_zero_length == "keep")
     return _Work(spark, storage, batch, commit, versions, Layout(spec.root, spec.landing)).done()
@@ -73,11 +78,11 @@ class _Work:
         known, facts, versions = self.known, self.batch.facts, self.versions
         changes = self.batch.linked if self.batch.linked is not None else self.batch.changes
         timed = _timed(changes, self.batch)
-        truncates, new = self._truncates(timed)
+        truncates, new, moved = self._surveyed(timed)
         events = versions.events(timed.where("_op <> 't'"))
         events = store.held(events.unionByName(versions.ends(events)))
         partial = tuple(sorted({*facts.partial, *(known.partial if known else ())}))
-        moves = bool(facts.moves) or (known.moves if known else False)
+        moves = moved or (known.moves if known else False)
         wanted = self._wanted(events, timed, new)
         loaded, reach = self._stored(wanted)
         if partial and moves and not self.whole:
@@ -95,14 +100,15 @@ class _Work:
 
     # what there is ------------------------------------------------------------------------------------------------
 
-    def _truncates(self, timed: DataFrame) -> tuple[tuple[Truncated, ...], tuple[Truncated, ...]]:
-        """All truncates known and those of the batch. Raises InputRefused for changes without a time."""
+    def _surveyed(self, timed: DataFrame) -> tuple[tuple[Truncated, ...], tuple[Truncated, ...], bool]:
+        """All truncates known, those of the batch, and whether keys change in it. Raises InputRefused for changes without a time."""
         facts, spec = self.batch.facts, self.batch.spec
         found = timed.agg(
             named("count_if(_op <> 't' AND _time IS NULL)", "timeless"),
             named("min(CASE WHEN _time IS NULL THEN _file END)", "file"),
             named("collect_list(CASE WHEN _op = 't' THEN struct(_position AS p, _time AS t) END)", "truncates"),
             named("min(_time)", "first"),
+            named("max(_from IS NOT NULL OR (_op = 'c' AND size(_missing) > 0 AND _link IS NOT NULL))", "moved"),
         ).collect()[0]
         if found.timeless:
             raise InputRefused(
@@ -119,7 +125,7 @@ class _Work:
             if at is not None and _event(at, facts.order) not in events:
                 events.add(_event(at, facts.order))
                 new.append(Truncated(at, time if time is not None else found.first or 0))
-        return (*known, *new), tuple(new)
+        return (*known, *new), tuple(new), bool(found.moved)
 
     def _wanted(self, events: DataFrame, timed: DataFrame, new: Sequence[Truncated]) -> DataFrame:
         """The keys to work on, with `__first`: the earliest event that is new to each."""
