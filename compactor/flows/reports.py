@@ -55,7 +55,7 @@ class TableStatus:
     """Where a table stands. `regime` says how readers join the Delta: `none`, `broadcast` or `sort-merge` (design.md section 8, E2).
 
     `quarantined` counts files of which something waits in quarantine. `delta_estimate` is what Spark's planner will take the Delta's size for, in
-    bytes, against `delta_limit`.
+    bytes, against `delta_limit`. `history_since`: when the history was switched on for a table that had rows (`core/history.py`).
     """
 
     table: str
@@ -77,6 +77,9 @@ class TableStatus:
     pending_archive: int
     quarantined: int
     publish: str
+    history_events: int = 0
+    history_bytes: int = 0
+    history_since: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -15,6 +15,7 @@ def status(world: World, spec: TableSpec) -> TableStatus:
     found = discover.landing(world, spec, snapshot)
     hours = [item.hour for item in found.new if item.hour]
     delta = snapshot.delta if snapshot else None
+    history = snapshot.history if snapshot else None
     estimate = plan.delta_estimate(snapshot) if snapshot else 0
     return TableStatus(
         table=spec.name,
@@ -36,4 +37,7 @@ def status(world: World, spec: TableSpec) -> TableStatus:
         pending_archive=len(archive.unfinished(world, spec, snapshot.pending)) if snapshot else 0,
         quarantined=len(quarantine.waiting(world, spec, snapshot)),
         publish=snapshot.publish if snapshot else "nothing",
+        history_events=sum(part.rows for part in history.parts) if history else 0,
+        history_bytes=history.size if history else 0,
+        history_since=history.since if history else None,
     )

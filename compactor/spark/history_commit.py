@@ -185,10 +185,13 @@ class _Work:
         """With the keys to which rows went that may now hold other values: a change of the old key is passed along (H10), chains included."""
         versions, told = self.versions, None
         kinds = [versions.schema.field(name).type for name in versions.schema.key]
+        went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, key_columns("_moved_to", kinds))]
+        columns = ["_moved_to", f"{versions.event()} AS __e"]
+        fresh = events.where(MOVED).selectExpr(*columns)
         for _ in range(_MAX_ROUNDS):
-            rows = union([events.join(wanted, self.keys, "left").select("_op", "_moved_to", "_position", "__first"), loaded]).where(MOVED)
-            went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, key_columns("_moved_to", kinds))]
-            more = rows.where(f"{versions.event()} >= __first").selectExpr(*went, f"{versions.event()} AS __first")
+            # kept before it is looked into: Spark's optimizer loses track of members of structs that it takes through joins
+            old = store.held(loaded.where(MOVED).selectExpr(*columns, "__first")).where("__e >= __first").drop("__first")
+            more = fresh.unionByName(old).selectExpr(*went, "__e AS __first")
             wanted = store.held(_earliest(wanted.unionByName(more), versions))
             before, told = told, wanted.agg(named("bit_xor(xxhash64(to_json(struct(*))))", "s")).collect()[0].s
             if told == before:

@@ -19,6 +19,7 @@ from typing import Any
 from compactor.core import types
 from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.evolution import evolve
+from compactor.core.history import History
 from compactor.core.layout import Layout, relative
 from compactor.core.position import Position, at_or_below, earliest, event_part, latest, sort_key
 from compactor.core.quarantine import BEYOND_RETENTION, Limits, Unusable
@@ -27,6 +28,7 @@ from compactor.core.snapshot import COUNTS, DataFile, Delta, Input, Segment, Sna
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.ports import Check, Elsewhere, Facts, Staged, Storage
+from tests.oracle import history_engine
 from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, replayed, shown, sorted_out
 
 _ROWS_PER_FILE = 8
@@ -197,6 +199,11 @@ class ListEngine:
             batch.set_aside(beyond)
             return self._resolved(batch, stored)
         return states, counts, ties
+
+    def write_history(self, batch: ListBatch, commit: str) -> History:
+        """Every event played back."""
+        known = batch.parent.history if batch.parent else None
+        return history_engine.written(self._storage, batch.spec, batch.facts.evolved.schema, known, batch.changes, commit)
 
     # folding ------------------------------------------------------------------------------------------------------
 
