@@ -32,7 +32,7 @@ _KINDS = (
 _UNIT = re.compile(
     r"(?P<unit>base/(?P<base>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"
     r"|(?P<delta_unit>delta/(?P<delta>[a-z]\d{8}-[0-9a-f]{8}))/.+"
-    r"|(?P<history_unit>history/(?P<history>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"
+    r"|(?P<history_unit>history/(?P<history>[a-z]\d{8}-[0-9a-f]{8})/(part=|[_.])[^/]+)(/.+)?"
     r"|(?P<ledger_unit>_compactor/ledger/(?P<ledger>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz)"
 )
 
