@@ -86,7 +86,7 @@ def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
         spec.tables_in,
         views.table_name(spec, ROWS, snapshot.schema.generation),
         (*state, *(Column(field.name, field.type, views.column_comment(field)) for field in snapshot.schema.fields)),
-        tuple(Column(column, "string") for column in ("history_set", "end_day", "part")),
+        tuple(Column(column, "string") for column in ("history_set", "history_day", "history_part")),
         Layout(spec.root, spec.landing).inside("history"),
         {views.UUID: snapshot.uuid},
         comment=f"compactor: events of {spec.database}.{name(spec)}; read the view",
@@ -108,7 +108,7 @@ def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Di
     out = []
     if history.closed:
         newest = max(part.id for part in history.closed)
-        out.append(f"{select} AND {h}.{q('history_set')} = '{history.set}' AND {h}.{q('part')} <= '{newest}'")
+        out.append(f"{select} AND {h}.{q('history_set')} = '{history.set}' AND {h}.{q('history_part')} <= '{newest}'")
     if history.open:
         live = f"{select} AND {h}.{q('history_set')} = '{history.open_id}'"
         if history.delta:
@@ -126,7 +126,7 @@ def _select(alias: str, spec: TableSpec, schema: Schema, dialect: Dialect) -> st
     computed = {
         "__end_time": end if spec.history_end == "null" else f"coalesce({end}, TIMESTAMP '{FAR}')",
         "__is_current": f"({alias}.{q('__end_us')} = {FOREVER})",
-        "__end_day": f"{alias}.{q('end_day')}",
+        "__end_day": f"{alias}.{q('history_day')}",
     }
     payload = [f"{views.value(alias, field, dialect)} AS {q(schema.view_name(field))}" for field in schema.payload]
     return ", ".join([*payload, *(f"{computed.get(column, f'{alias}.{q(column)}')} AS {q(column)}" for column, _, _ in _SHOWN)])

@@ -2,7 +2,7 @@
 
 base/<commit id>/segment=<n>/*.parquet      a Segment: one directory, one key range
 delta/<commit id>/*.parquet                 a Delta
-history/<commit id>/part=<name>/*.parquet   a part of the history: a day (d2026-11-20), the open Delta (delta), an open key range (open-<n>)
+history/<commit id>/history_part=<name>/*.parquet   a part of the history: a day (d2026-11-20), the open Delta (delta), an open key range (open-<n>)
 archive/<folder>/<file>                     absorbed raw files
 quarantine/<folder>/<file>                  unusable ones, and <file>.reason.json for every file with something unusable
 _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
@@ -21,7 +21,7 @@ _SNAPSHOT = re.compile(r"_compactor/snapshots/(\d{20})\.json")
 _KINDS = (
     ("segment", re.compile(r"base/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>segment=[0-9-]+)/(?P<file>[^/]+)")),
     ("delta", re.compile(r"delta/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>)(?P<file>[^/]+)")),
-    ("history", re.compile(r"history/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>part=[a-z0-9-]+)/(?P<file>[^/]+)")),
+    ("history", re.compile(r"history/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>history_part=[a-z0-9-]+)/(?P<file>[^/]+)")),
     ("snapshot", _SNAPSHOT),
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
@@ -32,7 +32,7 @@ _KINDS = (
 _UNIT = re.compile(
     r"(?P<unit>base/(?P<base>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"
     r"|(?P<delta_unit>delta/(?P<delta>[a-z]\d{8}-[0-9a-f]{8}))/.+"
-    r"|(?P<history_unit>history/(?P<history>[a-z]\d{8}-[0-9a-f]{8})/(part=|[_.])[^/]+)(/.+)?"
+    r"|(?P<history_unit>history/(?P<history>[a-z]\d{8}-[0-9a-f]{8})/(history_part=|[_.])[^/]+)(/.+)?"
     r"|(?P<ledger_unit>_compactor/ledger/(?P<ledger>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz)"
 )
 
@@ -98,7 +98,7 @@ class Layout:
         return join(self.root, "base", commit)
 
     def history(self, commit: str) -> str:
-        """The directory whose children `part=<name>` are the parts of the history written by one commit."""
+        """The directory whose children `history_part=<name>` are the parts of the history written by one commit."""
         return join(self.root, "history", commit)
 
     def inside(self, path: str) -> str:

@@ -205,6 +205,7 @@ class _Resolution:
         layout = Layout(spec.root, spec.landing)
         stored = Stored(spark, layout, parent, resolver.schema) if parent else None
         partial = _partial(batch)
+        batch.linked = None
         changes = batch.changes.where("_op <> 't'")
         if stored and partial and _other_half_may_be_stored(batch):
             batch.linked = changes = store.held(stored.relinked(changes))

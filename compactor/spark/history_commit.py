@@ -56,6 +56,7 @@ class _Work:
     commit: str
     versions: Versions
     layout: Layout
+    held: list[DataFrame] = dataclasses.field(default_factory=list)
 
     @property
     def known(self) -> History | None:
@@ -74,27 +75,39 @@ class _Work:
         parent = self.batch.parent
         return Parts(self.spark, self.layout, self.versions, parent.schema if parent else self.versions.schema)
 
+    def _hold(self, rows: DataFrame) -> DataFrame:
+        self.held.append(store.held(rows))
+        return self.held[-1]
+
     def done(self) -> History:
+        """Look up, put in order, write; then let Spark's cache go."""
+        try:
+            return self._made()
+        finally:
+            for rows in self.held:
+                rows.unpersist()
+
+    def _made(self) -> History:
         known, facts, versions = self.known, self.batch.facts, self.versions
-        changes = self.batch.linked if self.batch.linked is not None else self.batch.changes
-        timed = _timed(changes, self.batch)
+        changes, linked = self.batch.changes, self.batch.linked
+        timed = _timed(changes if linked is None else linked.unionByName(changes.where("_op = 't'")), self.batch)
         truncates, new, moved = self._surveyed(timed)
         events = versions.events(timed.where("_op <> 't'"))
-        events = store.held(events.unionByName(versions.ends(events)))
+        events = self._hold(events.unionByName(versions.ends(events)))
         partial = tuple(sorted({*facts.partial, *(known.partial if known else ())}))
         moves = moved or (known.moves if known else False)
         wanted = self._wanted(events, timed, new)
         loaded, reach = self._stored(wanted)
         if partial and moves and not self.whole:
             wanted, loaded, reach = self._reached(events, wanted, loaded, reach)
-        loaded = store.held(loaded)
+        loaded = self._hold(loaded)
         rows = union([events.join(wanted, self.keys, "left"), loaded])
         if truncates:
             rows = rows.unionByName(versions.truncated(wanted, truncates).join(wanted, self.keys, "left"), allowMissingColumns=True)
         if partial:
             rows = self._with_first(versions.linked(rows), wanted)
         rows = versions.once(rows)
-        made = store.held(versions.versions(self._filled(rows, partial, moves)))
+        made = self._hold(versions.versions(self._filled(rows, partial, moves)))
         removed = self._removed(made, loaded, reach)
         return self._written(made, loaded, wanted, removed, dataclasses.replace(self._kept(), truncates=truncates, partial=partial, moves=moves))
 
@@ -135,29 +148,28 @@ class _Work:
             names = key_columns("_to", [versions.schema.field(name).type for name in versions.schema.key])
             went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, names)]
             found.append(timed.where("_to IS NOT NULL").selectExpr(*went, f"{versions.event()} AS __first"))
-        if new and known and not self.whole:
-            order = self.batch.facts.order
-            for one in new:
-                at = position.fixed(one.position, order)
+        order = self.batch.facts.order
+        for one in new:
+            at = position.fixed(one.position, order)
+            if known is None or self.whole:
+                rows = self._everything()
+            else:
                 reach = [part for part in known.closed if _reaches(part.last, one.position, order)]
                 rows = union([self.parts().open(known, None).drop("__origin", "__was"), self.parts().rows(reach)])
-                met = rows.where(f"_position < {at} AND (__end_position IS NULL OR __end_position > {at})")
-                found.append(met.selectExpr(*versions.keys, f"{versions.event(at)} AS __first"))
-        return store.held(_earliest(union(found), versions))
+            met = rows.where(f"_position < {at} AND (__end_position IS NULL OR __end_position > {at})")
+            found.append(met.selectExpr(*versions.keys, f"{versions.event(at)} AS __first"))
+        return self._hold(_earliest(union(found), versions))
 
     def _stored(self, wanted: DataFrame) -> tuple[DataFrame, list[HistoryPart]]:
         """What is stored of these keys and must be looked at, and the closed parts that were."""
         known, parts, versions, order = self.known, self.parts(), self.versions, self.batch.facts.order
-        if known is None:
-            return self._seeds(wanted), []
-        if self.whole:
-            every = union([parts.open(known, None), parts.loaded(parts.rows(known.closed), CLOSED)])
-            return every.join(wanted, self.keys, "left"), list(known.closed)
+        if known is None or self.whole:
+            return self._everything().join(wanted, self.keys, "left"), list(known.closed) if known else []
         rows = parts.open(known, wanted)
         if not known.closed:
             return rows, []
         # a key's last event is where its first new one would have to come after; the earliest of those that do not
-        rows = store.held(rows)
+        rows = self._hold(rows)
         late = rows.where(f"__first <= {versions.event()}").agg(named("min(__first)", "first")).collect()[0].first
         reach = [part for part in known.closed if late is not None and _reaches(part.last, tuple(late), order)]
         if not reach:
@@ -165,19 +177,23 @@ class _Work:
         closed = parts.loaded(parts.rows(reach), CLOSED).join(wanted, self.keys, "inner")
         return rows.unionByName(closed.where(f"{versions.event('__end_position')} >= __first")), reach
 
-    def _seeds(self, wanted: DataFrame) -> DataFrame:
+    def _everything(self) -> DataFrame:
+        """All that is stored of the history; where it begins, the rows of the table."""
+        known, parts = self.known, self.parts()
+        if known is None:
+            return self._seeds()
+        return union([parts.open(known, None), parts.loaded(parts.rows(known.closed), CLOSED)])
+
+    def _seeds(self) -> DataFrame:
         """A table that has rows already: each is so since the newest source time that the table knows; nobody has told since when really."""
         parent, versions = self.batch.parent, self.versions
         if parent is None:
-            return versions.seeds(self._no_states(), 0).join(wanted, self.keys, "left")
+            return versions.seeds(store.read(self.spark, versions.schema, self.batch.facts.order, []), 0)
         stored = Stored(self.spark, self.layout, parent, versions.schema)
         base, delta = stored.base(None), stored.delta()
         if delta is not None:
             base = base.join(delta.select(*versions.keys), self.keys, "left_anti").unionByName(delta)
-        return versions.seeds(base, _micros(parent.source_time or parent.time)).join(wanted, self.keys, "left")
-
-    def _no_states(self) -> DataFrame:
-        return store.read(self.spark, self.versions.schema, self.batch.facts.order, [])
+        return versions.seeds(base, _micros(parent.source_time or parent.time))
 
     def _reached(
         self, events: DataFrame, wanted: DataFrame, loaded: DataFrame, reach: list[HistoryPart]
@@ -190,9 +206,9 @@ class _Work:
         fresh = events.where(MOVED).selectExpr(*columns)
         for _ in range(_MAX_ROUNDS):
             # kept before it is looked into: Spark's optimizer loses track of members of structs that it takes through joins
-            old = store.held(loaded.where(MOVED).selectExpr(*columns, "__first")).where("__e >= __first").drop("__first")
+            old = self._hold(loaded.where(MOVED).selectExpr(*columns, "__first")).where("__e >= __first").drop("__first")
             more = fresh.unionByName(old).selectExpr(*went, "__e AS __first")
-            wanted = store.held(_earliest(wanted.unionByName(more), versions))
+            wanted = self._hold(_earliest(wanted.unionByName(more), versions))
             before, told = told, wanted.agg(named("bit_xor(xxhash64(to_json(struct(*))))", "s")).collect()[0].s
             if told == before:
                 break
@@ -208,10 +224,10 @@ class _Work:
         versions = self.versions
         if not (partial and moves):
             return versions.filled(rows, partial)
-        rows, told = store.held(versions.given(rows, partial)), None
+        rows, told = self._hold(versions.given(rows, partial)), None
         for _ in range(_MAX_ROUNDS):
             filled = versions.filled(rows, partial)
-            found = store.held(versions.passed_on(rows, filled, partial))
+            found = self._hold(versions.passed_on(rows, filled, partial))
             before, told = told, found.agg(named("bit_xor(xxhash64(to_json(struct(*))))", "s")).collect()[0].s
             rows = found
             if told == before:
@@ -249,7 +265,7 @@ class _Work:
             rest = parts.rows(removed).selectExpr(*columns)
             mine = loaded.where(f"__origin = {CLOSED}").select(*versions.keys, "_position")
             ended = ended.unionByName(rest.join(mine, [*self.keys, "_position"], "left_anti"))
-        closed = ended.selectExpr("*", "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd')) AS part")
+        closed = ended.selectExpr("*", "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd')) AS history_part")
         # an open part's row that stays as it is stays where it is
         stays = "false" if self.whole else f"__origin = {OPEN} AND __same"
         last = made.where(f"__end_position IS NULL AND NOT ({stays})").selectExpr(*columns)
@@ -263,14 +279,14 @@ class _Work:
         about = 2 * changes + sum(part.rows for part in removed)
         if fold:
             if not self.whole and kept.open:
-                last = store.held(last)
+                last = self._hold(last)
                 others = parts.rows(kept.open).selectExpr(*columns).join(last.select(*versions.keys), self.keys, "left_anti")
                 last = last.unionByName(others)
             writer.write(closed, about)
             size = sum(part.size for part in kept.open) or (self.batch.parent.size if self.batch.parent else 0) + 100 * changes
             writer.write_open(last, max(1, round(size / max(spec.target_file_bytes, 1))))
         else:
-            writer.write(closed.unionByName(last.selectExpr("*", "'delta' AS part")), about + (kept.delta.rows if kept.delta else 0))
+            writer.write(closed.unionByName(last.selectExpr("*", "'delta' AS history_part")), about + (kept.delta.rows if kept.delta else 0))
         return self._named(kept, writer.written(), removed, fold)
 
     def _named(self, kept: History, found: Sequence[HistoryPart], removed: Sequence[HistoryPart], fold: bool) -> History:
@@ -300,6 +316,8 @@ def _timed(changes: DataFrame, batch: SparkBatch) -> DataFrame:
         told.append("_position.o1")
     elif by == "date":
         told.append(f"_position.o1 * {_DAY_US}L")
+    elif by == "string" and batch.facts.order[0][1] == "string":
+        told.append("CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unix_micros(try_cast(_position.o1 AS TIMESTAMP)) END")
     hours = {item.path: item.hour for item in batch.facts.inputs if item.hour}
     if hours and batch.spec.envelope in ("flat", "dms"):
         pairs = ", ".join(f"{literal(path)}, {_micros(hour)}L" for path, hour in hours.items())

@@ -22,7 +22,7 @@ from compactor.spark.files import reason
 from compactor.spark.history import Versions
 from compactor.spark.sql import named, quoted
 
-_PART = "regexp_extract(_metadata.file_path, '(part=[a-z0-9-]+)/[^/]+$', 1)"
+_PART = "regexp_extract(_metadata.file_path, '(history_part=[a-z0-9-]+)/[^/]+$', 1)"
 
 FILE_ROWS_MAX = 5_000_000
 """A task sorts and writes about so many stored events."""
@@ -44,7 +44,9 @@ class Parts:
         ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in kinds)
         directories = [self.layout.inside(part.path) for part in parts]
         found = self.spark.read.schema(ddl).parquet(*directories) if directories else self.spark.createDataFrame([], ddl)
-        where = "concat('history/', regexp_extract(_metadata.file_path, 'history/([^/]+/part=[a-z0-9-]+)/[^/]+$', 1))" if directories else "''"
+        where = (
+            "concat('history/', regexp_extract(_metadata.file_path, 'history/([^/]+/history_part=[a-z0-9-]+)/[^/]+$', 1))" if directories else "''"
+        )
         state = [name for name, _ in state_types(position.ddl(self.versions.order))]
         return found.selectExpr(*store.payload(self.versions.schema, old), *state, f"{where} AS __part")
 
@@ -86,19 +88,19 @@ class Writer:
 
     def write(self, rows: DataFrame, about: int) -> None:
         """Rows with `part` (the day they ended, or `delta`), about so many."""
-        self._write(rows.repartitionByRange(1 + about // FILE_ROWS_MAX, "part", *self.versions.keys))
+        self._write(rows.repartitionByRange(1 + about // FILE_ROWS_MAX, "history_part", *self.versions.keys))
 
     def write_open(self, rows: DataFrame, segments: int) -> None:
         """The last events of all keys, in so many key ranges."""
         spread = rows.repartitionByRange(segments, *self.versions.keys) if segments > 1 else rows.repartition(1)
-        self._write(spread.selectExpr("*", "concat('open-', lpad(spark_partition_id(), 5, '0')) AS part"))
+        self._write(spread.selectExpr("*", "concat('open-', lpad(spark_partition_id(), 5, '0')) AS history_part"))
 
     def _write(self, rows: DataFrame) -> None:
         columns = [quoted(name) for name, _ in self.versions.stored]
         directory = self.layout.history(self.commit)
-        ordered = rows.selectExpr(*columns, "part").sortWithinPartitions("part", *self.versions.keys, "_position")
+        ordered = rows.selectExpr(*columns, "history_part").sortWithinPartitions("history_part", *self.versions.keys, "_position")
         try:
-            ordered.write.mode("append").partitionBy("part").parquet(directory)
+            ordered.write.mode("append").partitionBy("history_part").parquet(directory)
         except Exception as error:
             if "No space left" in str(error) or "No space left" in reason(error):
                 raise Refused(f"no space left while writing {directory}; nothing was committed. Free space and run again.") from None

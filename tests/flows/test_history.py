@@ -114,7 +114,7 @@ def test_the_history_is_shown_no_later_than_its_table() -> None:
 
 def part(name: str, rows: int, day: str = "d2026-01-01") -> HistoryPart:
     """A part of which nothing matters but its size and day."""
-    return HistoryPart(name, f"history/v00000001-00000000/part={name}", day, rows, rows, (), None)
+    return HistoryPart(name, f"history/v00000001-00000000/history_part={name}", day, rows, rows, (), None)
 
 
 def test_closed_parts_of_about_the_same_size_become_one() -> None:
@@ -156,11 +156,11 @@ def test_tracked_columns() -> None:
 @pytest.mark.parametrize(
     ("path", "unit"),
     [
-        ("history/v00000012-0123abcd/part=d2026-11-20/part-0.parquet", "history/v00000012-0123abcd/part=d2026-11-20"),
-        ("history/v00000012-0123abcd/part=delta/part-0.parquet", "history/v00000012-0123abcd/part=delta"),
-        ("history/v00000012-0123abcd/part=open-00003/part-0.parquet", "history/v00000012-0123abcd/part=open-00003"),
+        ("history/v00000012-0123abcd/history_part=d2026-11-20/part-0.parquet", "history/v00000012-0123abcd/history_part=d2026-11-20"),
+        ("history/v00000012-0123abcd/history_part=delta/part-0.parquet", "history/v00000012-0123abcd/history_part=delta"),
+        ("history/v00000012-0123abcd/history_part=open-00003/part-0.parquet", "history/v00000012-0123abcd/history_part=open-00003"),
         ("history/v00000012-0123abcd/_temporary/0/x", "history/v00000012-0123abcd/_temporary"),
-        ("history/12/part=delta/x.parquet", None),
+        ("history/12/history_part=delta/x.parquet", None),
     ],
 )
 def test_paths_of_parts(path: str, unit: str | None) -> None:

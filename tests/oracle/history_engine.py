@@ -35,7 +35,7 @@ def written(storage: Storage, spec: TableSpec, schema: Schema, known: History | 
 
 def _part(storage: Storage, spec: TableSpec, commit: str, name: str, day: str, rows: Sequence[dict[str, Any]]) -> HistoryPart:
     layout = Layout(spec.root, spec.landing)
-    directory = f"{layout.history(commit)}/part={name}"
+    directory = f"{layout.history(commit)}/history_part={name}"
     data = json.dumps(rows).encode()
     storage.write(f"{directory}/part-00000.json", data)
     shown = sum(row["__shown"] for row in rows)
