@@ -123,12 +123,12 @@ class Versions:
         met = keys.selectExpr("*", f"inline(array({told}))").where(f"{self.event('__p')} >= __first")
         return self._rows(met, MADE, {"_op": "'t'", "_position": "__p", "__time_us": "__t"}, {name: quoted(name) for name in self.schema.key})
 
-    def seeds(self, states: DataFrame, time: int) -> DataFrame:
-        """The rows that a table holds when its history begins."""
+    def seeds(self, states: DataFrame, time: str) -> DataFrame:
+        """The rows that a table holds when its history begins; `time`: SQL for microseconds since 1970."""
         return self._rows(
             states,
             MADE,
-            {"_op": "_op", "_version": "_version", "_position": "_position", "__time_us": f"{time}L"},
+            {"_op": "_op", "_version": "_version", "_position": "_position", "__time_us": time},
             {name: quoted(name) for name in self.schema.names},
         )
 

@@ -18,6 +18,7 @@ from compactor.core.errors import InputRefused, Refused
 from compactor.core.history import History, HistoryPart, Truncated, fold_due, to_merge, tracked
 from compactor.core.layout import Layout
 from compactor.core.position import Position, event_part, latest, sort_key
+from compactor.core.snapshot import Snapshot
 from compactor.ports import Storage
 from compactor.spark import position, store
 from compactor.spark.conform import key_columns
@@ -185,15 +186,15 @@ class _Work:
         return union([parts.open(known, None), parts.loaded(parts.rows(known.closed), CLOSED)])
 
     def _seeds(self) -> DataFrame:
-        """A table that has rows already: each is so since the newest source time that the table knows; nobody has told since when really."""
+        """A table that has rows already: each is so since its own time, or else since the newest that the table knows."""
         parent, versions = self.batch.parent, self.versions
         if parent is None:
-            return versions.seeds(store.read(self.spark, versions.schema, self.batch.facts.order, []), 0)
+            return versions.seeds(store.read(self.spark, versions.schema, self.batch.facts.order, []), "0L")
         stored = Stored(self.spark, self.layout, parent, versions.schema)
         base, delta = stored.base(None), stored.delta()
         if delta is not None:
             base = base.join(delta.select(*versions.keys), self.keys, "left_anti").unionByName(delta)
-        return versions.seeds(base, _micros(parent.source_time or parent.time))
+        return versions.seeds(base, f"coalesce({', '.join([*_ordered_by_time(self.batch), f'{_micros(_since(parent))}L'])}, NULL)")
 
     def _reached(
         self, events: DataFrame, wanted: DataFrame, loaded: DataFrame, reach: list[HistoryPart]
@@ -252,7 +253,7 @@ class _Work:
         if self.known is not None:
             return self.known
         parent = self.batch.parent
-        since = (parent.source_time or parent.time) if parent else None
+        since = _since(parent) if parent else None
         return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=since)
 
     def _written(self, made: DataFrame, loaded: DataFrame, wanted: DataFrame, removed: Sequence[HistoryPart], kept: History) -> History:
@@ -310,20 +311,28 @@ class _Work:
 
 def _timed(changes: DataFrame, batch: SparkBatch) -> DataFrame:
     """Changes with `_time` wherever anything tells it: the source, a timestamp that orders them, the folder's hour."""
-    told = ["_time"]
-    by = {field.source: field.type for field in batch.facts.evolved.schema.fields}.get(batch.facts.order[0][0]) if batch.facts.order else None
-    if by == "timestamp":
-        told.append("_position.o1")
-    elif by == "date":
-        told.append(f"_position.o1 * {_DAY_US}L")
-    elif by == "string" and batch.facts.order[0][1] == "string":
-        told.append("CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unix_micros(try_cast(_position.o1 AS TIMESTAMP)) END")
+    told = ["_time", *_ordered_by_time(batch)]
     hours = {item.path: item.hour for item in batch.facts.inputs if item.hour}
     if hours and batch.spec.envelope in ("flat", "dms"):
         pairs = ", ".join(f"{literal(path)}, {_micros(hour)}L" for path, hour in hours.items())
         told.append(f"try_element_at(map({pairs}), _file)")
     columns = [quoted(name) for name in changes.columns if name != "_time"]
     return changes.selectExpr(*columns, f"coalesce({', '.join(told)}, NULL) AS _time")
+
+
+def _ordered_by_time(batch: SparkBatch) -> list[str]:
+    """SQL for microseconds since 1970 out of a Position, where it is a time that orders the changes first."""
+    if not batch.facts.order:
+        return []
+    name, kind = batch.facts.order[0]
+    by = {field.source: field.type for field in batch.facts.evolved.schema.fields}.get(name)
+    if by == "timestamp":
+        return ["_position.o1"]
+    if by == "date":
+        return [f"_position.o1 * {_DAY_US}L"]
+    if by == kind == "string":
+        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unix_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
+    return []
 
 
 def _earliest(rows: DataFrame, versions: Versions) -> DataFrame:
@@ -338,6 +347,11 @@ def _reaches(last: Position | None, first: Position, order: position.Order) -> b
     """Whether a part whose last event ended at `last` holds something that may change with an event at `first` (a whole Position or an event's)."""
     wanted = first if position.by_file(order) or len(first) == len(order) + 1 else event_part(first)
     return last is not None and sort_key(_event(last, order) or ()) >= sort_key(wanted)
+
+
+def _since(parent: Snapshot) -> str:
+    """The newest time that a table without a history knows of."""
+    return parent.source_time or parent.hour or parent.time
 
 
 def _micros(text: str) -> int:

@@ -18,11 +18,11 @@ from tests.spark.conftest import FAST
 pytestmark = pytest.mark.spark
 
 FORM = "debezium_json_value"
-TABLES = ("student", "enrollment", "toast_def", "trunc_solo", *(("evolve", "uq_ident", "type_zoo", "ledger") if FULL else ()))
+TABLES = ("student", "toast_def", "trunc_solo", *(("enrollment", "evolve", "uq_ident", "type_zoo", "ledger") if FULL else ()))
 ORDER = [[4, 0, 7], [2, 8, 1, 6, 3, 5]]
 """Which hours each run gets: late ones, and a late truncate."""
 
-CHECKED = landing.HOURS if FULL else (0, 1, 3, 5, 8)
+CHECKED = landing.HOURS if FULL else (0, 3, 5, 8)
 
 
 def ended(hour: int) -> str:
@@ -55,4 +55,4 @@ def test_as_of_each_hour_the_capture_is_postgresqls_dump(tmp_path: Path) -> None
         with pytest.raises(Refused, match="measure has no history"):
             list(app.sql("SELECT * FROM measure", as_of=moment))
         assert [] != list(app.sql("SELECT * FROM measure"))
-        assert [] == [check for check in app.verify(TABLES[:2]) if not check.ok]
+        assert [] == [check for check in app.verify(TABLES[1:2]) if not check.ok]
