@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compactor.app_asof import as_of_views, micros
 from compactor.app_lifecycle import Lifecycle
 from compactor.app_query import AS_JSON, Rows, in_words, texts
 from compactor.app_schema import Foreseen, Synced, foreseen, notify, registered_key, sync
@@ -202,17 +203,22 @@ class App(Lifecycle):
         (spec,) = self.specs([name])
         return foreseen(self.world(files_only=True), self._registry() if spec.subject else None, self._with_schema(spec))
 
-    def sql(self, text: str) -> Rows:
-        """Run a statement in the configured database. One without a result gives no columns and no rows."""
+    def sql(self, text: str, as_of: str | None = None) -> Rows:
+        """Run a statement in the configured database. One without a result gives no columns and no rows.
+
+        `as_of` (ISO 8601, UTC where it names no zone): the tables are as they were at that source time. A table without a history fails when read.
+        """
         check_reader(self.settings, "ask Athena, or run it on EMR")
         spark = self._session()
         database = self.settings.catalog.database
+        moment = micros(as_of) if as_of is not None else None
         if not in_words(lambda: spark.catalog.databaseExists(database)):
             raise Refused(f"the database {database} does not exist yet; `compactor run` creates it")
 
         def answer() -> Rows:
             spark.sql(f"USE `{database}`")
-            found = spark.sql(text.strip().rstrip(";"))
+            with as_of_views(spark, self.specs() if moment is not None else [], moment):
+                found = spark.sql(text.strip().rstrip(";"))
             if not found.columns:
                 return Rows([])
             return Rows(found.columns, texts(found.selectExpr(AS_JSON)))

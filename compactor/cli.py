@@ -152,6 +152,9 @@ def sql(
     statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One SQL statement, in quotes.", show_default=False)],
     config: ConfigFile = DEFAULT,
     output: Annotated[Format, typer.Option("--output", "-o", help="For people, one JSON array, or CSV with a header.")] = Format.text,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", help="The tables (with `history: true`) as they were at a source time, UTC where it names no zone.")
+    ] = None,
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
 ) -> None:
@@ -165,9 +168,10 @@ def sql(
       compactor sql "select * from student limit 5"
       compactor sql "select id, email from student" --output csv --config compactor.yaml > students.csv
       compactor sql "describe student" --output json
+      compactor sql --as-of "2026-11-20 14:00" "select count(*) from student"
     """
     with cli_options.opened(config, verbose, wait) as here:
-        rows = here.sql(statement)
+        rows = here.sql(statement, as_of)
         if output is Format.json:
             console.rows_as_json(rows)
         elif output is Format.csv:

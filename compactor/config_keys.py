@@ -249,7 +249,6 @@ class Table(_Keys):
     engines: Annotated[tuple[str, ...], Read(values.engines, values.NAMES)] = _key(
         ("spark", "hive"), "Who reads the view; athena (with Glue) gets <view>_athena, in the form that it reads."
     )
-    history: Off = _key(False, "SCD2 history. Not supported yet.")
     change_feed: Annotated[str, Read(values.feed, {"type": ["boolean", "string"], "enum": [True, False, "net", "all"]})] = _key(
         "off",
         "Also <table>_changes, with every version's changes: true or net: one change for each row that differs; all: the events that were "
@@ -257,7 +256,19 @@ class Table(_Keys):
         written=False,
     )
     feed_retention: Duration = _key(7 * 86400.0, "Age to which `vacuum` keeps the changes of a version.", written="7d")
-    track: NotYet = _key(None, "Columns whose changes make history. Not supported yet.")
+    history: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
+        False, "Also <view>_history: every version of every row, from when until when it was so (docs/history.md)."
+    )
+    track: Names = _key(
+        (), "(history) Columns whose changes make a version, in the source's spelling; others are kept up to date in it. Default all."
+    )
+    track_except: Names = _key((), "(history) All columns but these.")
+    history_end: Annotated[str, Read(values.open_end, {"enum": ["null", "9999-12-31", None]})] = _key(
+        "null", "(history) __end_time of what is so still."
+    )
+    history_zero_length: Annotated[str, values.choice("keep", "drop")] = _key(
+        "keep", "(history) Versions that ended at the time at which they began: of several changes in one transaction, all but the last."
+    )
     partial: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
         False, "(flat) A column that a row does not have keeps its value; without it, it becomes null."
     )

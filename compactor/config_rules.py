@@ -121,6 +121,7 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         yield ("engines",), "athena reads from Glue; say `catalog: {type: glue}`, or leave it out"
     if table.live_view:
         yield from _live_problems(table)
+    yield from _history_problems(table)
     try:
         zoneinfo.ZoneInfo(table.hours_in)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -177,6 +178,16 @@ def _live_problems(table: Table) -> Iterator[Problem]:
         yield ("archive",), "the live view reads files after they were absorbed; say `archive: keep`, or leave it out"
 
 
+def _history_problems(table: Table) -> Iterator[Problem]:
+    if table.history and table.key == ():
+        yield ("history",), "rows without a key have no versions; leave it out"
+    said = {key: getattr(table, key) for key in ("track", "track_except", "history_end", "history_zero_length") if key in table.model_fields_set}
+    if not table.history and said:
+        yield (next(iter(said)),), "there is no history; say `history: true`, or leave it out"
+    if table.track and table.track_except:
+        yield ("track_except",), "`track` says which columns already; leave one of the two out"
+
+
 def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
     written = table.increments
     if written is not None and (problem := _location_problem(written)):
@@ -212,7 +223,7 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
     for name, spec in specs.items():
         for item in _objects(spec):
             # A type change brings `student_base_g2` (H14).
-            first = owners[item] if len(owners[item]) > 1 else owners.get(re.sub(r"_(base|delta|changes)_g\d+$", r"_\1", item), [])
+            first = owners[item] if len(owners[item]) > 1 else owners.get(re.sub(r"_(base|delta|changes|history_rows)_g\d+$", r"_\1", item), [])
             if (len(first) > 1 and first[-1] == name) or (first and name not in first):
                 whose = "the table itself" if first[0] == name else f"table {first[0]}"
                 sentence = f"{item} is a name of {whose} too; say another `view:`, or another table name"
@@ -224,6 +235,9 @@ def _objects(spec: TableSpec) -> list[str]:
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
     live += [f"{spec.database}.{spec.view}_{views.ATHENA}"] if views.ATHENA in spec.engines else []
     feed = ["changes"] if spec.feed != "off" else []
+    if spec.history:
+        live += [f"{spec.tables_in}.{spec.name}_history_rows", f"{spec.database}.{spec.view}_history"]
+        live += [f"{spec.database}.{spec.view}_history_{views.ATHENA}"] if views.ATHENA in spec.engines else []
     parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental", "schema", *feed)]
     return [f"{spec.database}.{spec.view}", *live, *parts]
 

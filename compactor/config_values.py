@@ -120,6 +120,14 @@ def choice(*now: str, later: tuple[str, ...] = ()) -> Read:
     return Read(check, {"enum": [*now, None] if "null" in now else [*now]})
 
 
+def open_end(value: Any) -> str:
+    # YAML reads 9999-12-31 as a day
+    text = "null" if value is None else str(value)[:10]
+    if text not in ("null", "9999-12-31"):
+        raise ValueError(f"expected null or 9999-12-31, found {shown(value)}")
+    return text
+
+
 def later(default: Any, *, written: str) -> Read:
     """A key of a later version: only its default may be said."""
 

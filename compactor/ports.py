@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from compactor.core.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.evolution import Evolved
+from compactor.core.history import History
 from compactor.core.kafka_files import Offsets
 from compactor.core.position import Partitions, Position
 from compactor.core.quarantine import Unusable
@@ -271,6 +272,9 @@ class Engine(Protocol):
 
     def write_base(self, batch: Batch, commit: str, purge_through: int) -> Staged:
         """Resolve the batch with everything the parent holds into a whole new base; tombstones of versions ≤ `purge_through` go."""
+
+    def write_history(self, batch: Batch, commit: str) -> History:
+        """The parent's history with what the batch tells (`core/history.py`); called after the batch was written, when `spec.history` is set."""
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
         """Segment id → Delta rows in its range that are not yet folded into it."""

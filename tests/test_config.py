@@ -78,9 +78,12 @@ tables:
     target_file_bytes: 1.5 GB
     comment: of the school
     engines: [spark]
-    history: false
     change_feed: all
     feed_retention: 30d
+    history: true
+    track: [name]
+    history_end: 9999-12-31
+    history_zero_length: drop
     ties: last
     keep: 168h
     keep_versions: 5
@@ -125,6 +128,10 @@ tables:
         "feed": "all",
         "feed_retention": 2592000.0,
         "engines": ("spark",),
+        "history": True,
+        "track": ("name",),
+        "history_end": "9999-12-31",
+        "history_zero_length": "drop",
     }
     assert spec == TableSpec(**expected)  # type: ignore[arg-type]
     assert loaded(tmp_path, text).metastore_dir is None
@@ -287,10 +294,14 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("schema: {topic: s}", "schema", "expected {subject: name}"),
     ("schema: none.avsc", "schema", "none.avsc cannot be read: No such file"),
     ("engines: [trino]", "engines", "'trino' is not supported yet"),
-    ("history: true", "history", "not supported yet (found 'true'); leave the key out or say false"),
     ("change_feed: some", "change_feed", "expected true, false, net or all, found 'some'"),
     ("feed_retention: long", "feed_retention", "expected a duration"),
-    ("track: [name]", "track", "not supported yet"),
+    ("history: maybe", "history", "expected true or false"),
+    ("history_end: 9999-12-31", "history_end", "there is no history; say `history: true`"),
+    ("history: true, history_end: 2999-12-31", "history_end", "expected null or 9999-12-31"),
+    ("history: true, history_zero_length: hide", "history_zero_length", "expected keep or drop"),
+    ("history: true, track: [a], track_except: [b]", "track_except", "leave one of the two out"),
+    ("track: [name]", "track", "there is no history; say `history: true`"),
     ("partial: maybe", "partial", "expected true or false"),
     ("insert_only: true", "insert_only", "not supported yet"),
     ("ties: first", "ties", "not supported yet"),
@@ -425,6 +436,7 @@ BAD_FILES: list[tuple[str, str]] = [
     ("airflow: {command: compactor}", "key airflow.command: expected a program and its arguments, such as [python3, -m, compactor]"),
     ("airflow: {comand: [x]}", "key airflow.comand: unknown key; did you mean command?"),
     ("tables: {a: {key: [], live_view: true}}", "table a, key live_view: a table without key has none"),
+    ("tables: {a: {key: [], history: true}}", "table a, key history: rows without a key have no versions"),
     ("defaults: {keys: [id]}\ntables: {a: {key: [x]}, b: {key: [x]}}", ":1: key defaults.keys: unknown key; did you mean key?"),
     ("defaults: {hours_in: X}\ntables:\n  a: {key: [x]}", ":1: table a, key hours_in: expected a time zone"),
 ]

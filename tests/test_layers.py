@@ -33,7 +33,7 @@ EXCEPTIONS = {("demo/__init__.py", "compactor.spark.session")}
 """What ought to go by way of `app`: the demo asks for the embedded metastore's lock before it empties its directory."""
 
 OWNERS = {
-    "pyspark": ("spark", "catalog/hive.py", "app.py", "app_query.py", "app_spark.py"),
+    "pyspark": ("spark", "catalog/hive.py", "app.py", "app_asof.py", "app_query.py", "app_spark.py"),
     "py4j": ("spark", "catalog/hive.py", "app_query.py"),
     "boto3": ("aws", "storage/s3_client.py", "runners", "notify/sns.py"),
     "botocore": ("aws", "storage/s3_client.py", "storage/s3_refusals.py", "runners", "notify/sns.py"),

@@ -3,6 +3,7 @@
 base/<commit id>/segment=<n>/*.parquet      a Segment: one directory, one key range
 delta/<commit id>/*.parquet                 a Delta
 feed/<commit id>/*.parquet                  what a version changed
+history/<commit id>/history_part=<name>/*.parquet   a part of the history: a day (d2026-11-20), the open Delta (delta), an open key range (open-<n>)
 archive/<folder>/<file>                     absorbed raw files
 quarantine/<folder>/<file>                  unusable ones, and <file>.reason.json for every file with something unusable
 _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
@@ -22,6 +23,7 @@ _KINDS = (
     ("segment", re.compile(r"base/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>segment=[0-9-]+)/(?P<file>[^/]+)")),
     ("delta", re.compile(r"delta/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>)(?P<file>[^/]+)")),
     ("feed", re.compile(r"feed/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>)(?P<file>[^/]+)")),
+    ("history", re.compile(r"history/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>history_part=[a-z0-9-]+)/(?P<file>[^/]+)")),
     ("snapshot", _SNAPSHOT),
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
@@ -33,6 +35,7 @@ _UNIT = re.compile(
     r"(?P<unit>base/(?P<base>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"
     r"|(?P<delta_unit>delta/(?P<delta>[a-z]\d{8}-[0-9a-f]{8}))/.+"
     r"|(?P<feed_unit>feed/(?P<feed>[a-z]\d{8}-[0-9a-f]{8}))/.+"
+    r"|(?P<history_unit>history/(?P<history>[a-z]\d{8}-[0-9a-f]{8})/(history_part=|[_.])[^/]+)(/.+)?"
     r"|(?P<ledger_unit>_compactor/ledger/(?P<ledger>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz)"
 )
 
@@ -101,6 +104,10 @@ class Layout:
         """The directory of what a version changed."""
         return join(self.root, "feed", commit)
 
+    def history(self, commit: str) -> str:
+        """The directory whose children `history_part=<name>` are the parts of the history written by one commit."""
+        return join(self.root, "history", commit)
+
     def inside(self, path: str) -> str:
         """The location of a path that a Snapshot names (relative to the root)."""
         return join(self.root, path)
@@ -133,6 +140,7 @@ class Layout:
         """What of ours an object belongs to that is deleted as a whole, by its path below the root, and the commit id that wrote it.
 
         A Segment, a Delta, a part of the feed, a ledger file, or what a dead engine left beside them. None for everything else.
+        A Segment, a Delta, a part of the feed or of the history, a ledger file, or what a dead engine left beside them. None for everything else.
         """
         try:
             match = _UNIT.fullmatch(relative(location, self.root))
@@ -140,11 +148,11 @@ class Layout:
             return None
         if match is None:
             return None
-        kinds = (("unit", "base"), ("delta_unit", "delta"), ("feed_unit", "feed"), ("ledger_unit", "ledger"))
+        kinds = (("unit", "base"), ("delta_unit", "delta"), ("feed_unit", "feed"), ("history_unit", "history"), ("ledger_unit", "ledger"))
         return next((match[unit], match[commit]) for unit, commit in kinds if match[unit])
 
     def kind(self, location: str) -> str | None:
-        """What a location is (`segment`, `delta`, `feed`, `snapshot`, `hint`, `ledger`, `archive`, `quarantine`), or None: not ours."""
+        """What a location is (`segment`, `delta`, `feed`, `history`, `snapshot`, `hint`, `ledger`, `archive`, `quarantine`), or None: not ours."""
         try:
             inside = relative(location, self.root)
         except ValueError:

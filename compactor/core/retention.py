@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from compactor.core import feed
+from compactor.core import feed, history
 from compactor.core.layout import Layout, relative
 from compactor.core.snapshot import Condemned, Snapshot
 from compactor.core.spec import TableSpec
@@ -136,7 +136,7 @@ def _own_path(snapshot: Snapshot, layout: Layout) -> str:
 
 
 def unregistered(expired: Iterable[Snapshot], remaining: Iterable[Snapshot]) -> dict[tuple[str, int], list[tuple[str, ...]]]:
-    """(`base` or `delta`, generation) → partition values that expired Snapshots' views read and the remaining ones' do not."""
+    """(`base`, `delta` or `history_rows`, generation) → partition values that expired Snapshots' views read and the remaining ones' do not."""
     kept_values = {value for snapshot in remaining for value in _values(snapshot)}
     found: dict[tuple[str, int], list[tuple[str, ...]]] = {}
     for part, generation, values in dict.fromkeys(value for snapshot in expired for value in _values(snapshot)):
@@ -148,4 +148,5 @@ def unregistered(expired: Iterable[Snapshot], remaining: Iterable[Snapshot]) -> 
 def _values(snapshot: Snapshot) -> list[tuple[str, int, tuple[str, ...]]]:
     generation = snapshot.schema.generation
     base = [("base", generation, (snapshot.base_id, segment.id)) for segment in snapshot.segments]
-    return [*base, *([("delta", generation, (snapshot.delta.id,))] if snapshot.delta else [])]
+    versions = [(history.ROWS, generation, value) for value, _ in history.values(snapshot.history)] if snapshot.history else []
+    return [*base, *versions, *([("delta", generation, (snapshot.delta.id,))] if snapshot.delta else [])]

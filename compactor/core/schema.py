@@ -12,7 +12,23 @@ from compactor.core.position import Position
 FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", "feed_version")
 """Columns of the change feed beside the payload."""
 
-RESERVED = ("_op", "_version", "_position", "_older", "_from", "_moved_to", "_row_id", "base_version", "delta_version", "segment", *FEED)
+RESERVED = (
+    *("_op", "_version", "_position", "_older", "_from", "_moved_to", "_row_id", "base_version", "delta_version", "segment", *FEED),
+    *("__start_time", "__end_time", "__is_current", "__is_deleted", "__start_position", "__end_position", "__previous_key"),
+    *(
+        "__start_us",
+        "__end_us",
+        "__end_day",
+        "__shown",
+        "__time_us",
+        "__begun_us",
+        "__missing",
+        "__link",
+        "history_set",
+        "history_day",
+        "history_part",
+    ),
+)
 """Columns that compactor keeps beside the payload; a source column of such a name is stored as `<name>_2`."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.errors import StateRefused
+from compactor.core.history import History
 from compactor.core.position import Partitions, Position, latest
 from compactor.core.schema import Schema
 
@@ -231,13 +232,24 @@ class Snapshot:
     oldest: int = 1
     expired: bool = False
     feed: Feed | None = None
+    history: History | None = None
     format: int = FORMAT
 
     @property
     def named(self) -> frozenset[str]:
         """Paths below the root of the directories and ledger files that must be there for this Snapshot to be read."""
         delta = [self.delta.path] if self.delta else []
-        return frozenset([*(segment.path for segment in self.segments), *delta, *(file.path for file in self.ledger)])
+        history = [part.path for part in self.history.parts] if self.history else []
+        return frozenset([*(segment.path for segment in self.segments), *delta, *history, *(file.path for file in self.ledger)])
+
+    @property
+    def data_files(self) -> list[tuple[str, DataFile]]:
+        """Every file of base, Delta and history, with the directory below the root that it lies in."""
+        parts: list[Segment | Delta] = [*self.segments, *([self.delta] if self.delta else [])]
+        history = self.history.parts if self.history else ()
+        return [(part.path, file) for part in parts for file in part.files] + [
+            (part.path, DataFile(*file)) for part in history for file in part.files
+        ]
 
     def stub(self) -> Snapshot:
         """What stays under this version's name when it has expired: its number is never given again (H21).
@@ -255,6 +267,7 @@ class Snapshot:
             offsets=(),
             condemned=(),
             pins=(),
+            history=None,
             expired=True,
         )
 
@@ -342,5 +355,6 @@ def _revived(raw: dict[str, Any]) -> dict[str, Any]:
     values["condemned"] = tuple(Condemned(**entry) for entry in raw.get("condemned", ()))
     values["feed"] = _feed(raw["feed"]) if raw.get("feed") else None
     values["pins"] = tuple(Pin(**entry) for entry in raw.get("pins", ()))
+    values["history"] = History.from_json(raw["history"]) if raw.get("history") else None
     values["ledger"] = tuple(LedgerFile(entry["path"], entry["entries"], tuple(entry["folders"])) for entry in raw["ledger"])
     return values

@@ -103,6 +103,11 @@ class TableSpec:
     publish_window: float = 600.0
     feed: str = "off"
     feed_retention: float = 7 * 86400.0
+    history: bool = False
+    track: tuple[str, ...] = ()
+    track_except: tuple[str, ...] = ()
+    history_end: str = "null"
+    history_zero_length: str = "keep"
     keep: float = 7 * 86400.0
     keep_versions: int = 2
     grace: float = 86400.0
@@ -129,7 +134,7 @@ class TableSpec:
     def from_json(cls, data: dict[str, Any]) -> TableSpec:
         """The inverse of `to_json`."""
         values = dict(data)
-        for name in ("key", "order_by", "metadata_columns", "engines"):
+        for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except"):
             values[name] = tuple(values[name])
         values["registered"] = tuple(values["registered"]) if values.get("registered") else None
         said = values.get("policy") or {}

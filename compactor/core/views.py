@@ -44,14 +44,15 @@ def _state_columns(snapshot: Snapshot) -> tuple[Column, ...]:
     return tuple(Column(name, kind) for name, kind in kinds)
 
 
-def _comment(field: Field) -> str:
+def column_comment(field: Field) -> str:
+    """The comment of a column, with the source's spelling where it differs."""
     spelled = f"source name {field.source}" if field.source != field.name else ""
     return names.comment("; ".join(part for part in (field.comment, spelled) if part))
 
 
 def columns(schema: Schema) -> tuple[Column, ...]:
     """The stored columns, as tables that lie over our files have them."""
-    return tuple(Column(field.name, field.type, _comment(field)) for field in schema.fields)
+    return tuple(Column(field.name, field.type, column_comment(field)) for field in schema.fields)
 
 
 def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
@@ -102,7 +103,8 @@ def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef],
     return base, [PartitionDef((delta.id,), layout.inside(delta.path), delta.rows, delta.size, len(delta.files))] if delta else []
 
 
-def _value(alias: str, field: Field, dialect: Dialect) -> str:
+def value(alias: str, field: Field, dialect: Dialect) -> str:
+    """A stored column as the view shows it."""
     column = f"{alias}.{dialect.name(field.name)}"
     if field.default is None or field.since <= 1:
         return column
@@ -117,7 +119,7 @@ def _value(alias: str, field: Field, dialect: Dialect) -> str:
 
 def _select(alias: str, schema: Schema, spec: TableSpec, dialect: Dialect = HIVE) -> str:
     deleted = [f"({alias}.{dialect.name('_op')} = 'd') AS {dialect.name(DELETED)}"] if spec.soft else []
-    return ", ".join([*(f"{_value(alias, field, dialect)} AS {dialect.name(schema.view_name(field))}" for field in schema.payload), *deleted])
+    return ", ".join([*(f"{value(alias, field, dialect)} AS {dialect.name(schema.view_name(field))}" for field in schema.payload), *deleted])
 
 
 def _shown(op: str, spec: TableSpec) -> str:
@@ -165,7 +167,7 @@ def _rank(alias: str, schema: Schema, from_delta: int) -> str:
 def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDef:
     """The view as the catalog is to hold it."""
     columns = tuple(
-        Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), _comment(field)) for field in snapshot.schema.payload
+        Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), column_comment(field)) for field in snapshot.schema.payload
     )
     if spec.soft:
         columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
@@ -186,7 +188,7 @@ def _described(spec: TableSpec, schema: Schema) -> dict[str, str]:
 def declared(spec: TableSpec, schema: Schema) -> tuple[TableDef, ViewDef]:
     """A table whose rows have not come yet: `<t>_schema`, partitioned and without partitions, so that no engine lists a folder; the view over it."""
     fields = [(schema.view_name(field), field) for field in schema.payload]
-    columns = tuple(Column(name, types.text(types.parse(field.type)), _comment(field)) for name, field in fields)
+    columns = tuple(Column(name, types.text(types.parse(field.type)), column_comment(field)) for name, field in fields)
     if spec.soft:
         columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
     table = TableDef(

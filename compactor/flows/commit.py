@@ -134,16 +134,17 @@ def _attempt(
             staged = world.engine().write_base(batch, commit, purge_through(world, spec, parent))
         else:
             staged = world.engine().write_delta(batch, commit)
+        history = world.engine().write_history(batch, commit) if spec.history else None
         progress(spec.name, "check", 0.8)
         facts = batch.facts
         _guard(spec, parent, staged, whole)
         quarantine.describe(world, spec, commit, facts)
-        snapshot = _snapshot(world, spec, parent, facts, staged, commit, whole, label, operation)
+        snapshot = dataclasses.replace(_snapshot(world, spec, parent, facts, staged, commit, whole, label, operation), history=history)
         snapshot = feed.with_changes(world, spec, parent, snapshot, batch)
         snapshots.put(world, layout, snapshot)
         parts = (*staged.segments, staged.delta, snapshot.feed.part if snapshot.feed else None)
         written = sum(part.size for part in parts if part is not None)
-        return Committed(snapshot, written)
+        return Committed(snapshot, written + (history.written_by(commit) if history else 0))
     finally:
         batch.close()
 

@@ -22,6 +22,9 @@ def with_changes(world: World, spec: TableSpec, parent: Snapshot | None, made: S
     if found is None or found.mode == feed.OFF:
         return dataclasses.replace(made, feed=found)
     feed.check_names(spec.name, made.schema)
+    if parent is not None and (parent.schema.key, parent.order) != (made.schema.key, made.order):
+        # a rebuild with another key: rows of before and after have nothing in common
+        return dataclasses.replace(made, feed=dataclasses.replace(found, began=made.version))
     return dataclasses.replace(made, feed=dataclasses.replace(found, part=world.engine().write_feed(spec, parent, made, batch)))
 
 
@@ -31,6 +34,6 @@ def after(world: World, spec: TableSpec, snapshot: Snapshot, version: int) -> It
         return
     layout = snapshots.layout_of(spec)
     for number in range(max(version, snapshot.feed.first) + 1, snapshot.version):
-        yield snapshots.standing(world, layout, number)
+        yield snapshots.committed(world, layout, number)
     if snapshot.version > version:
         yield snapshot

@@ -48,11 +48,12 @@ def _fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str) -> Comm
         return None
     commit = commit_id(snapshot.version + 1, world.nonce())
     staged = world.engine().fold(spec, snapshot, targets, commit, purge_through(world, spec, snapshot))
+    written = [(segment.path, file) for segment in staged.segments for file in segment.files]
     parent: Snapshot | None = snapshot
     for _ in range(ATTEMPTS):
         if parent is None or not plan.can_rebase(snapshot, parent, targets):
             return None
-        if parent is not snapshot and not snapshots.standing(world, snapshots.layout_of(spec), parent, staged.segments):
+        if parent is not snapshot and not snapshots.standing(world, snapshots.layout_of(spec), parent, written):
             return None
         folded = _folded(world, spec, snapshot, parent, targets, staged, commit, label)
         try:

@@ -7,7 +7,7 @@ This module is the only one that replaces the table's view.
 from __future__ import annotations
 
 from compactor.core import feed as feeds
-from compactor.core import views
+from compactor.core import history_views, views
 from compactor.core.ddl import ViewDef
 from compactor.core.errors import CatalogRefused, TryLater
 from compactor.core.schema import Schema
@@ -17,10 +17,15 @@ from compactor.flows import feed, snapshots
 from compactor.flows.world import World
 
 
+def _wanted(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
+    """Every view to show, the table's own last."""
+    return [*history_views.published(spec, snapshot), *views.published(spec, snapshot)]
+
+
 def behind(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
     """Whether the catalog shows something older than `snapshot`, or something else than its text. Raises CatalogRefused for another table's view."""
     # all of them are looked at: none is replaced while another is not ours
-    found = [_behind(world, spec, snapshot, wanted) for wanted in views.published(spec, snapshot)]
+    found = [_behind(world, spec, snapshot, wanted) for wanted in _wanted(spec, snapshot)]
     return any(found)
 
 
@@ -36,7 +41,7 @@ def _behind(world: World, spec: TableSpec, snapshot: Snapshot, wanted: ViewDef) 
 def shown_version(world: World, spec: TableSpec, snapshot: Snapshot) -> int | None:
     """The oldest version that a view of the table shows, None without any. Raises CatalogRefused for another table's view."""
     found = []
-    for wanted in views.published(spec, snapshot):
+    for wanted in _wanted(spec, snapshot):
         shown = world.catalog().view(wanted.database, wanted.name)
         if shown is not None:
             _owned(spec, snapshot, shown)
@@ -66,7 +71,7 @@ def publish(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
                 continue
             if world.clock() - began > spec.publish_window:
                 raise TryLater(f"table {spec.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
-            for wanted in views.published(spec, snapshot):
+            for wanted in _wanted(spec, snapshot):
                 if _behind(world, spec, snapshot, wanted):
                     world.catalog().replace_view(wanted)
         newest = snapshots.newest(world, layout)
@@ -109,6 +114,10 @@ def _register(world: World, spec: TableSpec, snapshot: Snapshot) -> None:
     base, delta = views.tables(spec, snapshot)
     catalog.ensure_table(base)
     catalog.ensure_table(delta)
+    if snapshot.history is not None:
+        rows = history_views.table(spec, snapshot)
+        catalog.ensure_table(rows)
+        catalog.ensure_partitions(rows.database, rows.name, history_views.partitions(spec, snapshot.history))
     base_partitions, delta_partitions = views.partitions(spec, snapshot)
     catalog.ensure_partitions(base.database, base.name, base_partitions)
     if delta_partitions:

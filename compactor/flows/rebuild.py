@@ -21,7 +21,7 @@ from compactor.core.position import latest
 from compactor.core.schema import Schema, schema_differences
 from compactor.core.snapshot import AGAIN, Input, Snapshot
 from compactor.core.spec import ROW_ID, TableSpec
-from compactor.flows import archive, commit, discard, ledger, publish, restore, snapshots
+from compactor.flows import archive, commit, discard, feed, ledger, publish, restore, snapshots
 from compactor.flows.reports import Progress, RebuildReport, silent
 from compactor.flows.world import World
 from compactor.ports import Difference, Facts, Staged
@@ -55,7 +55,7 @@ def rebuild(
     if dry or (difference and not accept):
         # nobody has seen them: the nonce in their names is ours alone
         layout = snapshots.layout_of(spec)
-        world.storage.delete(f"{layout.inside(segment.path)}/{file.name}" for segment in made.segments for file in segment.files)
+        world.storage.delete(f"{layout.inside(path)}/{file.name}" for path, file in made.data_files)
         return dataclasses.replace(told, outcome="differs" if difference else "equal")
     progress(spec.name, "publish", 0.85)
     made = _put(world, spec, head, made, target is None, label)
@@ -72,7 +72,7 @@ def _difference(world: World, spec: TableSpec, against: Snapshot, made: Snapshot
         found = world.engine().difference(spec, against, made)
     except Exception as error:
         newest = snapshots.newest(world, layout)
-        if newest is None or snapshots.standing(world, layout, newest, made.segments):
+        if newest is None or snapshots.standing(world, layout, newest, made.data_files):
             raise
         raise Conflict(f"table {spec.name}: vacuum took the rebuilt files for an orphan's before they were compared; rebuild again") from error
     if found.unreadable and snapshots.overtaken(world, layout, against):
@@ -172,6 +172,7 @@ def _from_nothing(
         # every tombstone stays: with no event left out there is nothing that one of them could be too old for
         staged = world.engine().write_base(batch, writer, 0)
         state = _state(spec, batch.facts, staged, writer)
+        state.update(history=world.engine().write_history(batch, writer) if spec.history else None)
     finally:
         batch.close()
     then = restore.changed(ledger.everything(world, snapshots.layout_of(spec), target), _entries(world, spec, head)) if target else ()
@@ -188,7 +189,7 @@ def _origin(spec: TableSpec, head: Snapshot) -> Snapshot | None:
     same = same and (not spec.order_by or spec.order_by == tuple(name for name, _ in head.order))
     if not same or (spec.policy.standard == "evolve" and not spec.policy.kinds):
         return None
-    nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to"))
+    nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
     return dataclasses.replace(head, **nothing, segments=(), offsets=())
 
 
@@ -225,7 +226,7 @@ def _state(spec: TableSpec, facts: Facts, staged: Staged, writer: str) -> dict[s
 
 _CARRIED = (
     *("schema", "order", "base_id", "segments", "delta", "counts", "ties", "unresolved", "hour", "position", "source_time", "truncated_to"),
-    *("purged_to", "epoch", "offsets", "folded_at"),
+    *("purged_to", "epoch", "offsets", "folded_at", "history"),
 )
 """What a rebuilt Snapshot has of its own; the rest is its parent's."""
 
@@ -264,10 +265,14 @@ def _put(world: World, spec: TableSpec, head: Snapshot, made: Snapshot, newest_w
     """Commit it, on top of whatever was committed since `head`; gives back what stands."""
     layout = snapshots.layout_of(spec)
     for _ in range(ATTEMPTS):
+        made = feed.with_changes(world, spec, head, made)
         try:
             snapshots.put(world, layout, made)
             return made
         except Conflict:
+            if made.feed is not None and made.feed.part is not None:
+                # the difference from another parent will be another
+                world.storage.delete(info.path for info in world.storage.list(layout.feed(made.writer)))
             # an older state was asked for: as with a restore, it may not be what is wanted any more
             if not newest_wanted:
                 raise
@@ -288,7 +293,7 @@ def _caught_up(world: World, spec: TableSpec, head: Snapshot, newest: Snapshot, 
     """What was built on `head`, on top of `newest`: what was absorbed between them is absorbed into it, from the raw files (H20)."""
     layout = snapshots.layout_of(spec)
     apart = [each.operation for each in _since(world, spec, head) if each.operation in _APART]
-    if apart or not snapshots.standing(world, layout, newest, [*made.segments, *filter(None, [made.delta])]):
+    if apart or not snapshots.standing(world, layout, newest, made.data_files):
         what = f"a {apart[0]} was committed" if apart else "vacuum took its files for an orphan's"
         raise Conflict(f"table {spec.name}: {what} while the rebuild went on; look at `compactor log {spec.name}`, then rebuild again")
     known = ledger.latest(_entries(world, spec, head))
@@ -308,6 +313,7 @@ def _caught_up(world: World, spec: TableSpec, head: Snapshot, newest: Snapshot, 
         engine = world.engine()
         staged = engine.write_base(batch, writer, 0) if whole else engine.write_delta(batch, writer)
         state = _state(spec, facts, staged, writer)
+        state.update(history=engine.write_history(batch, writer) if spec.history else None)
     finally:
         batch.close()
     if whole:

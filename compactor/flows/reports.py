@@ -55,8 +55,8 @@ class TableStatus:
     """Where a table stands. `regime` says how readers join the Delta: `none`, `broadcast` or `sort-merge` (design.md section 8, E2).
 
     `quarantined` counts files of which something waits in quarantine. `delta_estimate` is what Spark's planner will take the Delta's size for, in
-    bytes, against `delta_limit`. `feed`: `off`, `net` or `all`, as the newest Snapshot
-    has it; `feed_from`: the oldest version it can be followed from.
+    bytes, against `delta_limit`. `feed`: `off`, `net` or `all`, as the newest Snapshot has it; `feed_from`: the oldest version it can be followed
+    from. `history_since`: when the history was switched on for a table that had rows (`core/history.py`).
     """
 
     table: str
@@ -80,6 +80,9 @@ class TableStatus:
     publish: str
     feed: str = "off"
     feed_from: int | None = None
+    history_events: int = 0
+    history_bytes: int = 0
+    history_since: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 
 from compactor.core import retention
 from compactor.core.errors import InputRefused, Refused
+from compactor.core.history import brought_back
 from compactor.core.layout import commit_id
 from compactor.core.schema import Schema
 from compactor.core.snapshot import AGAIN, LATER, Input, Snapshot
@@ -50,8 +51,9 @@ def restore(world: World, spec: TableSpec, target: Snapshot, label: str = "") ->
         return TableReport(spec.name, "idle", head.version, notes=(f"version {head.version} is the newest already",))
     if head is None or retention.condemned(target, layout, head):
         raise Refused(f"table {spec.name}: version {target.version} was vacuumed; {_told(_available(world, spec))}")
+    writer = commit_id(head.version + 1, world.nonce())
     made = dataclasses.replace(
-        snapshots.child(world, head, commit_id(head.version + 1, world.nonce()), "restore", label),
+        snapshots.child(world, head, writer, "restore", label),
         schema=_schema(head.schema, target.schema),
         order=target.order,
         base_id=target.base_id,
@@ -69,6 +71,7 @@ def restore(world: World, spec: TableSpec, target: Snapshot, label: str = "") ->
         raw=target.raw,
         offsets=target.offsets,
         publish=target.publish,
+        history=brought_back(target.history, writer),
         restored=target.version,
     )
     made = dataclasses.replace(made, ledger=ledger.carried(world, layout, head, made.writer))

@@ -10,7 +10,7 @@ from typing import Any
 from compactor.core.errors import CheckFailed, Conflict, StateRefused
 from compactor.core.layout import Layout
 from compactor.core.plan import tiling_problem
-from compactor.core.snapshot import Delta, Segment, Snapshot
+from compactor.core.snapshot import DataFile, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows.world import World
 
@@ -29,7 +29,7 @@ def read(world: World, layout: Layout, version: int) -> Snapshot | None:
         return None
 
 
-def standing(world: World, layout: Layout, version: int) -> Snapshot:
+def committed(world: World, layout: Layout, version: int) -> Snapshot:
     """One Snapshot, or its stub, of a version that was committed: it is never taken away. Raises StateRefused."""
     found = read(world, layout, version)
     if found is None:
@@ -107,13 +107,13 @@ def overtaken(world: World, layout: Layout, snapshot: Snapshot | None) -> bool:
     return stored is not None and stored.expired
 
 
-def standing(world: World, layout: Layout, parent: Snapshot, staged: Sequence[Segment | Delta]) -> bool:
+def standing(world: World, layout: Layout, parent: Snapshot, staged: Sequence[tuple[str, DataFile]]) -> bool:
     """Whether what was staged is all there and was never condemned: vacuum takes the work of a writer that slept too long for an orphan (H21)."""
     given_up = {item.path for item in parent.condemned}
-    if any(part.path in given_up for part in staged):
+    if any(path in given_up for path, _ in staged):
         return False
     # an entry leaves the list only when its files are gone
-    return all(world.storage.stat(f"{layout.inside(part.path)}/{file.name}") for part in staged for file in part.files)
+    return all(world.storage.stat(f"{layout.inside(path)}/{file.name}") for path, file in staged)
 
 
 def child(world: World, parent: Snapshot, commit: str, operation: str, label: str, **changes: object) -> Snapshot:

@@ -15,6 +15,7 @@ def status(world: World, spec: TableSpec) -> TableStatus:
     found = discover.landing(world, spec, snapshot)
     hours = [item.hour for item in found.new if item.hour]
     delta = snapshot.delta if snapshot else None
+    history = snapshot.history if snapshot else None
     estimate = plan.delta_estimate(snapshot) if snapshot else 0
     return TableStatus(
         table=spec.name,
@@ -38,4 +39,7 @@ def status(world: World, spec: TableSpec) -> TableStatus:
         publish=snapshot.publish if snapshot else "nothing",
         feed=snapshot.feed.mode if snapshot and snapshot.feed else "off",
         feed_from=snapshot.feed.first if snapshot and snapshot.feed and snapshot.feed.mode != "off" else None,
+        history_events=sum(part.rows for part in history.parts) if history else 0,
+        history_bytes=history.size if history else 0,
+        history_since=history.since if history else None,
     )

@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from compactor.core import feed, retention, views
 from compactor.core.ddl import PartitionDef
 from compactor.core.errors import Conflict, StateRefused
+from compactor.core.history import ROWS
 from compactor.core.layout import Layout, commit_id, relative
 from compactor.core.retention import Sweep, Unit
 from compactor.core.snapshot import Snapshot
@@ -187,7 +188,7 @@ def _unregister(world: World, spec: TableSpec, seen: _Seen) -> None:
 
 
 def _registered(world: World, spec: TableSpec, newest: Snapshot) -> dict[str, list[PartitionDef]]:
-    parts = ("base", "delta", *([feed.TABLE] if newest.feed else []))
+    parts = ("base", "delta", *([feed.TABLE] if newest.feed else []), ROWS)
     tables = [views.table_name(spec, part, generation) for generation in range(1, newest.schema.generation + 1) for part in parts]
     return {table: world.catalog().partitions(spec.tables_in, table) for table in tables}
 

@@ -8,8 +8,6 @@ restored is read, every raw file's size compared. A change feed's newest part (d
 
 from __future__ import annotations
 
-import dataclasses
-
 from compactor.core import checksum, plan, retention
 from compactor.core import feed as feeds
 from compactor.core.errors import Conflict, StateRefused
@@ -48,18 +46,13 @@ def verify(world: World, spec: TableSpec, deep: bool = False) -> list[Check]:
 
 def _files(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
     layout = snapshots.layout_of(spec)
-    named = _data_files(snapshot)
+    named = snapshot.data_files
     problems = []
     for path, file in named:
         found = world.storage.stat(f"{layout.inside(path)}/{file.name}")
         if found is None or found.size != file.size:
             problems.append(f"{path}/{file.name}: expected {file.size} bytes, found {found.size if found else 'nothing'}")
     return Check(spec.name, "files", not problems, "; ".join(problems[:3]) or f"{len(named)} files, {snapshot.size:,} bytes")
-
-
-def _data_files(snapshot: Snapshot) -> list[tuple[str, DataFile]]:
-    named = [(segment.path, file) for segment in snapshot.segments for file in segment.files]
-    return named + ([(snapshot.delta.path, file) for file in snapshot.delta.files] if snapshot.delta else [])
 
 
 def _feed(world: World, spec: TableSpec, newest: Snapshot, deep: bool) -> list[Check]:
@@ -87,7 +80,7 @@ def _kept_versions(world: World, spec: TableSpec, newest: Snapshot) -> Check:
     """Every file that a version which can be restored names is there, has its size, and is whole as far as its format tells."""
     layout = snapshots.layout_of(spec)
     kept = [each for each in snapshots.history(world, layout) if not retention.condemned(each, layout, newest)]
-    files = {f"{layout.inside(path)}/{file.name}": (file, each.version) for each in kept for path, file in _data_files(each)}
+    files = {f"{layout.inside(path)}/{file.name}": (file, each.version) for each in kept for path, file in each.data_files}
     problems = [problem for path, (file, version) in files.items() for problem in [_damage(world, path, file, version)] if problem]
     for file in {file.path: file for each in kept for file in each.ledger}.values():
         try:

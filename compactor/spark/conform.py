@@ -13,6 +13,7 @@ Columns of Changes, after the stored ones:
 | `_unfit` | string | the first stored column whose value is not of its type, else null |
 | `_source` | int | `resolve.EVENT`, or MADE for the removal half of a keyless update |
 | `_file` | string | the input it came from |
+| `_time` | bigint | with `history: true`: the source's commit time, microseconds since 1970 |
 
 >>> conform([frame], evolved, spec, order)      # doctest: +SKIP
 """
@@ -116,6 +117,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
             value = f"CASE WHEN {absent} THEN NULL ELSE {value} END"
         shown.append(f"CASE WHEN _op IN ('c', 'u', 'r', 'x') THEN {value} END AS {quoted(field.name)}")
     absent_list = f"filter(array({', '.join(missing)}), _x -> _x IS NOT NULL)" if missing else "CAST(NULL AS ARRAY<STRING>)"
+    time = ["_time"] if spec.history else []
     moved = _moved(frame, evolved, keys, kinds) if keys else "CAST(NULL AS STRING)"
     rows = frame.rows.where("_op IS NOT NULL")
     return rows.selectExpr(
@@ -129,6 +131,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         f"CASE WHEN _op NOT IN ('c', 'u', 'r') THEN NULL {' '.join(unfit)} END AS _unfit" if unfit else "CAST(NULL AS STRING) AS _unfit",
         f"{source} AS _source",
         "_file",
+        *time,
     )
 
 

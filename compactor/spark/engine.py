@@ -10,13 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.errors import CheckFailed, CompactorError, InputRefused, Refused
 from compactor.core.feed import ALL
+from compactor.core.history import History
 from compactor.core.layout import Layout, join, relative
 from compactor.core.position import Position, at_or_below, event_part, latest
 from compactor.core.schema import Schema
 from compactor.core.snapshot import COUNTS, Delta, FeedPart, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.ports import Check, Difference, Elsewhere, Staged, Storage
-from compactor.spark import compare, feed, keyless, position, store
+from compactor.spark import compare, feed, history_commit, keyless, position, store
 from compactor.spark.decode import wire
 from compactor.spark.files import reason
 from compactor.spark.reading import Reader, SparkBatch
@@ -156,6 +157,10 @@ class SparkEngine:
                 raise Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
             return Difference(unreadable=reason(error))
 
+    def write_history(self, batch: SparkBatch, commit: str) -> History:
+        """The history after the batch."""
+        return history_commit.write(self._spark, self._storage, batch, commit)
+
     def _unresolved(self, batch: SparkBatch, directory: str) -> int:
         """Values of visible rows that no event told. Raises CheckFailed under `unresolved: fail`."""
         rows = store.read(self._spark, batch.facts.evolved.schema, batch.facts.order, [directory])
@@ -231,9 +236,10 @@ class _Resolution:
         layout = Layout(spec.root, spec.landing)
         stored = Stored(spark, layout, parent, resolver.schema) if parent else None
         partial = _partial(batch)
+        batch.linked = None
         changes = batch.changes.where("_op <> 't'")
         if stored and partial and _other_half_may_be_stored(batch):
-            changes = store.held(stored.relinked(changes))
+            batch.linked = changes = store.held(stored.relinked(changes))
         events = resolver.states(changes)
         frames = [events]
         if stored:

@@ -4,8 +4,8 @@
     →  update_preimage 1 a · update_postimage 1 A · delete 2 b · insert 3 c
 
 A commit marks the rows that it writes with its version, so what it changed is found in its own files; the images of before are looked up by
-key, in the Segments that own these keys. Only a truncate and a restore compare more, because they take rows without writing any. Rows are read in the
-newer Snapshot's columns: the images of before have its types, and the defaults of columns that came with it.
+key, in the Segments that own these keys. Only a truncate, a restore and a rebuild compare more: they take rows without writing any. Rows are
+read in the newer Snapshot's columns: the images of before have its types, and the defaults of columns that came with it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def net(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Sna
     if parent is None:
         return _images(None, _rows(new), spec, made, "false")
     old = Stored(spark, Layout(spec.root, spec.landing), parent, made.schema)
-    if made.operation == "restore":
+    if made.operation in ("restore", "rebuild"):
         return _images(*_between(old, new), spec, made, "true")
     after = _fresh(new, parent)
     if made.truncated_to != parent.truncated_to and made.truncated_to is not None:

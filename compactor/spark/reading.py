@@ -42,13 +42,17 @@ Columns = tuple[tuple[str, str], ...]
 
 @dataclass
 class SparkBatch:
-    """A batch of inputs as Changes, kept in Spark's cache until `close`. `outcomes`: key, `_position`, `_event_outcome` of each, for `feed: all`."""
+    """A batch of inputs as Changes, kept in Spark's cache until `close`.
+
+    `linked`: without truncates, with what stored rows tell of key changes. `outcomes`: key, `_position`, `_event_outcome` of each, for `feed: all`.
+    """
 
     facts: Facts
     spec: TableSpec
     parent: Snapshot | None
     version: int
     changes: DataFrame
+    linked: DataFrame | None = None
     scratch: ExitStack = field(default_factory=ExitStack)
     outcomes: DataFrame | None = None
 

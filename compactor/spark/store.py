@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,11 @@ def read(spark: SparkSession, schema: Schema, order: position.Order, directories
     file_types = [(name, old.get(name, kind)) for name, kind in stored_types(schema, order)]
     ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in file_types)
     rows = spark.read.schema(ddl).parquet(*directories) if directories else spark.createDataFrame([], ddl)
+    return rows.selectExpr(*payload(schema, old), *STATE)
+
+
+def payload(schema: Schema, old: Mapping[str, str]) -> list[str]:
+    """SQL for the stored columns out of files whose columns had the types `old`."""
     columns = []
     for field in schema.fields:
         value = quoted(field.name)
@@ -54,7 +59,7 @@ def read(spark: SparkSession, schema: Schema, order: position.Order, directories
             # a row written before the column came reads its first default (H15)
             value = f"CASE WHEN _version < {field.since} THEN {cast(literal(field.default), types.parse(field.type))} ELSE {value} END"
         columns.append(f"{value} AS {quoted(field.name)}")
-    return rows.selectExpr(*columns, *STATE)
+    return columns
 
 
 def bound(low_or_high: Sequence[Any], schema: Schema) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 from compactor.core import checksum, types
 from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.evolution import evolve
+from compactor.core.history import History
 from compactor.core.layout import Layout, relative
 from compactor.core.position import Position, at_or_below, earliest, event_part, latest, sort_key
 from compactor.core.quarantine import BEYOND_RETENTION, Limits, Unusable
@@ -27,6 +28,7 @@ from compactor.core.snapshot import COUNTS, DataFile, Delta, FeedPart, Input, Se
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.ports import Check, Difference, Elsewhere, Facts, Staged, Storage
+from tests.oracle import history_engine
 from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, replayed, shown, sorted_out
 
 _ROWS_PER_FILE = 8
@@ -203,6 +205,11 @@ class ListEngine:
             return self._resolved(batch, stored)
         return states, counts, ties
 
+    def write_history(self, batch: ListBatch, commit: str) -> History:
+        """Every event played back."""
+        known = batch.parent.history if batch.parent else None
+        return history_engine.written(self._storage, batch.spec, batch.facts.evolved.schema, known, batch.changes, commit)
+
     # folding ------------------------------------------------------------------------------------------------------
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
@@ -260,7 +267,7 @@ class ListEngine:
         stored = {**self._base(spec, snapshot.segments, snapshot, schema), **self._delta(spec, snapshot, schema)}
         return {key: shown(state.values) for key, state in stored.items() if state.op != "d"}
 
-    def difference(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> list[dict[str, Any]]:
+    def changed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> list[dict[str, Any]]:
         """What makes the rows of `made` out of those of `parent`, by looking at all of them."""
         before, after = self.rows(spec, parent, made.schema), self.rows(spec, made, made.schema)
         out = []
@@ -273,7 +280,7 @@ class ListEngine:
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, batch: ListBatch | None) -> FeedPart | None:
         """The whole difference, in one file. Of `feed: all` it knows no more than of `net`."""
-        rows = self.difference(spec, parent, made)
+        rows = self.changed(spec, parent, made)
         if not rows:
             return None
         layout = Layout(spec.root, spec.landing)
@@ -295,7 +302,7 @@ class ListEngine:
     def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
         """The part against the difference."""
         told = [json.loads(line) for line in self.read_feed(spec, made)] if made.feed and made.feed.part else []
-        same = told == self.difference(spec, parent, made)
+        same = told == self.changed(spec, parent, made)
         return Check(spec.name, "feed = difference", same, f"version {made.version}: {'equal' if same else 'they differ'}")
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:

@@ -14,6 +14,7 @@ from typing import Any
 from compactor.catalog.memory import MemoryCatalog
 from compactor.core import views
 from compactor.core.ddl import TableDef, quoted
+from compactor.core.history import ROWS
 from compactor.core.spec import TableSpec
 from compactor.ports import Storage
 
@@ -39,9 +40,10 @@ def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = 
         generation = 1
         while (base := catalog.table(spec.tables_in, views.table_name(spec, "base", generation))) is not None:
             _load(connection, catalog, storage, base, view.text)
-            delta = catalog.table(spec.tables_in, views.table_name(spec, "delta", generation))
-            if delta is not None:
-                _load(connection, catalog, storage, delta, view.text)
+            for part in ("delta", ROWS):
+                table = catalog.table(spec.tables_in, views.table_name(spec, part, generation))
+                if table is not None:
+                    _load(connection, catalog, storage, table, view.text)
             generation += 1
         cursor = connection.execute(view.text)
         columns = tuple(column[0] for column in cursor.description)
