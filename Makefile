@@ -24,7 +24,7 @@ airflow := build/airflow
 .PHONY: help setup java demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-all bench lint format docs constraints clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(venv)/.installed-dev java ## make .venv with everything that the project and its tests need
 
