@@ -27,7 +27,7 @@ from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 
 COMMANDS = (
-    *("demo", "init", "sync", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin", "ingest"),
+    *("demo", "init", "sync", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin", "ingest", "package"),
     *("schema diff", "schema history", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (

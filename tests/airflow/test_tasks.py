@@ -64,8 +64,8 @@ def test_a_run_is_the_same_command_line_as_a_persons(company: Company, answers: 
     answer(answers, run=reported(COMMITTED))
     run = company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
     assert set(states(run).values()) == {"success"}
-    words = ["student", "--config", str(company.config), "--output", "json"]
-    assert asked(answers) == [["run", *words, "--label", run.run_id], ["verify", "--files-only", *words]]
+    words, config = ["student", "--output", "json"], ["--config", str(company.config)]
+    assert asked(answers) == [["run", *words, "--label", run.run_id, *config], ["verify", "--files-only", *words, *config]]
     with create_session() as session:
         event = session.query(AssetEvent).filter_by(source_run_id=run.run_id, source_dag_id="compact_hourly").one()
         kept = {"outcome": "committed", "version": 3, "operations": ["commit 3"], "files": 1, "rows": 9, "counts": {"read": 10, "applied": 9}}
