@@ -147,10 +147,11 @@ class App(Lifecycle, Sender):
     def quarantined(self, names: Sequence[str] = ()) -> list[Held]:
         """What waits in quarantine. Starts no JVM."""
         from compactor.flows import quarantine, snapshots
+        from compactor.flows.listed import listed
 
         world = self.world(files_only=True)
         found = [(spec, snapshots.newest(world, snapshots.layout_of(spec))) for spec in self.specs(names)]
-        return [held for spec, snapshot in found for held in quarantine.waiting(world, spec, snapshot)]
+        return [held for spec, snapshot in found for held in quarantine.waiting(listed(world), spec, snapshot)]
 
     def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[Held, dict[str, Any]]]:
         """What of these inputs (all that wait) cannot be used, and why: the content of their reason files. Starts no JVM."""

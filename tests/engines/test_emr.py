@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import boto3
 import pyspark
@@ -29,6 +28,7 @@ from compactor.storage.s3 import S3Storage
 from tests.capture import config, truth
 from tests.engines.test_s3_warehouse import FORM, TABLES, read_elsewhere
 from tests.engines.test_s3_warehouse import deliver as land
+from tests.oracle.sizes import FULL
 from tests.parts.s3 import CREDENTIALS, Server, s3_server
 
 pytestmark = [pytest.mark.engines, pytest.mark.spark]
@@ -130,8 +130,18 @@ def run_there(words: list[str], spark_conf: Path, folder: Path) -> int:
     return done.returncode
 
 
+def without_runners(file: Path) -> Path:
+    """The same configuration for a reader on this machine."""
+    said = json.loads(file.read_text(encoding="utf-8"))
+    for settings in (said["defaults"], *said["tables"].values()):
+        settings.pop("runner", None)
+    plain = file.with_name("plain.yaml")
+    plain.write_text(json.dumps(said), encoding="utf-8")
+    return plain
+
+
 def test_what_was_submitted_brings_the_tables_up_to_date(company: Path, server: Server, spark_conf: Path, tmp_path: Path) -> None:
-    """On both; the report is the command line's own, its log is told, the same try submits nothing twice, and a run with nothing new is idle."""
+    """On both; the report is the command line's own, its log is told, and a run with nothing new is idle."""
     store = S3Storage("s3://lake/w", S3Settings(path_style=True).within(os.environ))
     land(store, tmp_path / "landing", [0, 1])
     with App.open(company) as app:
@@ -160,7 +170,8 @@ def test_what_was_submitted_brings_the_tables_up_to_date(company: Path, server: 
             assert (ended.code, report["table"], report["outcome"]) == (0, table, "committed"), ended.errors
             assert app.log(table)[0].run == "a label"
         assert all(check.ok for check in app.verify(files_only=True))
-        (again,) = json.loads(brought(TABLES[0], "2")[1].output)
-        assert again["outcome"] == "idle"
-    for table, rows in read_elsewhere(company, tmp_path / "reader").items():
+        if FULL:
+            (again,) = json.loads(brought(TABLES[0], "2")[1].output)
+            assert again["outcome"] == "idle"
+    for table, rows in read_elsewhere(without_runners(company), tmp_path / "reader").items():
         assert [] == truth.unexpected(truth.differences(rows, truth.truth(1)[table], FORM), FORM, 1)
