@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from compactor.app_lifecycle import Lifecycle
 from compactor.app_query import AS_JSON, Rows, in_words, texts
 from compactor.app_runner import Sender
-from compactor.app_schema import Foreseen, Synced, foreseen, notify, registered_key, sync
+from compactor.app_schema import Announced, Foreseen, Synced, announce, foreseen, notify, registered_key, sync
 from compactor.app_spark import avro_package, check_reader, coordinates, opened, s3_packages
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
@@ -194,6 +194,11 @@ class App(Lifecycle, Sender):
         """What the newest declared schema differs in from the stored one, and what a run would do about it. Starts no JVM."""
         (spec,) = self.specs([name])
         return foreseen(self.world(files_only=True), self._registry() if spec.subject else None, self._with_schema(spec))
+
+    def schema_notify(self, names: Sequence[str] = ()) -> list[Announced]:
+        """Tell of declared schemas that change tables, before their first use; without names, of all tables with one. Starts no JVM."""
+        specs = [self._with_schema(spec) for spec in self.specs(names) if names or spec.subject or spec.avro_schema]
+        return [announce(self.world(files_only=True), spec) for spec in specs]
 
     def sql(self, text: str) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows."""

@@ -179,8 +179,12 @@ class Airflow(_Keys):
     )
     groups: dict[str, Group] = _key({}, "The groups of tables by name. The group `hourly` needs not be written.")
     maintenance: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
-        "30 2 * * *", "When the DAG `maintenance` verifies all tables in full; none: only by hand."
+        "30 2 * * *", "When the DAG `maintenance` verifies all tables in full, and looks what vacuum would delete; none: only by hand."
     )
+    schemas: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "*/15 * * * *", "When the DAG `sync_schemas` asks the registry for new schemas; none: only by hand."
+    )
+    answer_within: Duration = _key(72000.0, "How long a question to a person stays open in Airflow; then the answer is no.", written="20h")
     quarantine: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
         "45 6 * * *", "When the DAG `quarantine_alert` looks for what waits in quarantine; none: only by hand."
     )

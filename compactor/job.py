@@ -27,7 +27,7 @@ from compactor.core.notice import Notice, Target
 from compactor.core.resolved import Resolved
 from compactor.core.s3 import S3Settings
 from compactor.core.spec import TableSpec
-from compactor.flows.run import run_tables
+from compactor.flows.run import replay_table, run_tables
 from compactor.flows.vacuum import vacuum
 from compactor.flows.verify import verify
 from compactor.flows.world import World
@@ -64,6 +64,12 @@ def parser() -> argparse.ArgumentParser:
     commands.choices["verify"].add_argument("--files-only", action="store_true")
     commands.choices["verify"].add_argument("--deep", action="store_true")
     commands.choices["vacuum"].add_argument("--run", action="store_true")
+    # as `quarantine replay TABLE`
+    replay = commands.add_parser("quarantine").add_subparsers(dest="part", required=True).add_parser("replay")
+    replay.add_argument("tables", nargs=1, metavar="TABLE")
+    replay.add_argument("--output", "-o", choices=["json"], default="json")
+    replay.add_argument("--verbose", "-v", action="store_true")
+    replay.add_argument("--label", default="")
     return found
 
 
@@ -180,12 +186,15 @@ def notify(target: Target, notice: Notice) -> None:
         raise Refused(f"{kind}: not told from a cluster; `compactor schema notify`, or the DAG sync_schemas, does, from where the configuration is")
 
 
-def answer(cluster: Cluster, said: argparse.Namespace) -> tuple[list[Any], int]:
+def answer(cluster: Cluster, said: argparse.Namespace) -> tuple[Any, int]:
     """What the command line prints, as plain values, and its exit code."""
     specs = cluster.specs(said.tables)
     if said.command == "run":
         reports = run_tables(cluster.world(), specs, parallel=said.parallel, label=said.label)
         return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
+    if said.command == "quarantine":
+        report = replay_table(cluster.world(), specs[0], label=said.label)
+        return report.to_json(), report.exit_code
     found: list[Any] = []
     codes, ok = [], True
     for spec in specs:

@@ -36,6 +36,7 @@ locals {
     reports_list = ["s3:ListBucket"]                                                  # a report that is missing is 404, not 403
     lake_list    = ["s3:ListBucket"]                                                  # status, plan, waiting for an hour
     lake_state   = ["s3:GetObject"]                                                   # status, log, plan: Snapshots and ledger
+    notices      = ["s3:PutObject"]                                                   # that people were told of a new schema
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                             # SSE-KMS
     metrics      = ["cloudwatch:PutMetricData"]                                       # the alarms' metrics
   }
@@ -168,6 +169,7 @@ locals {
       [for statement in local.list_statements : merge(statement, { Action = local.caller_actions.lake_list })],
       [
         { Effect = "Allow", Action = local.caller_actions.lake_state, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/*" },
+        { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/notices/*" },
         { Effect = "Allow", Action = local.caller_actions.plans, Resource = "${local.code_arn}/plans/*" },
         { Effect = "Allow", Action = local.caller_actions.reports, Resource = "${local.logs_arn}/jobs/reports/*" },
         {

@@ -28,7 +28,7 @@ from compactor.flows.reports import Check, Swept, TablePlan, TableReport, TableS
 
 COMMANDS = (
     *("demo", "init", "sync", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "pin", "ingest", "package"),
-    *("schema diff", "schema history", "quarantine list", "quarantine show", "quarantine replay"),
+    *("schema diff", "schema history", "schema notify", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (
     *(("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only", "--deep")),

@@ -14,7 +14,7 @@ from airflow.sdk import BaseOperator
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from compactor.airflow.hours import HOUR, hour_of, hours_between, read_hour, written
-from compactor.airflow.outcome import judge, sentence
+from compactor.airflow.outcome import QUESTIONS, judge, sentence
 from compactor.core.errors import Refused, TryLater
 from compactor.ports import Ended, Runner, Submitted
 
@@ -137,7 +137,8 @@ class Command(BaseOperator):
         self.log.info("compactor %s", " ".join(arguments))
         with airflows_errors():
             with App.open(self.config) as app:
-                remote = app.remote_runner(self.table, attempt_of(context)) if self.spark else None
+                away = self.spark and app.settings.runner_of(self.table) != "local"
+                remote = app.remote_runner(self.table, attempt_of(context)) if away else None
                 self._runner = remote or app.runner()
                 submitted = remote.submit(arguments) if remote is not None else None
             if submitted is not None:
@@ -235,8 +236,8 @@ class Run(Command):
 class Verify(Command):
     """`compactor verify` for one table. With `asset`, an event of it carries what the run of the same table did (`reported`: that task's id)."""
 
-    def __init__(self, *, files_only: bool, asset: Any = None, reported: str = "", **more: Any) -> None:
-        words = ("verify", "--files-only") if files_only else ("verify",)
+    def __init__(self, *, files_only: bool, deep: bool = False, asset: Any = None, reported: str = "", **more: Any) -> None:
+        words = ("verify", *(("--files-only",) if files_only else ()), *(("--deep",) if deep else ()))
         if asset is not None:
             more["outlets"] = [asset]
         super().__init__(words=words, spark=not files_only, **more)
@@ -328,6 +329,102 @@ class Approve(BaseOperator):
         if context["params"]["dry_run"]:
             raise AirflowSkipException("a dry run: nothing was changed. Start again without `dry_run`")
         return list(self.tables)
+
+
+class Again(BaseOperator):
+    """Passes the tables on when the form asks to reprocess: then what follows takes again what waits in quarantine."""
+
+    template_fields = ("tables",)
+
+    def __init__(self, *, tables: Any, **more: Any) -> None:
+        super().__init__(**more)
+        self.tables = tables
+
+    def execute(self, context: Any) -> list[str]:
+        """The tables."""
+        if not context["params"]["reprocess"]:
+            raise AirflowSkipException("`reprocess` is off")
+        return list(self.tables)
+
+
+class Replay(Command):
+    """`compactor quarantine replay` for one table."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("quarantine", "replay"), labelled=True, spark=True, **more)
+
+
+class Waste(Command):
+    """`compactor vacuum` for one table: what it would delete."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("vacuum",), **more)
+
+    def answer(self, found: Any, context: Any) -> dict[str, Any]:
+        """Table, files, bytes, how many of them are raw files past their retention, and versions that are given up."""
+        going = [item for report in found for item in report["swept"] if item["goes"] is None]
+        size = {"files": sum(item["files"] for item in going), "bytes": sum(item["bytes"] for item in going)}
+        raw = sum(item["files"] for item in going if item["reason"] == "discarded")
+        return {"table": self.table, **size, "raw": raw, "expired": sum(len(report["expired"]) for report in found)}
+
+
+class Vacuum(Command):
+    """`compactor vacuum --run` for one table."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("vacuum", "--run"), labelled=True, spark=True, **more)
+
+
+class Announce(Command):
+    """`compactor schema notify` for one table."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("schema", "notify"), **more)
+
+    def tell(self, found: Any) -> None:
+        """Each change."""
+        for told in found or ():
+            for change in told["changes"]:
+                self.log.info("%s: %s", told["table"], change)
+
+    def answer(self, found: Any, context: Any) -> dict[str, Any]:
+        """What was told; nothing of a table that has no rows yet."""
+        return dict(found[0]) if found else {"table": self.table, "refused": False, "changes": []}
+
+
+class Asked(BaseOperator):
+    """What of the answers before is a question to a person: the tables it is about, and beside them (XCom `text`) the question itself.
+
+    Skipped when there is none, with what follows.
+    """
+
+    template_fields = ("found",)
+
+    def __init__(self, *, found: Any, question: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.found, self.question = found, question
+
+    def execute(self, context: Any) -> list[str]:
+        """The tables."""
+        tables, text = QUESTIONS[self.question](list(self.found))
+        if not tables:
+            raise AirflowSkipException("nothing to ask")
+        self.log.info("%s", text)
+        context["ti"].xcom_push(key="text", value=text)
+        return tables
+
+
+class ByHand(BaseOperator):
+    """A question where Airflow has no form for it: the task fails with it, and who says yes marks it as success."""
+
+    def __init__(self, *, subject: str, asked_by: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.subject, self.asked_by = subject, asked_by
+
+    def execute(self, context: Any) -> None:
+        """Never succeeds."""
+        text = context["ti"].xcom_pull(task_ids=self.asked_by, key="text")
+        raise AirflowFailException(f"{self.subject}\n{text}\nMark this task as success to say yes; leave it to say no.")
 
 
 class QuarantineAlert(Command):

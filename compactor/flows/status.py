@@ -35,6 +35,6 @@ def status(world: World, spec: TableSpec) -> TableStatus:
         waiting_bytes=found.size,
         oldest_waiting=min(hours) if hours else None,
         pending_archive=len(archive.unfinished(listed(world), spec, snapshot.pending)) if snapshot else 0,
-        quarantined=len(quarantine.waiting(world, spec, snapshot)),
+        quarantined=len(quarantine.waiting(listed(world), spec, snapshot)),
         publish=snapshot.publish if snapshot else "nothing",
     )
