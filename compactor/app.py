@@ -104,7 +104,19 @@ class App(Lifecycle, Sender):
                 progress(spec.name, "done", 1.0)
         self._need(specs, archived=False)
         done = {report.table: report for report in run_tables(self.world(), specs, progress=progress, parallel=parallel, label=label)}
-        return [failed.get(spec.name) or done[spec.name] for spec in asked]
+        reports = [failed.get(spec.name) or done[spec.name] for spec in asked]
+        if self.settings.measured is not None:
+            self._measure(asked, reports)
+        return reports
+
+    def _measure(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
+        from compactor.aws import metrics
+        from compactor.aws.client import Reach
+        from compactor.flows.measure import measure
+
+        namespace, deployment, region = self.settings.measured or ("", "", None)
+        reach = Reach(region, operation_seconds=20.0)
+        measure(self.world(files_only=True), specs, reports, lambda found: metrics.send(found, namespace, deployment, reach))
 
     def status(self, names: Sequence[str] = ()) -> list[TableStatus]:
         """Where tables stand. Starts no JVM."""

@@ -75,6 +75,7 @@ class Sender(ABC):
             S3Settings(**said.s3_said),
             said.s3.commit_table if said.s3.commit_lock else None,
             tuple(sorted(self._named_by_id(specs).items())),
+            said.measured,
         )
 
     def _named_by_id(self, specs: Sequence[TableSpec]) -> dict[int, str]:

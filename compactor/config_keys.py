@@ -131,6 +131,14 @@ class Catalog(_Keys):
     )
 
 
+class Metrics(_Keys):
+    """Numbers for alarms, into CloudWatch after each run."""
+
+    deployment: Text | None = _key(None, "Name of this deployment, the metrics' dimension; nothing is measured without it.")
+    namespace: Text = _key("Compactor", "Namespace of the metrics.")
+    region: Text | None = _key(None, "Region of CloudWatch; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
+
+
 RunnerName = Annotated[str, values.choice("local", "emr-serverless", "emr-steps")]
 
 
@@ -332,6 +340,7 @@ class Keys(_Keys):
     s3: S3 = _key(S3(), "How S3 is reached.")
     airflow: Airflow = _key(Airflow(), "How Airflow runs the tables.")
     emr: Emr = _key(Emr(), "Where jobs on EMR are sent.")
+    metrics: Metrics = _key(Metrics(), "Numbers for alarms.")
     defaults: Table = _key(Table(), "Keys for every table that does not say them itself.")
     tables: dict[str, Table] = Field(description="The tables, by name.")
 
@@ -351,6 +360,12 @@ class Keys(_Keys):
     def uses_s3(self) -> bool:
         """Whether any table is in S3."""
         return is_s3(self.warehouse_dir) or any(is_s3(table.increments or "") for table in self.tables.values())
+
+    @property
+    def measured(self) -> tuple[str, str, str | None] | None:
+        """Namespace, deployment and region of the metrics; None when nobody asked for them."""
+        said = self.metrics
+        return None if said.deployment is None else (said.namespace, said.deployment, said.region)
 
     def runner_of(self, name: str) -> str:
         """Where Spark runs for a table: local, emr-serverless or emr-steps."""

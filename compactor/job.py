@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from compactor.aws import metrics
 from compactor.aws.client import Reach
 from compactor.aws.emr import glue_conf, on_emr
 from compactor.core.errors import CompactorError, ConfigError, Refused, Unavailable
@@ -27,6 +28,7 @@ from compactor.core.notice import Notice, Target
 from compactor.core.resolved import Resolved
 from compactor.core.s3 import S3Settings
 from compactor.core.spec import TableSpec
+from compactor.flows.measure import measure
 from compactor.flows.run import replay_table, run_tables
 from compactor.flows.vacuum import vacuum
 from compactor.flows.verify import verify
@@ -191,6 +193,10 @@ def answer(cluster: Cluster, said: argparse.Namespace) -> tuple[Any, int]:
     specs = cluster.specs(said.tables)
     if said.command == "run":
         reports = run_tables(cluster.world(), specs, parallel=said.parallel, label=said.label)
+        if cluster.resolved.metrics is not None:
+            namespace, deployment, region = cluster.resolved.metrics
+            reach = Reach(region, operation_seconds=20.0)
+            measure(cluster.world(files_only=True), specs, reports, lambda found: metrics.send(found, namespace, deployment, reach))
         return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
     if said.command == "quarantine":
         report = replay_table(cluster.world(), specs[0], label=said.label)

@@ -39,7 +39,7 @@ def schema() -> dict[str, Any]:
 def keys() -> list[str]:
     """Every key of compactor.yaml; those of nested mappings with the mapping's name, because that is how people speak of them."""
     parts: dict[str, Any] = schema()["$defs"]
-    below = [f"{part.lower()}.{key}" for part in ("Airflow", "Csv", "Emr", "Fold", "Group") for key in parts[part]["properties"]]
+    below = [f"{part.lower()}.{key}" for part in ("Airflow", "Csv", "Emr", "Fold", "Group", "Metrics") for key in parts[part]["properties"]]
     return sorted({*schema()["properties"], *parts["Catalog"]["properties"], *parts["Table"]["properties"], *below})
 
 
@@ -59,6 +59,7 @@ def test_the_schema_has_the_parts_that_are_looked_at() -> None:
         "Fold",
         "Group",
         "Kafka",
+        "Metrics",
         "Quarantine",
         "Registry",
         "S3",

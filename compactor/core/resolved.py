@@ -25,6 +25,7 @@ class Resolved:
 
     `catalog` is hive or glue; `metastore_uri` the metastore's (hive). `s3` is what the file says, without the edge's environment: the cluster has
     its own. `commit_table` is the DynamoDB table of `s3.commit_lock`. `schemas`: id → text, of what the registry held.
+    `metrics`: namespace, deployment, region.
     """
 
     specs: tuple[TableSpec, ...]
@@ -36,6 +37,7 @@ class Resolved:
     s3: S3Settings = field(default_factory=S3Settings)
     commit_table: str | None = None
     schemas: tuple[tuple[int, str], ...] = ()
+    metrics: tuple[str, str, str | None] | None = None
 
     def written(self) -> bytes:
         """As JSON; the same for the same content."""
@@ -59,6 +61,7 @@ class Resolved:
             values["specs"] = tuple(TableSpec.from_json(spec) for spec in values["specs"])
             values["s3"] = S3Settings(**values["s3"])
             values["schemas"] = tuple((number, text) for number, text in values["schemas"])
+            values["metrics"] = tuple(values["metrics"]) if values.get("metrics") else None
             return cls(**values)
         except (TypeError, KeyError, ValueError) as error:
             raise ConfigError(f"the resolved configuration is of another version of the tool than this job ({error}); {advice}") from None

@@ -28,7 +28,7 @@ OTHERS = {
     "emr-serverless:StartApplication": "StartJobRun, where the application is stopped",
     "kms:Decrypt": "S3, for the caller",
     "kms:GenerateDataKey": "S3, for the caller",
-    "cloudwatch:PutMetricData": "whoever measures",
+    "cloudwatch:PutMetricData": "`metrics:`, after a run",
 }
 """Rights of a caller that no call of boto3 in this package needs, and whose they are."""
 
