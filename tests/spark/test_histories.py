@@ -7,85 +7,32 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
+from tests.oracle import emit
+from tests.oracle.emit import Emit, Event
 from tests.oracle.sizes import FULL
 from tests.oracle.source import Source
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
 
-STATEMENTS = ("insert", "insert", "update", "partial", "partial", "delete")
+WHOLE = ("insert", "insert", "update", "delete")
+"""Statements of which a source sends whole rows."""
+STATEMENTS = (*WHOLE, "update", "partial", "partial")
 MOVES = ("move", "move_partial", "move_partial")
-TYPES = {"id": "integer", "part": "text", "a": "integer", "b": "text", "c": "text"}
 
-Event = dict[str, Any]
-"""One line of `Source`: op, key, position, values, missing, from."""
-
-
-def told(names: Sequence[str], event: Event) -> dict[str, Any]:
-    """The columns an event tells."""
-    return {**dict(zip(names, event["key"])), **event.get("values", {})}
-
-
-def old(names: Sequence[str], event: Event) -> dict[str, Any]:
-    """The key the row had."""
-    return dict(zip(names, event.get("from") or event["key"]))
-
-
-def format_1(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[dict[str, Any]]:
-    """A document a transaction."""
-    changes = []
-    for event in transaction:
-        change: dict[str, Any] = {"kind": {"c": "insert", "u": "update", "d": "delete"}[event["op"]], "schema": "public", "table": "t"}
-        if event["op"] != "d":
-            new = told(names, event)
-            change |= {"columnnames": [*new], "columntypes": [TYPES[name] for name in new], "columnvalues": [*new.values()]}
-        if event["op"] != "c":
-            key = old(names, event)
-            change["oldkeys"] = {"keynames": [*key], "keytypes": [TYPES[name] for name in key], "keyvalues": [*key.values()]}
-        changes.append(change)
-    commit = transaction[-1]["position"][0]
-    yield {"xid": commit, "nextlsn": f"0/{commit:X}", "timestamp": "2024-03-05 10:00:00+00", "change": changes}
-
-
-def format_2(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[dict[str, Any]]:
-    """BEGIN, a document a change, COMMIT."""
-    commit = transaction[-1]["position"][0]
-    time = f"2024-03-05 10:{commit // 60 % 60:02}:{commit % 60:02}.5+00"
-    yield {"action": "B", "xid": commit, "timestamp": time, "lsn": f"0/{commit:X}", "nextlsn": f"0/{commit + 1:X}"}
-    for event in transaction:
-        out = {"action": {"c": "I", "u": "U", "d": "D", "t": "T"}[event["op"]], "xid": commit, "timestamp": time}
-        out |= {"lsn": f"0/{event['position'][0]:X}", "schema": "public", "table": "t"}
-        pairs = {"columns": told(names, event) if event["op"] in "cu" else None, "identity": old(names, event) if event["op"] in "ud" else None}
-        out |= {part: [{"name": n, "type": TYPES[n], "value": v} for n, v in row.items()] for part, row in pairs.items() if row is not None}
-        yield out
-    yield {"action": "C", "xid": commit, "timestamp": time, "lsn": f"0/{commit:X}", "nextlsn": f"0/{commit + 1:X}"}
-
-
-def change_events(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[dict[str, Any]]:
-    """Values as text, old keys in another order."""
-    for event in transaction:
-        new = told(names, event) if event["op"] in "cu" else {}
-        key = old(names, event) if event["op"] == "d" or event.get("from") else {}
-        yield {
-            "changeType": {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}[event["op"]],
-            "timestamp": event["position"][0],
-            "columnNames": [*new],
-            "columnValues": [None if value is None else str(value) for value in new.values()],
-            "oldKeyNames": [name.upper() for name in reversed(key)],
-            "oldKeyValues": [str(key[name]) for name in reversed(key)],
-        }
-
-
-ENVELOPES: dict[str, tuple[Callable[[Sequence[str], Sequence[Event]], Iterator[dict[str, Any]]], str, tuple[str, ...]]] = {
+ENVELOPES: dict[str, tuple[Emit, str, Sequence[str], Sequence[str]]] = {
+    # what moves keys comes only where runs are in order
+    "debezium": (emit.debezium, "debezium", (*STATEMENTS, "snapshot", "truncate"), MOVES),
+    "flat": (emit.flat, "flat", (*STATEMENTS, "snapshot"), MOVES),
+    "dms": (emit.dms, "dms", WHOLE, ("move",)),
     # format 1 writes nothing for a truncate
-    "wal2json, format 1": (format_1, "wal2json", STATEMENTS),
-    "wal2json, format 2": (format_2, "wal2json", (*STATEMENTS, "truncate")),
-    "change-event": (change_events, "change-event", (*STATEMENTS, "truncate")),
+    "wal2json, format 1": (emit.wal2json_1, "wal2json", STATEMENTS, MOVES),
+    "wal2json, format 2": (emit.wal2json_2, "wal2json", (*STATEMENTS, "truncate"), MOVES),
+    "change-event": (emit.change_event, "change-event", (*STATEMENTS, "truncate"), MOVES),
 }
 
 
@@ -108,15 +55,15 @@ def test_any_cut_of_the_stream_gives_the_databases_table(lake: Lake, name: str, 
 
     What a key change carries is not mixed over runs: a key that lives again forgets which key its earlier row moved to.
     """
-    emit, envelope, statements = ENVELOPES[name]
+    made, envelope, statements, moves = ENVELOPES[name]
     rng = random.Random(f"{name} {late} {seed}")
-    statements = statements if late else (*statements, *MOVES)
+    statements = statements if late else (*statements, *moves)
     names = ("id", "part") if seed % 2 else ("id",)
     source = Source(composite=len(names) > 1)
     source.step("insert", 0, 0)
     for _ in range(rng.randint(15, 40)):
         source.step(rng.choice(statements), rng.randrange(30), rng.randrange(30))
-    first, *rest = [document for transaction in transactions(source, rng) for document in emit(names, transaction)]
+    first, *rest = [document for transaction in transactions(source, rng) for document in made(names, transaction)]
     start = [first, *rest[:1]]
     mixed = rng.sample(rest, len(rest)) if late else rest
     # sent again after a crash

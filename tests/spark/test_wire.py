@@ -111,6 +111,45 @@ def test_columns_of_sparks_kafka_source(lake: Lake) -> None:
     assert [{"id": 1, "name": "a"}] == lake.rows(spec)
 
 
+HEADERS = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, offset BIGINT, partition INT"
+
+
+def test_apicurios_header_names_the_schema_of_a_bare_datum(lake: Lake) -> None:
+    """`contentId` is the id that Confluent's API knows; keys have a header of their own."""
+    spec = table(lake, format="parquet")
+
+    def record(offset: int, value: bytes, key: bytes) -> dict[str, Any]:
+        ids = {"apicurio.value.contentId": value, "apicurio.key.contentId": key}
+        headers = [{"key": name, "value": bytearray(b"\0\0\0" + made[:5])} for name, made in ids.items()]
+        return {"key": bytearray(key[5:]), "value": bytearray(value[5:]), "headers": headers, "offset": offset, "partition": 0}
+
+    plain = {"key": None, "value": bytearray(b'{"id": 3, "name": "json"}'), "headers": [], "offset": 9, "partition": 0}
+    rows = [record(0, wire(1, {"id": 1, "name": "a"}), wire(7, {"id": 1})), record(1, wire(2, {"id": 2, "name": None, "town": "Bonn"}), wire(8, 5))]
+    lake.land_parquet(spec, 1, [*rows, plain], HEADERS)
+    lake.run(spec)
+    assert [(1, "a", "Ulm"), (2, None, "Bonn"), (3, "json", None)] == [(row["id"], row["name"], row["town"]) for row in lake.rows(spec)]
+
+
+APICURIO = {
+    "headers that are text by now": (
+        {"headers": [["apicurio.value.contentId", "\u0000\u0000\u0001"]], "value": "\u0002\u0002a"}, "the header apicurio.value.contentId"),
+    "an id of another kind": ({"headers": ["apicurio.value.globalId", "1"], "value": "\u0002\u0002a"}, "the header apicurio.value.globalId"),
+    "8 bytes of id": ({"value": base64.b64encode(b"\0" * 8 + b"\1\2\2a").decode()}, "8 bytes before the datum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", APICURIO)
+def test_apicurios_other_forms_wait_and_say_what_to_set(lake: Lake, case: str) -> None:
+    """Nobody knows which schema they mean."""
+    record, told = APICURIO[case]
+    spec = table(lake, quarantine_share=0.9)
+    lake.land(spec, 1, [line(0, wire(1, {"id": 1, "name": "good"})), {"offset": 1, "partition": 0, **record}])
+    assert 1 == lake.run(spec).counts["quarantined"]
+    (reason,) = (lake.root / "t" / "quarantine").rglob("*.reason.json")
+    assert told in reason.read_text()
+    assert "apicurio.registry.headers.enabled=false" in reason.read_text()
+
+
 UNUSABLE = {
     "an id that the registry does not know": (wire(1, {"id": 9, "name": "x"})[:1] + (77).to_bytes(4, "big") + b"\2\0", "id (77)"),
     "a schema that is not Avro": (b"\0" + (9).to_bytes(4, "big") + b"\2\0", "PROTOBUF"),

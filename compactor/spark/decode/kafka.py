@@ -54,8 +54,10 @@ def _json(raw: RawFrame) -> RawFrame:
         f"{_json_header(OLD_KEY)} AS _oldkey",
         f"{wire.of_text(value)} AS _wire",
         f"{wire.of_text('_record.key')} AS _keywire",
+        "_record.headers AS _headers",
     )
-    return RawFrame(rows, paths=raw.paths)
+    apicurio = wire.unreadable("_text", "_wire", lambda name: f"contains(_headers, {literal(name)})")
+    return RawFrame(rows.selectExpr("*", f"{apicurio} AS _broken").drop("_headers"), paths=raw.paths)
 
 
 def _json_header(name: str) -> str:
@@ -86,18 +88,27 @@ def _typed(raw: RawFrame) -> RawFrame:
         if "key" in has
         else "CAST(NULL AS STRING)"
     )
-    old = f"CAST(get(filter(_value.headers, _h -> _h.key = {literal(OLD_KEY)}), 0).value AS STRING)" if "headers" in has else _old_column(has)
+    old = f"CAST({_header(OLD_KEY)} AS STRING)" if "headers" in has else _old_column(has)
     partition = "CAST(_value.partition AS INT)" if "partition" in has else "CAST(NULL AS INT)"
     extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _oldkey")
     if has["value"][0] in ("string", "binary"):
-        wired = [f"{_wired('_value.value', has['value'])} AS _wire", f"{_wired('_value.key', has.get('key'))} AS _keywire"]
-        return RawFrame(raw.rows.selectExpr(*origin, "CAST(_value.value AS STRING) AS _text", *extra, *wired), paths=raw.paths)
+        text = "CAST(_value.value AS STRING)"
+        wired = {side: _wired(side, has) for side in ("value", "key")}
+        apicurio = wire.unreadable("_text", "_wire", lambda name: f"{_header(name)} IS NOT NULL" if "headers" in has else "false")
+        rows = raw.rows.selectExpr(*origin, f"{text} AS _text", *extra, f"{wired['value']} AS _wire", f"{wired['key']} AS _keywire", "_value")
+        return RawFrame(rows.selectExpr("*", f"{apicurio} AS _broken").drop("_value"), paths=raw.paths)
     return RawFrame(raw.rows.selectExpr(*origin, f"{member('_value', 'value')} AS _value", *extra), has["value"], raw.avro, paths=raw.paths)
 
 
-def _wired(column: str, kind: types.Type | None) -> str:
+def _header(name: str) -> str:
+    return f"get(filter(_value.headers, _h -> _h.key = {literal(name)}), 0).value"
+
+
+def _wired(side: str, has: dict[str, types.Type]) -> str:
+    column, kind = f"_value.{side}", has.get(side)
     if kind == ("binary",):
-        return wire.of_bytes(column)
+        bytes_in_headers = ("value", ("binary",)) in has.get("headers", ("array", ("struct", ())))[1][1]
+        return wire.of_headers(side, column, _header) if bytes_in_headers else wire.of_bytes(column)
     return wire.of_text(column) if kind == ("string",) else "CAST(NULL AS BINARY)"
 
 

@@ -8,8 +8,9 @@ Where records stand in JSON, bytes come as base64 text, as `{"b64": "..."}`, or,
 Rules:
 - a record whose id the registry does not know, or whose datum does not fit that schema, goes to quarantine with the id named.
 - without `registry:` all such records do, and the reason says what to add.
-- Apicurio's own form (the id in a header, or 8 bytes of it) is not read: its records say that they are no JSON. `docs/registry.md` names the
-  serializer's settings that write Confluent's form.
+- Apicurio may put the id into a header instead, in 8 bytes, with the bare datum as value. `contentId` is what Confluent's API calls
+  an id, so where headers are bytes it is brought into Confluent's form. Other forms (`globalId`, a header that is text by now, 8 bytes of id before
+  the datum) name no id that could be trusted: they go to quarantine, and the reason names the settings that write Confluent's form.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ Schemas = Optional[Callable[[int], str]]
 """Id → self-contained schema text. Raises RegistryRefused for an unknown id, SchemaRefused for one that is not Avro, Unavailable."""
 
 _MAGIC = "X'00'"
+_CONTENT, _GLOBAL = "apicurio.{0}.contentId", "apicurio.{0}.globalId"
+_SETTINGS = "set apicurio.registry.headers.enabled=false and apicurio.registry.as-confluent=true in its converter"
 _BASE64 = "^AA[A-Za-z0-9+/]{5,}={0,2}$"
 """Text that begins with a zero byte when it is decoded. No JSON begins with an A."""
 
@@ -54,18 +57,38 @@ def of_bytes(value: str) -> str:
     return f"CASE WHEN substring({value}, 1, 1) = {_MAGIC} AND length({value}) > 4 THEN {value} END"
 
 
+def of_headers(side: str, value: str, header: Callable[[str], str]) -> str:
+    """SQL: `of_bytes`, or what Apicurio's header makes of the bytes; `side` is value or key, `header` gives SQL for the bytes of one."""
+    number = header(_CONTENT.format(side))
+    told = f"length({number}) = 8 AND substring({number}, 1, 4) = X'00000000' AND {value} IS NOT NULL"
+    return f"CASE WHEN {told} THEN concat({_MAGIC}, substring({number}, 5, 4), {value}) ELSE {of_bytes(value)} END"
+
+
+def unreadable(text: str, wired: str, named: Callable[[str], str]) -> str:
+    """SQL: why a record of Apicurio's is not read, or null; `named` gives SQL that tells whether there is a header of a name."""
+    form = f"{wired} IS NULL AND {text} IS NOT NULL AND NOT startswith({text}, '{{')"
+    names = (_CONTENT.format("value"), _GLOBAL.format("value"))
+    cases = " ".join(f"WHEN {form} AND {named(name)} THEN {literal(_told(f'the header {name}'))}" for name in names)
+    wide = f"WHEN {_id(wired)} = 0 AND length({wired}) > 8 THEN {literal(_told('8 bytes before the datum'))}"
+    return f"CASE {cases} {wide} END"
+
+
+def _told(where: str) -> str:
+    return f"is Avro as Apicurio writes it, with the schema's id in {where}: {_SETTINGS}"
+
+
 def _id(column: str) -> str:
     # an id of 2^31 and more would be negative; Confluent counts from 1
     return f"CAST(conv(hex(substring({column}, 2, 4)), 16, 10) AS BIGINT)"
 
 
 def opened(raw: RawFrame, schemas: Schemas) -> list[RawFrame]:
-    """A frame with `_text`, `_wire` and `_keywire` (bytes or null) as frames of one schema each. With a registry one job: which ids there are."""
-    rows = raw.rows
+    """A frame with `_text`, `_broken`, `_wire` and `_keywire` (bytes or null) as frames of one schema each. With a registry one job: the ids."""
+    rows = raw.rows.withColumn("_wire", F.expr("CASE WHEN _broken IS NULL THEN _wire END"))
     if schemas is None:
         told = f"concat('names a schema by id (', {_id('_wire')}, '): say `registry:`, and what lies in quarantine can be replayed')"
-        broken = f"CASE WHEN _wire IS NOT NULL THEN {told} END AS _broken"
-        return [dataclasses.replace(raw, rows=rows.selectExpr("*", broken).drop("_wire", "_keywire"))]
+        broken = F.expr(f"coalesce(_broken, CASE WHEN _wire IS NOT NULL THEN {told} END)")
+        return [dataclasses.replace(raw, rows=rows.withColumn("_broken", broken).drop("_wire", "_keywire"))]
     ids = [(row.v, row.k) for row in rows.selectExpr(f"{_id('_wire')} AS v", f"{_id('_keywire')} AS k").distinct().collect()]
     found = {value for value, _ in ids}
     rows = _with_keys(rows, sorted({key for _, key in ids if key is not None}), schemas)
@@ -81,9 +104,9 @@ def _of_schema(raw: RawFrame, rows: DataFrame, number: int, schemas: Callable[[i
     text, problem = _schema(number, schemas)
     if text is None:
         told = literal(f"names a schema by id ({number}){problem}")
-        shown = ["base64(_wire) AS _text" if name == "_text" else name for name in rows.columns if name != "_wire"]
+        shown = ["base64(_wire) AS _text" if name == "_text" else name for name in rows.columns if name not in ("_wire", "_broken")]
         return dataclasses.replace(raw, rows=rows.selectExpr(*shown, f"{told} AS _broken"))
-    read = rows.drop("_text").withColumn("_value", _datum("_wire", text))
+    read = rows.drop("_text", "_broken").withColumn("_value", _datum("_wire", text))
     schema = from_spark(read.schema["_value"].dataType)
     misfit = literal(f"does not fit the schema with id {number}, which it names")
     empty = " AND ".join(f"_value.`{name}` IS NULL" for name, _ in schema[1])

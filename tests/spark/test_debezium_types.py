@@ -1,0 +1,227 @@
+"""What Debezium's types become, as Connect's JSON writes them with their schema: one row, one table of cases. The other forms: `test_capture.py`."""
+
+from __future__ import annotations
+
+import base64
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.oracle.emit import PLACEHOLDER
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+DAY = 19787
+"""2024-03-05, in days since 1970."""
+NOON = DAY * 86400 + 43200
+
+
+def packed(number: int) -> str:
+    """A number as Connect's Decimal writes it: big-endian two's complement, in base64."""
+    return base64.b64encode(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)).decode()
+
+
+def of(kind: str, name: str = "", **more: Any) -> dict[str, Any]:
+    """A Connect schema."""
+    return {"type": kind, "optional": True, **({"name": name} if name else {}), **more}
+
+
+def scaled(scale: int, precision: int | None = None) -> dict[str, Any]:
+    parameters = {"scale": str(scale), **({"connect.decimal.precision": str(precision)} if precision else {})}
+    return of("bytes", DECIMAL, parameters=parameters)
+
+
+VARIABLE = of("struct", "io.debezium.data.VariableScaleDecimal", fields=[{"field": "scale", "type": "int32"}, {"field": "value", "type": "bytes"}])
+POINT_FIELDS = [{"field": "x", **of("double")}, {"field": "y", **of("double")}, {"field": "wkb", **of("bytes")}, {"field": "srid", **of("int32")}]
+SHAPE_FIELDS = [{"field": "wkb", **of("bytes")}, {"field": "srid", **of("int32")}]
+
+TYPES: list[tuple[str, dict[str, Any], Any, str, Any]] = [
+    # what it is, Connect's schema, JSON, Hive type, what the view shows
+    ("tinyint", of("int8"), -128, "tinyint", -128),
+    ("smallint", of("int16"), 32767, "smallint", 32767),
+    ("int", of("int32"), -(2**31), "int", -(2**31)),
+    ("bigint", of("int64"), 2**63 - 1, "bigint", 2**63 - 1),
+    ("unsigned bigint, precise", scaled(0, 20), packed(2**64 - 1), "decimal(20,0)", 2**64 - 1),
+    ("boolean", of("boolean"), False, "boolean", False),
+    ("real", of("float"), 1.5, "float", Decimal("1.5")),
+    ("double", of("double"), 1e300, "double", Decimal("1E+300")),
+    ("not a number", of("double"), "NaN", "double", "NaN"),
+    ("infinity", of("double"), "-Infinity", "double", "-Infinity"),
+    ("numeric(9,2)", scaled(2, 9), packed(-1234), "decimal(9,2)", Decimal("-12.34")),
+    ("numeric of unknown precision", scaled(3), packed(3540), "decimal(38,3)", Decimal("3.540")),
+    ("numeric(60,2)", scaled(2, 60), packed(10**45 + 1), "string", f"1{'0' * 42}0.01"),
+    ("numeric without scale", VARIABLE, {"scale": 4, "value": packed(45)}, "string", "0.0045"),
+    ("decimal.handling.mode=string", of("string"), "12.340", "string", "12.340"),
+    ("decimal.handling.mode=double", of("double"), 12.25, "double", Decimal("12.25")),
+    ("text", of("string"), "Größe \u0000 '\"", "string", "Größe \u0000 '\""),
+    ("json", of("string", "io.debezium.data.Json"), '{"a": 1.10}', "string", '{"a": 1.10}'),
+    ("uuid", of("string", "io.debezium.data.Uuid"), "0" * 8, "string", "0" * 8),
+    ("xml", of("string", "io.debezium.data.Xml"), "<a/>", "string", "<a/>"),
+    ("enum", of("string", "io.debezium.data.Enum", parameters={"allowed": "a,b"}), "a", "string", "a"),
+    ("set", of("string", "io.debezium.data.EnumSet", parameters={"allowed": "a,b"}), "a,b", "string", "a,b"),
+    ("ltree", of("string", "io.debezium.data.Ltree"), "a.b", "string", "a.b"),
+    ("bytes", of("bytes"), "AP8=", "binary", "AP8="),
+    ("no bytes", of("bytes"), "", "binary", ""),
+    ("bit(1)", of("boolean"), True, "boolean", True),
+    ("bits, the lowest byte first", of("bytes", "io.debezium.data.Bits", parameters={"length": "15"}), "qhw=", "binary", "qhw="),
+    ("bits that are all zero", of("bytes", "io.debezium.data.Bits", parameters={"length": "2"}), "", "binary", ""),
+    ("a date", of("int32", "io.debezium.time.Date"), DAY, "date", "2024-03-05"),
+    ("a date before Christ", of("int32", "io.debezium.time.Date"), -735160, "date", "-0043-03-15"),
+    ("a date that never ends", of("int32", "io.debezium.time.Date"), 2147483647, "date", None),
+    ("infinity in a stream", of("int32", "io.debezium.time.Date"), 2146033979, "date", None),
+    ("infinity in a snapshot", of("int32", "io.debezium.time.Date"), -625821272, "date", None),
+    ("Connect's date", of("int32", "org.apache.kafka.connect.data.Date"), DAY, "date", "2024-03-05"),
+    ("isostring date", of("string", "io.debezium.time.IsoDate"), "2024-03-05Z", "date", "2024-03-05"),
+    ("a year", of("int32", "io.debezium.time.Year"), 2024, "int", 2024),
+    ("milliseconds", of("int64", "io.debezium.time.Timestamp"), NOON * 10**3 + 5, "timestamp", "2024-03-05T12:00:00.005000Z"),
+    ("microseconds", of("int64", "io.debezium.time.MicroTimestamp"), NOON * 10**6 + 5, "timestamp", "2024-03-05T12:00:00.000005Z"),
+    ("nanoseconds", of("int64", "io.debezium.time.NanoTimestamp"), NOON * 10**9 + 5999, "timestamp", "2024-03-05T12:00:00.000005Z"),
+    ("Connect's timestamp", of("int64", "org.apache.kafka.connect.data.Timestamp"), NOON * 10**3, "timestamp", "2024-03-05T12:00:00.000000Z"),
+    ("a timestamp that never ends", of("int64", "io.debezium.time.MicroTimestamp"), 2**63 - 1, "timestamp", None),
+    ("a timestamp without beginning", of("int64", "io.debezium.time.MicroTimestamp"), -(2**63), "timestamp", None),
+    ("milliseconds beyond all", of("int64", "io.debezium.time.Timestamp"), 2**63 - 1, "timestamp", None),
+    ("with time zone", of("string", "io.debezium.time.ZonedTimestamp"), "2024-03-05T12:00:00.5+05:30", "timestamp", "2024-03-05T06:30:00.500000Z"),
+    ("infinity with time zone", of("string", "io.debezium.time.ZonedTimestamp"), "infinity", "timestamp", None),
+    ("isostring timestamp", of("string", "io.debezium.time.IsoTimestamp"), "2024-03-05T12:00:00Z", "timestamp", "2024-03-05T12:00:00.000000Z"),
+    ("time in milliseconds", of("int32", "io.debezium.time.Time"), 43200005, "string", "12:00:00.005000"),
+    ("time in microseconds", of("int64", "io.debezium.time.MicroTime"), 43200 * 10**6, "string", "12:00:00"),
+    ("the end of a day", of("int64", "io.debezium.time.MicroTime"), 86400 * 10**6, "string", "24:00:00"),
+    ("time in nanoseconds", of("int64", "io.debezium.time.NanoTime"), 43200 * 10**9 + 1999, "string", "12:00:00.000001"),
+    ("time with zone", of("string", "io.debezium.time.ZonedTime"), "12:00:00Z", "string", "12:00:00Z"),
+    ("an interval", of("int64", "io.debezium.time.MicroDuration"), 31557600000000, "bigint", 31557600000000),
+    ("an interval as text", of("string", "io.debezium.time.Interval"), "P1Y2M3DT4H5M6.78S", "string", "P1Y2M3DT4H5M6.78S"),
+    ("a point", of("struct", "io.debezium.data.geometry.Point", fields=POINT_FIELDS), {"x": 1.0, "y": 2.5, "wkb": "AQ==", "srid": None},
+     "struct<x:double,y:double,wkb:binary,srid:int>", {"x": Decimal("1.0"), "y": Decimal("2.5"), "wkb": "AQ==", "srid": None}),
+    ("a geometry", of("struct", "io.debezium.data.geometry.Geometry", fields=SHAPE_FIELDS), {"wkb": "AQI=", "srid": 4326},
+     "struct<wkb:binary,srid:int>", {"wkb": "AQI=", "srid": 4326}),
+    ("an array of numbers", of("array", items=of("int32")), [1, None, -1], "array<int>", [1, None, -1]),
+    ("an array of decimals", of("array", items=scaled(2, 5)), [packed(150)], "array<decimal(5,2)>", [Decimal("1.50")]),
+    ("an array of dates", of("array", items=of("int32", "io.debezium.time.Date")), [DAY, None], "array<date>", ["2024-03-05", None]),
+    ("an empty array", of("array", items=of("string")), [], "array<string>", []),
+    ("hstore as JSON", of("string", "io.debezium.data.Json"), '{"a":null}', "string", '{"a":null}'),
+    ("hstore as map", of("map", keys=of("string"), values=of("string")), {"a": "1", "b": None}, "map<string,string>", {"a": "1", "b": None}),
+]  # fmt: skip
+
+ABSENT: list[tuple[str, dict[str, Any], Any, Any]] = [
+    # what it is, Connect's schema, the first value, what stands for it when it is not sent
+    ("text", of("string"), "big", PLACEHOLDER),
+    ("json", of("string", "io.debezium.data.Json"), "{}", PLACEHOLDER),
+    ("bytes", of("bytes"), "AP8=", base64.b64encode(PLACEHOLDER.encode()).decode()),
+    ("bytes as hexadecimal text", of("string"), "00ff", PLACEHOLDER.encode().hex()),
+    ("bytes as base64 text", of("string"), "AP8=", base64.b64encode(PLACEHOLDER.encode()).decode()),
+    ("hstore as JSON", of("string", "io.debezium.data.Json"), '{"a":"1"}', json.dumps({PLACEHOLDER: PLACEHOLDER}, separators=(",", ":"))),
+    ("hstore as map", of("map", keys=of("string"), values=of("string")), {"a": "1"}, {PLACEHOLDER: PLACEHOLDER}),
+    ("array of text", of("array", items=of("string")), ["a"], [PLACEHOLDER]),
+    ("array of int", of("array", items=of("int32")), [1, 2], [*PLACEHOLDER.encode()]),
+    ("array of bigint", of("array", items=of("int64")), [1, 2], [*PLACEHOLDER.encode()]),
+]
+
+
+def event(op: str, lsn: int, columns: list[tuple[dict[str, Any], Any]]) -> dict[str, Any]:
+    """A change of the row 1 with its schema."""
+    fields = [{"field": "id", "type": "int64"}, *({"field": f"c{at}", **schema} for at, (schema, _) in enumerate(columns))]
+    row = {"id": 1, **{f"c{at}": value for at, (_, value) in enumerate(columns)}}
+    parts = [{"field": part, "type": "struct", "optional": True, "fields": fields} for part in ("before", "after")]
+    source = {"connector": "postgresql", "schema": "public", "table": "t", "txId": lsn, "lsn": lsn, "sequence": json.dumps([str(lsn), str(lsn)])}
+    envelope = {"type": "struct", "name": "t.Envelope", "fields": [*parts, {"field": "op", "type": "string"}]}
+    return {"schema": envelope, "payload": {"op": op, "before": None, "after": row, "source": source, "ts_ms": 1}}
+
+
+def test_each_type_is_stored_as_the_documentation_says(lake: Lake) -> None:
+    """Numbers exact, no wrong date: what Hive cannot hold is null. A null of each type is null."""
+    spec = lake.spec(envelope="debezium", order_by=(), quarantine_rows=0)
+    lake.land(spec, 1, [event("c", 1, [(schema, value) for _, schema, value, _, _ in TYPES])])
+    lake.run(spec)
+    stored = {field.name: field.type for field in lake.snapshot(spec).schema.fields}
+    assert [(name, kind) for name, _, _, kind, _ in TYPES] == [(case[0], stored[f"c{at}"]) for at, case in enumerate(TYPES)]
+    (row,) = lake.rows(spec)
+    assert [(name, shown) for name, *_, shown in TYPES] == [(case[0], row[f"c{at}"]) for at, case in enumerate(TYPES)]
+    lake.land(spec, 2, [event("u", 2, [(schema, None) for _, schema, _, _, _ in TYPES])])
+    lake.run(spec)
+    assert [{"id": 1, **dict.fromkeys(f"c{at}" for at in range(len(TYPES)))}] == lake.rows(spec)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "a run each"])
+def test_a_value_that_is_not_sent_is_known_in_each_type_that_can_be_stored_out_of_line(lake: Lake, apart: bool) -> None:
+    """The placeholder takes another shape in each; the value stays what it was."""
+    spec = lake.spec(envelope="debezium", order_by=(), quarantine_rows=0)
+    told = event("c", 1, [(schema, value) for _, schema, value, _ in ABSENT])
+    later = event("u", 2, [(schema, missing) for _, schema, _, missing in ABSENT])
+    for hour, rows in enumerate([[told], [later]] if apart else [[later, told]]):
+        lake.land(spec, hour, rows)
+        lake.run(spec)
+    (row,) = lake.rows(spec)
+    assert [(name, value) for name, _, value, _ in ABSENT] == [(case[0], row[f"c{at}"]) for at, case in enumerate(ABSENT)]
+    assert 0 == lake.snapshot(spec).unresolved
+
+
+def test_a_key_in_base64_is_the_number_it_stands_for(lake: Lake) -> None:
+    """Keys may be decimals; a delete names its row by one, in its before image or in the record's key alone."""
+    spec = lake.spec(envelope="debezium", order_by=(), container="kafka", key=("c0",))
+    events = [event("c", lsn, [(scaled(2, 9), packed(lsn * 100)), (of("string"), "x")]) for lsn in (1, 2, 3)]
+    gone = [event("d", lsn, [(scaled(2, 9), packed((lsn - 10) * 100)), (of("string"), None)]) for lsn in (11, 12)]
+    for each in gone:
+        each["payload"]["before"], each["payload"]["after"] = each["payload"]["after"], None
+    key = {"schema": {"type": "struct", "fields": [{"field": "c0", **scaled(2, 9)}]}, "payload": {"c0": packed(200)}}
+    gone[1]["payload"]["before"] = None
+    records = [{"offset": number, "partition": 0, "key": json.dumps(key), "value": json.dumps(each)} for number, each in enumerate([*events, *gone])]
+    lake.land(spec, 1, records)
+    lake.run(spec)
+    assert [Decimal("3.00")] == [row["c0"] for row in lake.rows(spec)]
+
+
+SOURCES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "MySQL: files are numbered, not sorted as text": (
+        [
+            {"connector": "mysql", "db": "shop", "table": "t", "file": "mysql-bin.000009", "pos": 900, "row": 0, "gtid": None},
+            {"connector": "mysql", "db": "shop", "table": "t", "file": "mysql-bin.000010", "pos": 4, "row": 0},
+            {"connector": "mysql", "db": "shop", "table": "t", "file": "mysql-bin.000010", "pos": 4, "row": 1},
+            {"connector": "mysql", "db": "shop", "table": "t", "file": "mysql-bin.1000000", "pos": 4, "row": 0},
+        ],
+        "file_number, pos, row",
+    ),
+    "MariaDB": (
+        [
+            {"connector": "mariadb", "db": "shop", "table": "t", "file": "bin.000001", "pos": 99, "row": 0},
+            {"connector": "mariadb", "db": "shop", "table": "t", "file": "bin.000001", "pos": 100, "row": 0},
+        ],
+        "file_number, pos, row",
+    ),
+    "SQL Server: hexadecimal of fixed width; a snapshot has no change LSN": (
+        [
+            {"connector": "sqlserver", "db": "d", "schema": "dbo", "table": "t", "commit_lsn": "00000027:00000ac0:0002", "change_lsn": None, "snapshot": "true"},
+            {"connector": "sqlserver", "db": "d", "schema": "dbo", "table": "t", "commit_lsn": "00000027:00000ac0:0010",
+             "change_lsn": "00000027:00000ac0:0002", "event_serial_no": 9},
+            {"connector": "sqlserver", "db": "d", "schema": "dbo", "table": "t", "commit_lsn": "00000027:00000ac0:0010",
+             "change_lsn": "00000027:00000ac0:0002", "event_serial_no": 10},
+        ],
+        "commit_lsn_text, change_lsn_text, event_serial_no",
+    ),
+    "Oracle": (
+        [
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "9", "ssn": 0},
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "10", "ssn": 0},
+            {"connector": "oracle", "schema": "S", "table": "t", "scn": "10", "ssn": 1},
+        ],
+        "scn, ssn",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_each_connector_s_own_order(lake: Lake, name: str) -> None:
+    """The newest change wins in whatever order they stand in the file; a later file with the older ones changes nothing."""
+    blocks, columns = SOURCES[name]
+    spec = lake.spec(envelope="debezium", order_by=())
+    changes = [{"op": "u", "before": None, "after": {"id": 1, "n": n}, "source": {**block, "ts_ms": 1}, "ts_ms": 1} for n, block in enumerate(blocks)]
+    lake.land(spec, 1, changes[::-1])
+    lake.run(spec)
+    lake.land(spec, 2, changes[:-1])
+    late = lake.run(spec)
+    assert [{"id": 1, "n": len(blocks) - 1}] == lake.rows(spec)
+    assert len(blocks) - 1 == late.counts["late"] + late.counts["duplicate"]
+    assert columns == ", ".join(order for order, _ in lake.snapshot(spec).order)
