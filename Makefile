@@ -20,8 +20,11 @@ pytest  := $(python) -m pytest
 two     := -n 2 --dist worksteal
 tools   := build/terraform
 airflow := build/airflow
+spark4  := build/spark4
+# What every table goes through; Avro files and topics need jars that Maven Central does not have for every Spark 4.1.
+core4   := $(addprefix tests/spark/test_,settings.py flat.py debezium.py fold.py schema_changes.py csv.py change_event.py wal2json.py)
 
-.PHONY: help setup java demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-all bench lint format docs constraints clean
+.PHONY: help setup java demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-spark4 test-all bench lint format docs constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +57,9 @@ test-terraform: setup $(tools)/.installed ## the Terraform module by terraform a
 
 test-airflow: setup $(airflow)/.installed ## the DAGs in a real Airflow (COMPACTOR_TESTS=full: every hour of the capture)
 	@COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow -m airflow $(ARGS)
+
+test-spark4: $(spark4)/.installed ## the suite's core on PySpark 4.1 (needs Java 17 or 21; fetches 460 MB)
+	@$(spark4)/bin/python -m pytest $(or $(ARGS),$(core4))
 
 test-all: setup $(tools)/.installed $(airflow)/.installed ## every test at full size
 	@COMPACTOR_TESTS=full $(pytest) -m 'not airflow' $(ARGS)
@@ -131,6 +137,16 @@ $(airflow)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
 	@$(python) -m venv --without-pip $(airflow)
 	@$(if $(uv),$(uv) pip install --quiet --python $(airflow)/bin/python,$(python) -m pip --python $(airflow)/bin/python install --quiet --disable-pip-version-check --no-compile) \
 	    -c constraints.txt apache-airflow apache-airflow-providers-standard boto3 pydantic pyyaml pytest
+	@touch $@
+
+# An environment of its own: two PySparks cannot share one.
+$(spark4)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
+	@echo 'setup: installing PySpark 4.1 into $(spark4) (460 MB: this takes a minute or two)'
+	@rm -rf $(spark4)
+	@$(python) -m venv --without-pip $(spark4)
+	@sed '/^pyspark==/d; /^py4j==/d' constraints.txt > $(spark4)/constraints.txt
+	@$(if $(uv),$(uv) pip install --quiet --python $(spark4)/bin/python,$(python) -m pip --python $(spark4)/bin/python install --quiet --disable-pip-version-check --no-compile) \
+	    -c $(spark4)/constraints.txt -e '.[dev]' 'pyspark==4.1.*'
 	@touch $@
 
 # Looked at every time, because a Java can come and go.

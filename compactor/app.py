@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -21,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from compactor.app_asof import as_of_views, micros
 from compactor.app_lifecycle import Lifecycle
 from compactor.app_query import AS_JSON, Rows, in_words, texts
-from compactor.app_schema import Foreseen, Synced, foreseen, notify, registered_key, sync
+from compactor.app_runner import Sender
+from compactor.app_schema import Announced, Foreseen, Synced, announce, foreseen, notify, registered_key, sync
 from compactor.app_spark import avro_package, check_reader, coordinates, opened, s3_packages
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
@@ -34,7 +34,7 @@ from compactor.flows.ingest import Ingest, Ingested
 from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.flows.world import World
-from compactor.ports import Catalog, Engine, Registry, Runner, Storage
+from compactor.ports import Catalog, Engine, Registry, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
 
@@ -47,7 +47,7 @@ PARALLEL = max(2, min(4, os.cpu_count() or 2))
 """Tables at a time: most of a small table's run is one task after another, so a second table fills the gaps."""
 
 
-class App(Lifecycle):
+class App(Lifecycle, Sender):
     """Settings, and the ports made from them. Close it, or use it as a context manager: that ends the JVM it started."""
 
     def __init__(self, settings: Settings, *, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> None:
@@ -105,7 +105,19 @@ class App(Lifecycle):
                 progress(spec.name, "done", 1.0)
         self._need(specs, archived=False)
         done = {report.table: report for report in run_tables(self.world(), specs, progress=progress, parallel=parallel, label=label)}
-        return [failed.get(spec.name) or done[spec.name] for spec in asked]
+        reports = [failed.get(spec.name) or done[spec.name] for spec in asked]
+        if self.settings.measured is not None:
+            self._measure(asked, reports)
+        return reports
+
+    def _measure(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
+        from compactor.aws import metrics
+        from compactor.aws.client import Reach
+        from compactor.flows.measure import measure
+
+        namespace, deployment, region = self.settings.measured or ("", "", None)
+        reach = Reach(region, operation_seconds=20.0)
+        measure(self.world(files_only=True), specs, reports, lambda found: metrics.send(found, namespace, deployment, reach))
 
     def status(self, names: Sequence[str] = ()) -> list[TableStatus]:
         """Where tables stand. Starts no JVM."""
@@ -145,21 +157,14 @@ class App(Lifecycle):
         (spec,) = self.specs([name])
         return arrived(self.world(files_only=True), spec, hour)
 
-    def runner(self) -> Runner:
-        """What starts a command line: for now always on this machine. One for each command line."""
-        from compactor.runners.local import LocalRunner
-
-        program, *more = self.settings.airflow.command or (sys.executable, "-m", "compactor")
-        folder = str(self.settings.file.parent)
-        return LocalRunner((absolute(program, folder) if "/" in program else program, *more))
-
     def quarantined(self, names: Sequence[str] = ()) -> list[Held]:
         """What waits in quarantine. Starts no JVM."""
         from compactor.flows import quarantine, snapshots
+        from compactor.flows.listed import listed
 
         world = self.world(files_only=True)
         found = [(spec, snapshots.newest(world, snapshots.layout_of(spec))) for spec in self.specs(names)]
-        return [held for spec, snapshot in found for held in quarantine.waiting(world, spec, snapshot)]
+        return [held for spec, snapshot in found for held in quarantine.waiting(listed(world), spec, snapshot)]
 
     def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[Held, dict[str, Any]]]:
         """What of these inputs (all that wait) cannot be used, and why: the content of their reason files. Starts no JVM."""
@@ -202,6 +207,11 @@ class App(Lifecycle):
         """What the newest declared schema differs in from the stored one, and what a run would do about it. Starts no JVM."""
         (spec,) = self.specs([name])
         return foreseen(self.world(files_only=True), self._registry() if spec.subject else None, self._with_schema(spec))
+
+    def schema_notify(self, names: Sequence[str] = ()) -> list[Announced]:
+        """Tell of declared schemas that change tables, before their first use; without names, of all tables with one. Starts no JVM."""
+        specs = [self._with_schema(spec) for spec in self.specs(names) if names or spec.subject or spec.avro_schema]
+        return [announce(self.world(files_only=True), spec) for spec in specs]
 
     def sql(self, text: str, as_of: str | None = None) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows.
@@ -262,10 +272,7 @@ class App(Lifecycle):
         except ImportError:
             raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
         home = self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location
-        store = S3Storage(home, self.settings.s3_settings, _claims(self.settings))
-        # told before anything is computed: without conditional puts nothing could be committed; below the warehouse, where we may write
-        store.conditional_puts(join(home, "x"))
-        return store
+        return S3Storage(home, self.settings.s3_settings, _claims(self.settings))
 
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine
@@ -302,9 +309,21 @@ class App(Lifecycle):
 
     def _need(self, specs: Sequence[TableSpec], archived: bool) -> None:
         """Start Spark with what these tables need; start it again when it runs without."""
+        self._sure_to_commit()
         by_id = self._schemas() is not None and any(spec.container == "kafka" for spec in specs)
         avro = coordinates("spark-avro") if by_id else avro_package(self._storage, specs, archived)
         self._start(frozenset([*avro, *s3_packages(self.settings)]))
+
+    def _sure_to_commit(self) -> None:
+        """Refuse a store without conditional puts before anything is computed: nothing could be committed there. Who only reads may not even try."""
+        home = self.settings.warehouse_dir
+        if is_s3(home):
+            from compactor.storage.s3 import S3Storage
+
+            store = self._storage.at(home)
+            assert isinstance(store, S3Storage)  # noqa: S101 - what `_remote` makes
+            # below the warehouse, where we may write
+            store.conditional_puts(join(home, "x"))
 
     def _start(self, packages: frozenset[str]) -> None:
         """Start Spark with these packages; start it again when it runs without."""

@@ -113,6 +113,34 @@ def foreseen(world: World, registry: Registry | None, spec: TableSpec) -> Forese
     return Foreseen(spec.name, used, now, tuple(changes), schema_history.foreseen(spec, snapshot))
 
 
+def announce(world: World, spec: TableSpec) -> Announced:
+    """Tell `notify:` targets what the declared schema of a table will change, before a run uses it; each is told once. Raises NoRowsYet."""
+    from compactor.core.schema_history import expected
+    from compactor.flows import notices, snapshots
+
+    if spec.avro_schema is None:
+        raise Refused(f"table {spec.name}: no schema is declared; say `schema: {{subject: ..}}` or the path of an .avsc file")
+    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
+    if snapshot is None:
+        raise NoRowsYet(f"table {spec.name}: nothing was committed yet, so there is nothing to compare with")
+    decisions, after = expected(spec, snapshot)
+    notices.tell(world, spec, snapshot, decisions, after)
+    return Announced(spec.name, bool(decisions) and after is None, tuple(decision.sentence for decision in decisions))
+
+
+@dataclass(frozen=True)
+class Announced:
+    """What was told of a table: `refused`: its next run will stop at it."""
+
+    table: str
+    refused: bool
+    changes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
 def notify(target: Target, notice: Notice) -> None:
     """Tell one target. Raises Refused or Unavailable."""
     from compactor.notify import local

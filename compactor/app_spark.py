@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compactor.aws.emr import glue_conf, on_emr
 from compactor.config import Settings
 from compactor.core.errors import ConfigError, Refused
 from compactor.core.s3a import s3a_properties
@@ -55,12 +56,7 @@ def _glue_conf(settings: Settings) -> dict[str, str]:
     """What lets Spark see Glue as its metastore where it can: EMR's Spark has a client for it, nobody else's does."""
     if settings.catalog.type != "glue" or not on_emr():
         return {}
-    catalog_id = settings.catalog.catalog_id
-    return {
-        "spark.sql.catalogImplementation": "hive",
-        "spark.hadoop.hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory",
-        **({"spark.hadoop.hive.metastore.glue.catalogid": catalog_id} if catalog_id else {}),
-    }
+    return glue_conf(settings.catalog.catalog_id)
 
 
 def check_reader(settings: Settings, instead: str) -> None:
@@ -109,8 +105,3 @@ def pyspark_major() -> int:
     import pyspark
 
     return int(pyspark.__version__.split(".")[0])
-
-
-def on_emr() -> bool:
-    """Whether Spark runs on EMR, whose own connector answers to s3://."""
-    return os.path.isdir("/usr/share/aws/emr") or "EMR_RELEASE_LABEL" in os.environ

@@ -14,6 +14,7 @@ import typer
 from compactor import cli_changes, cli_init, cli_lifecycle, cli_options, cli_quarantine, cli_schema, console
 from compactor.cli_ingest import ingest
 from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli_package import package
 from compactor.core.errors import CompactorError, ConfigError
 
 app = typer.Typer(
@@ -233,6 +234,7 @@ def demo(
 
 app.command()(ingest)
 app.command()(cli_changes.changes)
+app.command()(package)
 app.command()(cli_lifecycle.vacuum)
 app.command()(cli_lifecycle.restore)
 app.command()(cli_lifecycle.rebuild)

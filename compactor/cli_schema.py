@@ -99,3 +99,36 @@ def diff(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = Out
     else:
         console.schema_foreseen(found)
     raise typer.Exit(1 if any(item.action == "refuse" for item in found.decisions) else 0)
+
+
+@commands.command()
+def notify(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+    """Tell of new schemas before a run uses them.
+
+    Looks whether the registry's newest version (or the .avsc file) changes a table, and tells those whom `notify` names, each
+    once. Without names all tables that declare a schema. A run does it too, when the first rows of the schema have landed.
+
+    \b
+    Example:
+      compactor schema notify
+      compactor schema notify student --output json --config compactor.yaml
+    """
+    found, errors = [], []
+    with cli_options.opened(config, verbose) as here:
+        for spec in here.specs(tables or ()):
+            if tables or spec.subject or spec.avro_schema:
+                try:
+                    found += here.schema_notify([spec.name])
+                except ConfigError:
+                    raise
+                except CompactorError as error:
+                    errors.append((spec.name, error))
+    if output is Output.json:
+        console.as_json([item.to_json() for item in found])
+    else:
+        for item in found:
+            for change in item.changes:
+                print(f"{item.table}: {change}")
+    console.complain([(name, type(error).__name__, str(error)) for name, error in errors])
+    codes = {error.exit_code for _, error in errors if not isinstance(error, NoRowsYet)}
+    raise typer.Exit(1 if 1 in codes else max(codes, default=0))

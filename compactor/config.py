@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor import config_rules, config_text
-from compactor.config_keys import S3, Airflow, Catalog, Checks, Fold, Group, Kafka, Keys, Quarantine, Registry, Table
+from compactor.config_keys import S3, Airflow, Catalog, Checks, Emr, Fold, Group, Kafka, Keys, Metrics, Quarantine, Registry, Table
 from compactor.config_keys import Csv as CsvKeys
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
@@ -156,8 +156,10 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         "catalog": Catalog,
         "checks": Checks,
         "csv": CsvKeys,
+        "emr": Emr,
         "fold": Fold,
         "kafka": Kafka,
+        "metrics": Metrics,
         "quarantine": Quarantine,
         "registry": Registry,
         "s3": S3,

@@ -131,6 +131,17 @@ class Catalog(_Keys):
     )
 
 
+class Metrics(_Keys):
+    """Numbers for alarms, into CloudWatch after each run."""
+
+    deployment: Text | None = _key(None, "Name of this deployment, the metrics' dimension; nothing is measured without it.")
+    namespace: Text = _key("Compactor", "Namespace of the metrics.")
+    region: Text | None = _key(None, "Region of CloudWatch; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
+
+
+RunnerName = Annotated[str, values.choice("local", "emr-serverless", "emr-steps")]
+
+
 class Group(_Keys):
     """One DAG of Airflow's, `compact_<group>`, for the tables that name it."""
 
@@ -144,7 +155,25 @@ class Group(_Keys):
         False,
         "(hourly schedules; Airflow 3.2 on) Runs and asset events carry the hour as partition key; only partitioned DAGs can follow the assets then.",
     )
+    runner: RunnerName | None = _key(None, "Where Spark runs for those of its tables that do not say themselves; default local.")
     at_once: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(16, "Tasks of the DAG that run at the same time.")
+
+
+Place = Annotated[str | None, Read(values.s3_place, {"type": ["string", "null"], "pattern": "^s3[an]?://"})]
+"""A folder in S3."""
+
+
+class Emr(_Keys):
+    """Where the runners emr-serverless and emr-steps send their jobs."""
+
+    job: Place = _key(None, "(EMR) Folder in S3 with what `compactor package` wrote.")
+    plans: Place = _key(None, "(EMR) Folder in S3 for what each job is told.")
+    logs: Place = _key(None, "(EMR) Folder in S3 for the reports of jobs, and EMR's own logs.")
+    application: Text | None = _key(None, "(emr-serverless) Id of the application.")
+    role: Text | None = _key(None, "(emr-serverless) ARN of the role that jobs run as.")
+    cluster: Text | None = _key(None, "(emr-steps) Id of the cluster, j-...")
+    region: Text | None = _key(None, "(EMR) Region; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
+    spark: Annotated[dict[str, str], Read(values.spark_conf, values.SPARK_CONF)] = _key({}, "(EMR) Settings of Spark's for every job.")
 
 
 class Airflow(_Keys):
@@ -158,8 +187,12 @@ class Airflow(_Keys):
     )
     groups: dict[str, Group] = _key({}, "The groups of tables by name. The group `hourly` needs not be written.")
     maintenance: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
-        "30 2 * * *", "When the DAG `maintenance` verifies all tables in full; none: only by hand."
+        "30 2 * * *", "When the DAG `maintenance` verifies all tables in full, and looks what vacuum would delete; none: only by hand."
     )
+    schemas: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
+        "*/15 * * * *", "When the DAG `sync_schemas` asks the registry for new schemas; none: only by hand."
+    )
+    answer_within: Duration = _key(72000.0, "How long a question to a person stays open in Airflow; then the answer is no.", written="20h")
     quarantine: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
         "45 6 * * *", "When the DAG `quarantine_alert` looks for what waits in quarantine; none: only by hand."
     )
@@ -298,9 +331,11 @@ class Table(_Keys):
         "{webhook: https://..}, {webhook_env: variable with the address}, {sns: topic ARN}.",
         written="log",
     )
-    runner: Annotated[str, values.choice("local", later=("emr-serverless", "emr-steps"))] = _key(
-        "local", "Where Airflow has Spark run: local: in a process on the worker."
+    runner: RunnerName | None = _key(
+        None,
+        "Where Airflow has Spark run: local: in a process on the worker; emr-serverless or emr-steps as `emr` says. Default the group's, else local.",
     )
+    spark: Annotated[dict[str, str], Read(values.spark_conf, values.SPARK_CONF)] = _key({}, "(EMR) Settings of Spark's for this table's jobs.")
     group: Text = _key("hourly", "The DAG of Airflow's that runs the table, `compact_<group>`.")
     owner: Text = _key("compactor", "Owner of the table's tasks in Airflow.")
     pool: Text = _key("default_pool", "Pool of Airflow's that the table's runs take a slot of; it must exist.")
@@ -321,6 +356,8 @@ class Keys(_Keys):
     kafka: Kafka = _key(Kafka(), "The Kafka cluster, for `compactor ingest`.")
     s3: S3 = _key(S3(), "How S3 is reached.")
     airflow: Airflow = _key(Airflow(), "How Airflow runs the tables.")
+    emr: Emr = _key(Emr(), "Where jobs on EMR are sent.")
+    metrics: Metrics = _key(Metrics(), "Numbers for alarms.")
     defaults: Table = _key(Table(), "Keys for every table that does not say them itself.")
     tables: dict[str, Table] = Field(description="The tables, by name.")
 
@@ -340,6 +377,18 @@ class Keys(_Keys):
     def uses_s3(self) -> bool:
         """Whether any table is in S3."""
         return is_s3(self.warehouse_dir) or any(is_s3(table.increments or "") for table in self.tables.values())
+
+    @property
+    def measured(self) -> tuple[str, str, str | None] | None:
+        """Namespace, deployment and region of the metrics; None when nobody asked for them."""
+        said = self.metrics
+        return None if said.deployment is None else (said.namespace, said.deployment, said.region)
+
+    def runner_of(self, name: str) -> str:
+        """Where Spark runs for a table: local, emr-serverless or emr-steps."""
+        table = self.tables[name]
+        group = self.airflow.groups.get(table.group)
+        return table.runner or (group.runner if group else None) or "local"
 
     @property
     def s3_said(self) -> dict[str, Any]:

@@ -111,6 +111,7 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
     if table.topic:
         yield from _topic_problems(keys, table)
+    yield from _runner_problems(keys, name)
     if table.group != "hourly" and table.group not in keys.airflow.groups:
         known = ("hourly", *keys.airflow.groups)
         yield ("group",), f"no group {shown(table.group)}{alike(table.group, known)}; write it below `airflow: {{groups: ..}}`"
@@ -128,6 +129,21 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         if table.hours_in != "UTC":
             yield ("hours_in",), f"expected a time zone such as Europe/Berlin, found {shown(table.hours_in)}"
     yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
+
+
+def _runner_problems(keys: Keys, name: str) -> Iterator[Problem]:
+    """What a table on EMR lacks."""
+    runner = keys.runner_of(name)
+    if runner == "local":
+        return
+    needed = ("job", "plans", "logs", *(("application", "role") if runner == "emr-serverless" else ("cluster",)))
+    lacking = [key for key in needed if getattr(keys.emr, key) is None]
+    if lacking:
+        yield ("runner",), f"{runner} needs `emr: {{{lacking[0]}: ..}}` at the top of the file, found nothing"
+    if not is_s3(keys.warehouse_dir):
+        yield ("runner",), f"{runner} reaches S3 only, and the warehouse is {keys.warehouse_dir}; say s3://bucket/prefix"
+    if keys.metastore_dir is not None:
+        yield ("runner",), f"{runner} cannot reach a metastore embedded here; say `catalog: {{type: glue}}` or `catalog: {{uri: thrift://host:9083}}`"
 
 
 def _topic_problems(keys: Keys, table: Table) -> Iterator[Problem]:

@@ -306,6 +306,25 @@ def words(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def s3_place(value: Any) -> str | None:
+    if value is not None and (not isinstance(value, str) or not re.fullmatch(r"s3[an]?://[A-Za-z0-9][A-Za-z0-9._-]{1,254}(/[^/?#]+)*/?", value)):
+        raise ValueError(f"expected a folder in S3 such as s3://bucket/folder, found {shown(value)}")
+    return None if value is None else absolute(value, "")
+
+
+def spark_conf(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(str(name).startswith("spark.") for name in value):
+        raise ValueError(f"expected settings such as {{spark.executor.memory: 8g}}, found {shown(value)}")
+    return {str(name): str(said).lower() if isinstance(said, bool) else str(said) for name, said in value.items()}
+
+
+SPARK_CONF: dict[str, Any] = {
+    "type": "object",
+    "patternProperties": {r"^spark\.": {"type": ["string", "number", "boolean"]}},
+    "additionalProperties": False,
+}
+
+
 def dag_prefix(value: Any) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.-]{0,50}", str(value)):
         raise ValueError(f"expected letters, digits, _, . and -, found {shown(value)}")

@@ -327,3 +327,28 @@ class Runner(Protocol):
 
     def cancel(self) -> None:
         """End what runs, with everything it started; harmless when nothing does. May be called from a signal's handler while `run` waits."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A command line on its way elsewhere: the `job` there, the directory of its `report`, and `until` when it must have ended (epoch seconds)."""
+
+    job: str
+    report: str
+    until: float
+
+
+class RemoteRunner(Runner, Protocol):
+    """A Runner whose command line goes on without this process, which may leave it and come back, or let another one."""
+
+    def submit(self, arguments: Sequence[str]) -> Submitted:
+        """Send it. The same arguments of the same attempt again: the same job."""
+
+    def ended(self, submitted: Submitted) -> bool:
+        """Whether it has ended. Raises Unavailable when its time is over; then it is cancelled."""
+
+    def result(self, submitted: Submitted, told: Callable[[str], None], since: int = 0) -> Ended:
+        """How it ended; `told` gets its log from line `since` on. Raises Unavailable when nobody knows."""
+
+    def stop(self, submitted: Submitted) -> None:
+        """Cancel it; harmless when it has ended."""

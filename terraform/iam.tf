@@ -20,21 +20,25 @@ locals {
     unregister   = ["glue:DeletePartition", "glue:BatchDeletePartition"]                          # vacuum: by the Hive client, by boto3
     log_groups   = ["logs:DescribeLogGroups"]                                                     # EMR Serverless, before it writes
     log_streams  = ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]       # EMR Serverless, as the job
-    log_objects  = ["s3:PutObject"]                                                               # EMR, as the job
+    log_objects  = ["s3:PutObject"]                                                               # report and log of a run; EMR, as the job
     notices      = ["sns:Publish"]                                                                # `notify:` targets
     metrics      = ["cloudwatch:PutMetricData"]                                                   # the alarms' metrics
   }
 
   caller_actions = {
-    application = ["emr-serverless:GetApplication", "emr-serverless:StartApplication", "emr-serverless:StartJobRun"]    # is it up, start it, submit
-    job_runs    = ["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"]                                           # wait, cancel on kill
-    pass        = ["iam:PassRole"]                                                                                      # the job's role, to EMR Serverless only
-    steps       = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:DescribeStep", "elasticmapreduce:CancelSteps"] # runner: emr-steps
-    plans       = ["s3:PutObject"]                                                                                      # the resolved plan of a run
-    lake_list   = ["s3:ListBucket"]                                                                                     # status, plan, waiting for an hour
-    lake_state  = ["s3:GetObject"]                                                                                      # status, log, plan: Snapshots and ledger
-    key         = ["kms:Decrypt", "kms:GenerateDataKey"]                                                                # SSE-KMS
-    metrics     = ["cloudwatch:PutMetricData"]                                                                          # the alarms' metrics
+    application  = ["emr-serverless:StartJobRun", "emr-serverless:StartApplication"]  # submit, which starts one that is stopped
+    job_runs     = ["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"]        # wait, cancel on kill
+    pass         = ["iam:PassRole"]                                                   # the job's role, to EMR Serverless only
+    steps        = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:ListSteps"] # runner: emr-steps: add one, unless it is there
+    steps_follow = ["elasticmapreduce:DescribeStep", "elasticmapreduce:CancelSteps"]  # wait, cancel on kill
+    plans        = ["s3:PutObject"]                                                   # the resolved configuration of a run
+    reports      = ["s3:GetObject"]                                                   # what a job says of itself
+    reports_list = ["s3:ListBucket"]                                                  # a report that is missing is 404, not 403
+    lake_list    = ["s3:ListBucket"]                                                  # status, plan, waiting for an hour
+    lake_state   = ["s3:GetObject"]                                                   # status, log, plan: Snapshots and ledger
+    notices      = ["s3:PutObject"]                                                   # that people were told of a new schema
+    key          = ["kms:Decrypt", "kms:GenerateDataKey"]                             # SSE-KMS
+    metrics      = ["cloudwatch:PutMetricData"]                                       # the alarms' metrics
   }
 
   # Landing outside the warehouse: bucket → prefixes, and the keys of buckets that are not ours.
@@ -157,11 +161,23 @@ locals {
         Resource  = role.arn
         Condition = { StringEquals = { "iam:PassedToService" = "emr-serverless.${local.dns}" } }
       }],
-      [for cluster in aws_emr_cluster.this : { Effect = "Allow", Action = local.caller_actions.steps, Resource = cluster.arn }],
+      [for cluster in aws_emr_cluster.this : {
+        Effect   = "Allow"
+        Action   = concat(local.caller_actions.steps, local.caller_actions.steps_follow)
+        Resource = cluster.arn
+      }],
       [for statement in local.list_statements : merge(statement, { Action = local.caller_actions.lake_list })],
       [
         { Effect = "Allow", Action = local.caller_actions.lake_state, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/*" },
+        { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/notices/*" },
         { Effect = "Allow", Action = local.caller_actions.plans, Resource = "${local.code_arn}/plans/*" },
+        { Effect = "Allow", Action = local.caller_actions.reports, Resource = "${local.logs_arn}/jobs/reports/*" },
+        {
+          Effect    = "Allow"
+          Action    = local.caller_actions.reports_list
+          Resource  = local.logs_arn
+          Condition = { StringLikeIfExists = { "s3:prefix" = ["jobs/reports", "jobs/reports/*"] } }
+        },
         { Effect = "Allow", Action = local.caller_actions.key, Resource = concat([local.kms_key_arn], compact([var.lake.kms_key_arn])) },
       ],
       [for statement in local.metric_statements : merge(statement, { Action = local.caller_actions.metrics })],

@@ -28,8 +28,26 @@ from compactor.flows.quarantine import Held
 from compactor.flows.reports import Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 
 COMMANDS = (
-    *("demo", "init", "sync", "run", "status", "plan", "log", "history", "sql", "verify", "vacuum", "restore", "rebuild", "pin", "ingest", "changes"),
-    *("schema diff", "schema history", "quarantine list", "quarantine show", "quarantine replay"),
+    *(
+        "demo",
+        "init",
+        "sync",
+        "run",
+        "status",
+        "plan",
+        "log",
+        "history",
+        "sql",
+        "verify",
+        "vacuum",
+        "restore",
+        "rebuild",
+        "pin",
+        "ingest",
+        "changes",
+        "package",
+    ),
+    *("schema diff", "schema history", "schema notify", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (
     *(("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only", "--deep")),

@@ -39,7 +39,7 @@ def schema() -> dict[str, Any]:
 def keys() -> list[str]:
     """Every key of compactor.yaml; those of nested mappings with the mapping's name, because that is how people speak of them."""
     parts: dict[str, Any] = schema()["$defs"]
-    below = [f"{part.lower()}.{key}" for part in ("Airflow", "Csv", "Fold", "Group") for key in parts[part]["properties"]]
+    below = [f"{part.lower()}.{key}" for part in ("Airflow", "Csv", "Emr", "Fold", "Group", "Metrics") for key in parts[part]["properties"]]
     return sorted({*schema()["properties"], *parts["Catalog"]["properties"], *parts["Table"]["properties"], *below})
 
 
@@ -50,7 +50,21 @@ def text(name: str) -> str:
 
 def test_the_schema_has_the_parts_that_are_looked_at() -> None:
     """A new mapping in the configuration must be documented, and looked for here."""
-    assert sorted(schema()["$defs"]) == ["Airflow", "Catalog", "Checks", "Csv", "Fold", "Group", "Kafka", "Quarantine", "Registry", "S3", "Table"]
+    assert sorted(schema()["$defs"]) == [
+        "Airflow",
+        "Catalog",
+        "Checks",
+        "Csv",
+        "Emr",
+        "Fold",
+        "Group",
+        "Kafka",
+        "Metrics",
+        "Quarantine",
+        "Registry",
+        "S3",
+        "Table",
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

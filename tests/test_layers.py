@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "compactor"
 ADAPTERS = ("storage", "catalog", "registry", "spark", "runners", "notify")
-CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports")
+CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "job", "notify")
 """What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3 (H30)."""
 
 MAY_IMPORT = {
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "config": {"core", "config"},
     "app": {"core", "ports", "flows", "config", "app", "aws", *ADAPTERS},
     "cli": {"core", "ports", "flows", "config", "app", "cli", "demo"},
+    "job": {"core", "ports", "flows", "aws", "job", "storage", "catalog", "spark", "notify"},
     "airflow": {"core", "ports", "flows", "config", "app", "airflow"},
     "demo": {"core", "ports", "flows", "config", "app", "cli", "demo"},
 }
@@ -52,6 +53,7 @@ OWNERS = {
         "cli_init.py",
         "cli_lifecycle.py",
         "cli_options.py",
+        "cli_package.py",
         "cli_quarantine.py",
         "cli_schema.py",
         "console.py",

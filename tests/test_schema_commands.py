@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from compactor import cli, cli_options
-from compactor.app_schema import Foreseen, Synced, foreseen
+from compactor.app_schema import Announced, Foreseen, Synced, announce, foreseen
 from compactor.core.errors import CatalogRefused, NoRowsYet, Refused
 from compactor.core.policy import Decision, Policy
 from compactor.core.schema_diff import Change
@@ -142,3 +142,43 @@ def test_schema_history_tells_snapshots_and_changes(monkeypatch: pytest.MonkeyPa
     assert "t-value version 2\n  `a` was widened from int to bigint\n" in out
     _, out, _ = compactor(monkeypatch, "schema", "history", "t", "--output", "json")
     assert json.loads(out)[0]["registered"] == ["t-value", 2, 9]
+
+
+def test_a_new_schema_is_told_before_any_row_of_it(lake: Lake) -> None:
+    """Once; and whether the table will stop at it."""
+    told: list[tuple[bool, str]] = []
+    world = dataclasses.replace(lake.world(), notify=lambda target, notice: told.append((notice.refused, notice.text)))
+    spec = dataclasses.replace(lake.spec, avro_schema=NEW["an added column"][0], registered=(2, None))
+    assert not announce(world, spec).refused
+    (change,) = announce(world, spec).changes
+    assert [(refused, change in text) for refused, text in told] == [(False, True)]
+    assert announce(world, dataclasses.replace(spec, policy=Policy("fail"))).refused
+    assert [refused for refused, _ in told] == [False, True]
+    same = dataclasses.replace(spec, avro_schema=OLD, registered=(1, None))
+    assert (announce(world, same).changes, len(told)) == ((), 2)
+
+
+def test_schema_notify_prints_changes_and_passes_over_tables_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table without rows is no error; one whose registry says no is."""
+    answers: dict[str, Any] = {"a": Announced("a", True, ("column x: removed",)), "b": NoRowsYet("b: nothing yet")}
+
+    class Here:
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def specs(self, names: Sequence[str]) -> list[Any]:
+            return [table(name=name, subject="s") for name in names or answers]
+
+        def schema_notify(self, names: Sequence[str]) -> list[Any]:
+            found = answers[names[0]]
+            if isinstance(found, Exception):
+                raise found
+            return [found]
+
+    monkeypatch.setattr(cli_options, "opened", lambda *_, **__: Here())
+    done = CliRunner().invoke(cli.app, ["schema", "notify", "--output", "json"])
+    assert (done.exit_code, json.loads(done.stdout)) == (0, [{"table": "a", "refused": True, "changes": ["column x: removed"]}])
+    answers["b"] = Refused("no such subject")
+    assert CliRunner().invoke(cli.app, ["schema", "notify"]).exit_code == 1

@@ -7,10 +7,26 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from airflow import __version__ as airflow_version
 from airflow.sdk import DAG, Asset, BaseOperator, Param, TaskGroup
 
 from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
-from compactor.airflow.tasks import Approve, Choose, Plan, QuarantineAlert, Run, Verify, WaitForHour
+from compactor.airflow.tasks import (
+    Again,
+    Announce,
+    Approve,
+    Asked,
+    ByHand,
+    Choose,
+    Plan,
+    QuarantineAlert,
+    Replay,
+    Run,
+    Vacuum,
+    Verify,
+    WaitForHour,
+    Waste,
+)
 from compactor.config import Settings, load
 from compactor.config_keys import Group, Table
 from compactor.config_values import is_s3
@@ -65,19 +81,54 @@ def _compact_table(configured: Settings, name: str, group: Group) -> None:
 
 
 def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
-    """A DAG that compares every table's view with all that was ever absorbed, one table after another of the same priority."""
+    """A DAG that compares every table's view with all that was ever absorbed and reads every kept file; and one question: may vacuum delete?"""
+    config, names, default = str(configured.file), list(configured.names), configured.defaults
     with _dag(configured, "maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, max_active_tasks=2, tags=[TAG]) as dag:
         for name, table in configured.tables.items():
             Verify(
                 task_id=f"verify_{name}",
                 files_only=False,
-                config=str(configured.file),
+                deep=True,
+                config=config,
                 table=name,
                 pool=table.pool,
                 execution_timeout=timedelta(seconds=table.timeout),
                 **task_settings(table),
             )
+        waste = Waste.partial(task_id="look_for_waste", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=names)
+        wanted = Asked(task_id="anything_to_delete", found=waste.output, question="waste", owner=default.owner, retries=0)
+        may = approval(configured, "may_it_be_deleted", "compactor: delete what no kept version needs?", "anything_to_delete")
+        vacuum = Vacuum.partial(task_id="vacuum", config=config, map_index_template=TABLE_NAME, pool=default.pool, **task_settings(default))
+        wanted >> may >> vacuum.expand(table=wanted.output)
     return {dag.dag_id: dag}
+
+
+def sync_schemas(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
+    """A DAG that tells of new schemas before rows of them land, and asks a person where a table would stop at one."""
+    config, default = str(configured.file), configured.defaults
+    names = [name for name in configured.names if configured.spec(name).subject or configured.spec(name).avro_schema]
+    with _dag(configured, "sync_schemas", doc, schedule=configured.airflow.schemas, max_active_runs=1, max_active_tasks=4, tags=[TAG]) as dag:
+        if names:
+            told = Announce.partial(task_id="tell", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=names)
+            stopped = Asked(task_id="any_table_stopped", found=told.output, question="schemas", owner=default.owner, retries=0)
+            repaired = approval(configured, "is_it_repaired", "compactor: tables stop at a new schema", "any_table_stopped")
+            run = Run.partial(task_id="run", config=config, map_index_template=TABLE_NAME, pool=default.pool, **task_settings(default))
+            stopped >> repaired >> run.expand(table=stopped.output)
+    return {dag.dag_id: dag}
+
+
+def approval(configured: Settings, name: str, subject: str, asked_by: str) -> BaseOperator:
+    """A question to a person, in Airflow's UI; the task `asked_by` has its text. Silence is no."""
+    if airflow_version.startswith("3.0."):
+        return ByHand(task_id=name, subject=subject, asked_by=asked_by, owner=configured.defaults.owner, retries=0)
+    from airflow.providers.standard.operators.hitl import ApprovalOperator
+
+    body = f"{{{{ ti.xcom_pull(task_ids='{asked_by}', key='text') }}}}"
+    within = timedelta(seconds=configured.airflow.answer_within)
+    found: BaseOperator = ApprovalOperator(
+        task_id=name, subject=subject, body=body, defaults="Reject", response_timeout=within, owner=configured.defaults.owner, retries=0
+    )
+    return found
 
 
 def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
@@ -88,6 +139,7 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         "from_hour": Param(None, type=["null", "string"], pattern=HOUR_PATTERN, description="First hour expected, such as 2026-11-20T14; UTC."),
         "to_hour": Param(None, type=["null", "string"], pattern=HOUR_PATTERN, description="Last hour expected; with `from_hour` only."),
         "complete": Param(False, type="boolean", description="Do not run a table of which an expected hour never landed."),
+        "reprocess": Param(False, type="boolean", description="First take again what waits in quarantine."),
         "dry_run": Param(True, type="boolean", description="Tell what would be done, and change nothing."),
     }
     default = configured.defaults
@@ -96,15 +148,13 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         chosen = Choose(task_id="choose", tables=names, owner=default.owner, retries=0)
         plan = Plan.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=chosen.output)
         approve = Approve(task_id="approve", tables=chosen.output, owner=default.owner, retries=0)
-        run = Run.partial(
-            task_id="run",
-            config=config,
-            map_index_template=TABLE_NAME,
-            pool=default.pool,
-            execution_timeout=timedelta(seconds=default.timeout),
-            **task_settings(default),
-        ).expand(table=approve.output)
+        common = {"config": config, "map_index_template": TABLE_NAME, "pool": default.pool, **task_settings(default)}
+        timeout = timedelta(seconds=default.timeout)
+        run = Run.partial(task_id="run", execution_timeout=timeout, **common).expand(table=approve.output)
+        again = Again(task_id="again", tables=approve.output, owner=default.owner, retries=0)
+        replay = Replay.partial(task_id="reprocess", execution_timeout=timeout, **common).expand(table=again.output)
         plan >> approve >> run
+        approve >> again >> replay
     return {dag.dag_id: dag}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,3 +78,28 @@ def sentence(report: dict[str, Any]) -> str:
         *report["notes"],
     ]
     return "; ".join(parts)
+
+
+def _waste(found: list[dict[str, Any]]) -> tuple[list[str], str]:
+    some = [item for item in found if item["files"] or item["expired"]]
+    lines = [
+        f"- **{item['table']}**: {item['files']:,} files, {item['bytes']:,} bytes"
+        + (f", {item['raw']:,} of them raw files past `archive_retention`" if item["raw"] else "")
+        + (f"; {item['expired']} versions are given up" if item["expired"] else "")
+        for item in some
+    ]
+    return [item["table"] for item in some], "\n".join(["Vacuum would delete what no kept version needs. It cannot be brought back.", "", *lines])
+
+
+def _schemas(found: list[dict[str, Any]]) -> tuple[list[str], str]:
+    refused = [item for item in found if item["refused"]]
+    lines = [f"- **{item['table']}**: {change}" for item in refused for change in item["changes"]]
+    head = (
+        "These tables stop at the newest schema of their source, by their `on_schema_change`; what lands stays in landing. "
+        "Repair the producer, or say in `compactor.yaml` that the change is to be followed; then approve, and they run."
+    )
+    return [item["table"] for item in refused], "\n".join([head, "", *lines])
+
+
+QUESTIONS: dict[str, Callable[[list[dict[str, Any]]], tuple[list[str], str]]] = {"waste": _waste, "schemas": _schemas}
+"""Name → what of answers, one for each table, a person must be asked: the tables it is about, and the text (Markdown)."""

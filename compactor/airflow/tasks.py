@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from datetime import datetime
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from compactor.airflow.hours import HOUR, hour_of, hours_between, read_hour, written
-from compactor.airflow.outcome import judge, sentence
+from compactor.airflow.outcome import QUESTIONS, judge, sentence
 from compactor.core.errors import Refused, TryLater
-from compactor.ports import Runner
+from compactor.ports import Ended, Runner, Submitted
 
 try:
     from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -28,6 +30,12 @@ def hour_of_run(context: Any) -> datetime:
     """The hour that a task's run stands for."""
     run = context["dag_run"]
     return hour_of(getattr(run, "partition_key", None), run.logical_date, run.run_after)
+
+
+def attempt_of(context: Any) -> str:
+    """The name of a try of a task: the same when a scheduler starts it twice, another when it is tried again or cleared."""
+    ti = context["ti"]
+    return "/".join(map(str, (ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number)))
 
 
 def arrived(config: str, table: str, hours: list[str]) -> list[str]:
@@ -95,34 +103,67 @@ class HourTrigger(BaseTrigger):
         yield TriggerEvent({"hour": self.hour, "told": told})
 
 
-class Command(BaseOperator):
-    """A command line of ours for a table: `words`, the table, the configuration. Its JSON is what the task returns.
+@contextmanager
+def airflows_errors() -> Iterator[None]:
+    """Ours as Airflow's: refused → no retry."""
+    try:
+        yield
+    except Refused as error:
+        raise AirflowFailException(str(error)) from error
+    except TryLater as error:
+        raise AirflowException(str(error)) from error
 
-    Refused → fails at once, whatever `retries` says; anything else that went wrong → the task fails and may be tried again.
+
+class Command(BaseOperator):
+    """A command line of ours for a table: `words` and the table. Its JSON is what the task returns.
+
+    With `spark` it runs where the table's `runner` says; on EMR the task is deferred meanwhile, and takes no worker's slot. Refused → fails at
+    once, whatever `retries` says; anything else that went wrong → the task fails and may be tried again.
     """
 
     template_fields = ("table",)
 
-    def __init__(self, *, config: str, table: str, words: tuple[str, ...], labelled: bool = False, **more: Any) -> None:
+    def __init__(self, *, config: str, table: str, words: tuple[str, ...], labelled: bool = False, spark: bool = False, **more: Any) -> None:
         super().__init__(**more)
-        self.config, self.table, self.words, self.labelled = config, table, tuple(words), labelled
+        self.config, self.table, self.words, self.labelled, self.spark = config, table, tuple(words), labelled, spark
         self._runner: Runner | None = None
 
     def execute(self, context: Any) -> Any:
         """What the command printed."""
         from compactor.app import App
 
-        arguments = [*self.words, *([self.table] if self.table else []), "--config", self.config, "--output", "json"]
+        arguments = [*self.words, *([self.table] if self.table else []), "--output", "json"]
         arguments += ["--label", str(context["run_id"])] if self.labelled else []
         self.log.info("compactor %s", " ".join(arguments))
-        try:
+        with airflows_errors():
             with App.open(self.config) as app:
-                self._runner = app.runner()
-            outcome = judge(self._runner.run(arguments, lambda line: self.log.info("%s", line)))
-        except Refused as error:
-            raise AirflowFailException(str(error)) from error
-        except TryLater as error:
-            raise AirflowException(str(error)) from error
+                away = self.spark and app.settings.runner_of(self.table) != "local"
+                remote = app.remote_runner(self.table, attempt_of(context)) if away else None
+                self._runner = remote or app.runner()
+                submitted = remote.submit(arguments) if remote is not None else None
+            if submitted is not None:
+                self.log.info("job %s; its report will be below %s", submitted.job, submitted.report)
+                trigger = JobTrigger(self.config, self.table, asdict(submitted))
+                # the trigger itself knows the time: this one is for a triggerer that stands still
+                self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=max(60.0, submitted.until - time.time()) + 600))
+            ended = self._runner.run(arguments, lambda line: self.log.info("%s", line))
+        return self._judged(ended, context)
+
+    def resume(self, context: Any, event: dict[str, Any]) -> Any:
+        """What the command printed on EMR."""
+        from compactor.app import App
+
+        if event["problem"] is not None:
+            raise (AirflowFailException if event["final"] else AirflowException)(event["problem"])
+        with airflows_errors(), App.open(self.config) as app:
+            remote = app.remote_runner(self.table)
+            if remote is None:
+                raise Refused(f"table {self.table}: its runner was changed to local while a job of it ran; run it again")
+            ended = remote.result(Submitted(**event["submitted"]), lambda line: self.log.info("%s", line))
+        return self._judged(ended, context)
+
+    def _judged(self, ended: Ended, context: Any) -> Any:
+        outcome = judge(ended)
         self.tell(outcome.found)
         if outcome.problem is not None:
             raise (AirflowException if outcome.again else AirflowFailException)(outcome.problem)
@@ -141,11 +182,45 @@ class Command(BaseOperator):
             self._runner.cancel()
 
 
+class JobTrigger(BaseTrigger):
+    """Looks every `poll` seconds whether a job on EMR has ended. Ended by a person's hand (clear, mark), the task takes the job along."""
+
+    def __init__(self, config: str, table: str, submitted: dict[str, Any], poll: float = POLL_SECONDS) -> None:
+        super().__init__()
+        self.config, self.wanted, self.submitted, self.poll = config, table, submitted, poll
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """How the triggerer makes it again."""
+        given = {"config": self.config, "table": self.wanted, "submitted": self.submitted, "poll": self.poll}
+        return f"{type(self).__module__}.{type(self).__qualname__}", given
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """One event: it has ended, or nobody can find out."""
+        problem, final = None, False
+        try:
+            while not await asyncio.to_thread(self._asked, "ended"):
+                await asyncio.sleep(self.poll)
+        except (Refused, TryLater) as error:
+            problem, final = str(error), isinstance(error, Refused)
+        yield TriggerEvent({"submitted": self.submitted, "problem": problem, "final": final})
+
+    async def on_kill(self) -> None:
+        """Cancel the job (Airflow 3.3 calls this; before, the job ends by itself and a later run finds its work done)."""
+        await asyncio.to_thread(self._asked, "stop")
+
+    def _asked(self, question: str) -> bool:
+        from compactor.app import App
+
+        with App.open(self.config) as app:
+            remote = app.remote_runner(self.wanted)
+        return remote is None or bool(getattr(remote, question)(Submitted(**self.submitted)))
+
+
 class Run(Command):
     """`compactor run` for one table; its report is what the task returns."""
 
     def __init__(self, **more: Any) -> None:
-        super().__init__(words=("run",), labelled=True, **more)
+        super().__init__(words=("run",), labelled=True, spark=True, **more)
 
     def tell(self, found: Any) -> None:
         """The report, as a sentence."""
@@ -161,11 +236,11 @@ class Run(Command):
 class Verify(Command):
     """`compactor verify` for one table. With `asset`, an event of it carries what the run of the same table did (`reported`: that task's id)."""
 
-    def __init__(self, *, files_only: bool, asset: Any = None, reported: str = "", **more: Any) -> None:
-        words = ("verify", "--files-only") if files_only else ("verify",)
+    def __init__(self, *, files_only: bool, deep: bool = False, asset: Any = None, reported: str = "", **more: Any) -> None:
+        words = ("verify", *(("--files-only",) if files_only else ()), *(("--deep",) if deep else ()))
         if asset is not None:
             more["outlets"] = [asset]
-        super().__init__(words=words, **more)
+        super().__init__(words=words, spark=not files_only, **more)
         self.asset, self.reported = asset, reported
 
     def tell(self, found: Any) -> None:
@@ -254,6 +329,102 @@ class Approve(BaseOperator):
         if context["params"]["dry_run"]:
             raise AirflowSkipException("a dry run: nothing was changed. Start again without `dry_run`")
         return list(self.tables)
+
+
+class Again(BaseOperator):
+    """Passes the tables on when the form asks to reprocess: then what follows takes again what waits in quarantine."""
+
+    template_fields = ("tables",)
+
+    def __init__(self, *, tables: Any, **more: Any) -> None:
+        super().__init__(**more)
+        self.tables = tables
+
+    def execute(self, context: Any) -> list[str]:
+        """The tables."""
+        if not context["params"]["reprocess"]:
+            raise AirflowSkipException("`reprocess` is off")
+        return list(self.tables)
+
+
+class Replay(Command):
+    """`compactor quarantine replay` for one table."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("quarantine", "replay"), labelled=True, spark=True, **more)
+
+
+class Waste(Command):
+    """`compactor vacuum` for one table: what it would delete."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("vacuum",), **more)
+
+    def answer(self, found: Any, context: Any) -> dict[str, Any]:
+        """Table, files, bytes, how many of them are raw files past their retention, and versions that are given up."""
+        going = [item for report in found for item in report["swept"] if item["goes"] is None]
+        size = {"files": sum(item["files"] for item in going), "bytes": sum(item["bytes"] for item in going)}
+        raw = sum(item["files"] for item in going if item["reason"] == "discarded")
+        return {"table": self.table, **size, "raw": raw, "expired": sum(len(report["expired"]) for report in found)}
+
+
+class Vacuum(Command):
+    """`compactor vacuum --run` for one table."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("vacuum", "--run"), labelled=True, spark=True, **more)
+
+
+class Announce(Command):
+    """`compactor schema notify` for one table."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("schema", "notify"), **more)
+
+    def tell(self, found: Any) -> None:
+        """Each change."""
+        for told in found or ():
+            for change in told["changes"]:
+                self.log.info("%s: %s", told["table"], change)
+
+    def answer(self, found: Any, context: Any) -> dict[str, Any]:
+        """What was told; nothing of a table that has no rows yet."""
+        return dict(found[0]) if found else {"table": self.table, "refused": False, "changes": []}
+
+
+class Asked(BaseOperator):
+    """What of the answers before is a question to a person: the tables it is about, and beside them (XCom `text`) the question itself.
+
+    Skipped when there is none, with what follows.
+    """
+
+    template_fields = ("found",)
+
+    def __init__(self, *, found: Any, question: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.found, self.question = found, question
+
+    def execute(self, context: Any) -> list[str]:
+        """The tables."""
+        tables, text = QUESTIONS[self.question](list(self.found))
+        if not tables:
+            raise AirflowSkipException("nothing to ask")
+        self.log.info("%s", text)
+        context["ti"].xcom_push(key="text", value=text)
+        return tables
+
+
+class ByHand(BaseOperator):
+    """A question where Airflow has no form for it: the task fails with it, and who says yes marks it as success."""
+
+    def __init__(self, *, subject: str, asked_by: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.subject, self.asked_by = subject, asked_by
+
+    def execute(self, context: Any) -> None:
+        """Never succeeds."""
+        text = context["ti"].xcom_pull(task_ids=self.asked_by, key="text")
+        raise AirflowFailException(f"{self.subject}\n{text}\nMark this task as success to say yes; leave it to say no.")
 
 
 class QuarantineAlert(Command):

@@ -88,15 +88,19 @@ def _older(field: Field) -> str:
 
 def foreseen(spec: TableSpec, snapshot: Snapshot) -> tuple[Decision, ...]:
     """What a run would do about rows of the declared schema (`spec.avro_schema`), refusals included."""
+    return expected(spec, snapshot)[0]
+
+
+def expected(spec: TableSpec, snapshot: Snapshot) -> tuple[tuple[Decision, ...], Schema | None]:
+    """The same, and the schema that would follow; None where the run would refuse."""
     writer = from_avro(str(spec.avro_schema))
     length = max((len(field.last) for field in snapshot.schema.fields if field.last is not None), default=0)
     far = (FAR, *[None] * (length - 1)) if length else None
     try:
-        return evolve(
-            snapshot.schema, [dataclasses.replace(writer, first=far, last=far)], spec.key, snapshot.version + 1, spec.name, spec.policy
-        ).decisions
+        found = evolve(snapshot.schema, [dataclasses.replace(writer, first=far, last=far)], spec.key, snapshot.version + 1, spec.name, spec.policy)
+        return found.decisions, found.schema
     except SchemaRefused as error:
         told: Sequence[object] = error.decisions
         if not told:
             raise
-        return tuple(decision for decision in told if isinstance(decision, Decision))
+        return tuple(decision for decision in told if isinstance(decision, Decision)), None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, discover, snapshots
 from compactor.flows.fold import due
+from compactor.flows.listed import listed
 from compactor.flows.reports import TablePlan
 from compactor.flows.world import World
 
@@ -14,7 +15,7 @@ def plan(world: World, spec: TableSpec) -> TablePlan:
     snapshot = snapshots.newest(world, snapshots.layout_of(spec))
     found = discover.landing(world, spec, snapshot)
     steps = []
-    left = archive.unfinished(world, spec, snapshot.pending) if snapshot else ()
+    left = archive.unfinished(listed(world), spec, snapshot.pending) if snapshot else ()
     if left:
         steps.append(f"archive {len(left)} files that an earlier run absorbed")
     if found.new:

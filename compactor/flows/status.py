@@ -5,6 +5,7 @@ from __future__ import annotations
 from compactor.core import plan
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, discover, quarantine, snapshots
+from compactor.flows.listed import listed
 from compactor.flows.reports import TableStatus
 from compactor.flows.world import World
 
@@ -34,8 +35,8 @@ def status(world: World, spec: TableSpec) -> TableStatus:
         waiting_files=len(found.new) + found.waiting,
         waiting_bytes=found.size,
         oldest_waiting=min(hours) if hours else None,
-        pending_archive=len(archive.unfinished(world, spec, snapshot.pending)) if snapshot else 0,
-        quarantined=len(quarantine.waiting(world, spec, snapshot)),
+        pending_archive=len(archive.unfinished(listed(world), spec, snapshot.pending)) if snapshot else 0,
+        quarantined=len(quarantine.waiting(listed(world), spec, snapshot)),
         publish=snapshot.publish if snapshot else "nothing",
         feed=snapshot.feed.mode if snapshot and snapshot.feed else "off",
         feed_from=snapshot.feed.first if snapshot and snapshot.feed and snapshot.feed.mode != "off" else None,

@@ -26,10 +26,11 @@ _POLL_SECONDS = 0.1
 
 
 class LocalRunner:
-    """`program`: what comes before the arguments, such as `python -m compactor`; another environment's Python has its own packages."""
+    """`program`: what comes before the arguments, such as `python -m compactor`; another environment's Python has its own packages.
+    `last`: what comes after them, such as where the configuration is."""
 
-    def __init__(self, program: Sequence[str], patience: float = PATIENCE) -> None:
-        self._program = tuple(program)
+    def __init__(self, program: Sequence[str], last: Sequence[str] = (), patience: float = PATIENCE) -> None:
+        self._program, self._last = tuple(program), tuple(last)
         self._patience = patience
         self._process: subprocess.Popen[str] | None = None
 
@@ -37,7 +38,7 @@ class LocalRunner:
         """Run to the end."""
         # Spark and Derby leave files in the directory they are started in.
         with tempfile.TemporaryDirectory(prefix="compactor-", ignore_cleanup_errors=True) as directory:
-            process = self._start([*self._program, *arguments], directory)
+            process = self._start([*self._program, *arguments, *self._last], directory)
             output: list[str] = []
             errors: deque[str] = deque(maxlen=_KEPT_LINES)
 

@@ -16,7 +16,8 @@ class RoutedStorage:
         self._made: Storage | None = None
         self._lock = threading.Lock()
 
-    def _at(self, location: str) -> Storage:
+    def at(self, location: str) -> Storage:
+        """The store of a location."""
         if not location.startswith("s3://"):
             return self._local
         with self._lock:
@@ -26,37 +27,37 @@ class RoutedStorage:
 
     def list(self, prefix: str) -> Iterator[FileInfo]:
         """As the store of `prefix` does."""
-        return self._at(prefix).list(prefix)
+        return self.at(prefix).list(prefix)
 
     def read(self, path: str) -> bytes:
         """As its store does."""
-        return self._at(path).read(path)
+        return self.at(path).read(path)
 
     def stat(self, path: str) -> FileInfo | None:
         """As its store does."""
-        return self._at(path).stat(path)
+        return self.at(path).stat(path)
 
     def checksum(self, file: FileInfo) -> str:
         """As its store does."""
-        return self._at(file.path).checksum(file)
+        return self.at(file.path).checksum(file)
 
     def write(self, path: str, data: bytes) -> None:
         """As its store does."""
-        self._at(path).write(path, data)
+        self.at(path).write(path, data)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """As its store does."""
-        return self._at(path).put_if_absent(path, data)
+        return self.at(path).put_if_absent(path, data)
 
     def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
         """As their store does."""
-        return self._at(source.path).move(source, target, keep)
+        return self.at(source.path).move(source, target, keep)
 
     def delete(self, paths: Iterable[str]) -> None:
         """Each by its store."""
         found = list(paths)
-        for store in {id(store): store for store in map(self._at, found)}.values():
-            store.delete([path for path in found if self._at(path) is store])
+        for store in {id(store): store for store in map(self.at, found)}.values():
+            store.delete([path for path in found if self.at(path) is store])
 
     def now(self) -> float:
         """By the clock of the remote store once it was used, else by the local one."""

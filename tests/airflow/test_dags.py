@@ -22,6 +22,7 @@ EXPECTED = {
     "compact_hourly": {"compact_hourly", "compact_big.ones"},
     "maintenance": {"maintenance"},
     "quarantine_alert": {"quarantine_alert"},
+    "sync_schemas": {"sync_schemas"},
 }
 
 TABLES = """

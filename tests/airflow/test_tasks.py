@@ -64,8 +64,8 @@ def test_a_run_is_the_same_command_line_as_a_persons(company: Company, answers: 
     answer(answers, run=reported(COMMITTED))
     run = company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
     assert set(states(run).values()) == {"success"}
-    words = ["student", "--config", str(company.config), "--output", "json"]
-    assert asked(answers) == [["run", *words, "--label", run.run_id], ["verify", "--files-only", *words]]
+    words, config = ["student", "--output", "json"], ["--config", str(company.config)]
+    assert asked(answers) == [["run", *words, "--label", run.run_id, *config], ["verify", "--files-only", *words, *config]]
     with create_session() as session:
         event = session.query(AssetEvent).filter_by(source_run_id=run.run_id, source_dag_id="compact_hourly").one()
         kept = {"outcome": "committed", "version": 3, "operations": ["commit 3"], "files": 1, "rows": 9, "counts": {"read": 10, "applied": 9}}
@@ -233,8 +233,21 @@ def test_a_backfill_in_earnest_runs_the_tables(company: Company, answers: Path) 
     """Those that the form names."""
     answer(answers, plan=planned(["2024-03-05T01"]), run=reported(COMMITTED))
     run = backfill(company, dry_run=False, tables=["student"])
-    assert set(states(run).values()) == {"success"}
+    assert {task: state for task, state in states(run).items() if task not in ("again", "reprocess")}.keys() == {"choose", "plan", "approve", "run"}
+    assert (states(run)["run"], states(run)["reprocess"]) == ("success", "skipped")
     assert [words[:2] for words in asked(answers)] == [["plan", "student"], ["run", "student"]]
+
+
+def test_a_backfill_may_take_quarantine_again(company: Company, answers: Path) -> None:
+    """When its form says so."""
+    answer(answers, plan=planned([]), run=reported(COMMITTED), **{"quarantine replay": {"found": COMMITTED.to_json()}})
+    run = backfill(company, dry_run=False, reprocess=True)
+    assert set(states(run).values()) == {"success"}
+    assert sorted(words[:3] for words in asked(answers)) == [
+        ["plan", "student", "--output"],
+        ["quarantine", "replay", "student"],
+        ["run", "student", "--output"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -272,6 +285,61 @@ def test_quarantine_alert_fails_while_something_waits(company: Company, answers:
         answer(answers, quarantine={"found": found})
         assert states(company.dag("quarantine_alert").test(logical_date=RUN_AT, run_after=RUN_AT)) == {"look": state}
     assert asked(answers)[0][:2] == ["quarantine", "list"]
+
+
+# ---- questions to a person ------------------------------------------------------------------------------------------
+
+SWEPT = {
+    "table": "student",
+    "version": 3,
+    "expired": [1],
+    "swept": [{"table": "student", "path": "delta/x", "reason": "orphan", "files": 2, "bytes": 9, "goes": None}],
+}
+ANNOUNCED = {"table": "student", "refused": True, "changes": ["column a: int → string: refuse"]}
+
+
+def asking(company: Company, name: str, yes: bool | None) -> dict[str, str]:
+    """The states of a DAG's run in which a person says yes or no, or (None) must not be asked."""
+    dag = company.dag(name)
+    (question,) = [task for task in dag.tasks if task.task_id in ("may_it_be_deleted", "is_it_repaired")]
+
+    def answered(context: Any) -> None:
+        assert yes is not None, "nothing was to be asked"
+        assert "student" in context["ti"].xcom_pull(task_ids=question.asked, key="text")
+        if not yes:
+            raise AirflowSkipException("a person said no")
+
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    question.asked = next(iter(question.upstream_task_ids))
+    question.execute = answered
+    return states(dag.test(logical_date=RUN_AT, run_after=RUN_AT))
+
+
+@pytest.mark.parametrize(
+    ("found", "yes", "deleted"), [([SWEPT], True, True), ([SWEPT], False, False), ([{**SWEPT, "expired": [], "swept": []}], None, False)]
+)
+def test_vacuum_deletes_only_after_a_yes(company: Company, answers: Path, found: Any, yes: bool | None, deleted: bool) -> None:
+    """Nothing to delete: nobody is asked. The full check of the table goes on beside it."""
+    answer(answers, vacuum={"found": found})
+    ended = asking(company, "maintenance", yes)
+    assert (ended["vacuum"], ended["verify_student"]) == ("success" if deleted else "skipped", "success")
+    assert (["vacuum", "--run", "student"] in [words[:3] for words in asked(answers)]) is deleted
+    assert ["verify", "--deep", "student"] in [words[:3] for words in asked(answers)]
+
+
+@pytest.mark.parametrize(
+    ("found", "yes", "ran"),
+    [([ANNOUNCED], True, True), ([ANNOUNCED], False, False), ([{**ANNOUNCED, "refused": False}], None, False), ([], None, False)],
+)
+def test_a_table_that_stops_at_a_schema_runs_after_a_yes(company: Company, answers: Path, found: Any, yes: bool | None, ran: bool) -> None:
+    """A change that is followed is only told."""
+    text = company.config.read_text(encoding="utf-8").replace("key: [id]", "key: [id], schema: {subject: student-value}")
+    company.config.write_text(text + "registry: {folder: schemas}\n", encoding="utf-8")
+    answer(answers, schema={"found": found}, run=reported(COMMITTED))
+    assert asking(company, "sync_schemas", yes)["run"] == ("success" if ran else "skipped")
+    assert asked(answers)[0][:3] == ["schema", "notify", "student"]
+    assert ("run" in [words[0] for words in asked(answers)]) is ran
 
 
 # ---- ended by Airflow ------------------------------------------------------------------------------------------------

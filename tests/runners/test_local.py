@@ -17,7 +17,7 @@ from compactor.runners.local import LocalRunner
 
 def runner(program: str, patience: float = 5.0) -> LocalRunner:
     """A runner of a Python program given as text; the command line's arguments come after it."""
-    return LocalRunner((sys.executable, "-c", program), patience)
+    return LocalRunner((sys.executable, "-c", program), patience=patience)
 
 
 def until(true: Callable[[], bool], seconds: float = 20.0) -> None:

@@ -55,7 +55,7 @@ OTHERS = {
     "logs:DescribeLogStreams": "EMR Serverless, as the job",
     "logs:PutLogEvents": "EMR Serverless, as the job",
     "sns:Publish": "whoever tells of failures",
-    "cloudwatch:PutMetricData": "whoever measures",
+    "cloudwatch:PutMetricData": "`metrics:`, after a run",
 }
 """Rights of a job that no call of boto3 in this package needs, and whose they are."""
 

@@ -1,0 +1,21 @@
+"""What EMR's own Spark has, and nobody else's: a connector for s3://, and a client for Glue."""
+
+from __future__ import annotations
+
+import os
+
+GLUE_CLIENT = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
+
+
+def on_emr() -> bool:
+    """Whether this is EMR."""
+    return os.path.isdir("/usr/share/aws/emr") or "EMR_RELEASE_LABEL" in os.environ
+
+
+def glue_conf(catalog_id: str | None) -> dict[str, str]:
+    """What makes EMR's Spark see Glue as its metastore."""
+    return {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.client.factory.class": GLUE_CLIENT,
+        **({"spark.hadoop.hive.metastore.glue.catalogid": catalog_id} if catalog_id else {}),
+    }

@@ -1,0 +1,81 @@
+"""The numbers that alarms watch: what they say of a table's life, and that CloudWatch takes them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import boto3
+import pytest
+
+from compactor.aws import metrics
+from compactor.aws.client import Reach
+from compactor.core.errors import Unavailable
+from compactor.core.measures import Measure, Standing, measures
+from compactor.flows.measure import measure
+from compactor.flows.reports import TableReport
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+from tests.parts.s3 import Server
+
+NOW = 1_709_607_600.0
+"""2024-03-05T03:00:00Z"""
+
+
+@pytest.mark.parametrize(
+    ("standing", "freshness", "backlog", "quarantined"),
+    [
+        (Standing("t", "2024-03-05T02:59:00Z", None, 0), 60.0, 0.0, 0),
+        (Standing("t", "2024-03-05T02:00:00+00:00", "2024-03-05T01:00", 2), 3600.0, 7200.0, 2),
+        (Standing("t", "2024-03-05T03:00:05.250Z", "2024-03-05T03:00", 0), 0.0, 0.0, 0),
+        (Standing("t", None, None, 0), None, 0.0, 0),
+    ],
+    ids=["up to date", "behind", "a source's clock that is ahead", "nothing yet"],
+)
+def test_a_table_in_numbers(standing: Standing, freshness: float | None, backlog: float, quarantined: int) -> None:
+    """Freshness of all and of the table; none of what nobody knows, which CloudWatch takes for missing."""
+    found = [*measures(1, [standing], NOW)]
+    fresh = [] if freshness is None else [Measure("FreshnessSeconds", freshness, "Seconds"), Measure("FreshnessSeconds", freshness, "Seconds", "t")]
+    rest = [Measure("BacklogSeconds", backlog, "Seconds"), Measure("QuarantinedFiles", quarantined, "Count")]
+    assert found == [Measure("FailedRuns", 1, "Count"), *fresh, *rest]
+
+
+def test_the_alarms_are_on_these_numbers() -> None:
+    """Names, and the namespace's dimension, as Terraform has them."""
+    text = (Path(__file__).parents[2] / "terraform/monitoring.tf").read_text(encoding="utf-8")
+    watched = set(re.findall(r'metric += "(\w+)"', text))
+    assert watched == {each.name for each in measures(0, [Standing("t", "2024-03-05T02:00:00Z", None, 0)], NOW)}
+    assert "deployment = { Deployment = var.name }" in re.sub(" +", " ", text)
+
+
+def test_a_run_is_measured_and_never_fails_of_it() -> None:
+    """What waits, what failed; CloudWatch may be away."""
+    lake = Lake(table())
+    lake.deliver("increment_2024030502/a.json", [line("c", [1], [1], {"a": 1})])
+    sent: list[Measure] = []
+    reports = [TableReport("t", "failed", error="no"), TableReport("u", "later"), TableReport("v", "idle")]
+    measure(lake.world(), [lake.spec], reports, sent.extend)
+    told = {each.name: each.value for each in sent}
+    assert told["FailedRuns"] == 1
+    assert told["QuarantinedFiles"] == 0
+    assert told["BacklogSeconds"] > 0
+
+    def away(found: object) -> None:
+        raise Unavailable("CloudWatch does not answer")
+
+    measure(lake.world(), [lake.spec], reports, away)
+
+
+def test_cloudwatch_takes_them(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with its dimensions."""
+    found = [*measures(2, [Standing("t", "2024-03-05T02:00:00Z", None, 3)], NOW)]
+    metrics.send(found, "Compactor", "acme", Reach("us-east-1", server.url))
+    client = boto3.client("cloudwatch", region_name="us-east-1", endpoint_url=server.url)
+    named = {
+        (each["MetricName"], tuple((one["Name"], one["Value"]) for one in each["Dimensions"]))
+        for each in client.list_metrics(Namespace="Compactor")["Metrics"]
+    }
+    whole = (("Deployment", "acme"),)
+    assert named == {(name, whole) for name in ("FailedRuns", "FreshnessSeconds", "BacklogSeconds", "QuarantinedFiles")} | {
+        ("FreshnessSeconds", (*whole, ("Table", "t")))
+    }

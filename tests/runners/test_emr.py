@@ -1,0 +1,294 @@
+"""The EMR runner: what it writes, submits, tells and cancels; against jobs of a list, and the two kinds of EMR against moto and botocore's own
+check of every request."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from compactor.aws.client import Reach
+from compactor.core.errors import Refused, Unavailable
+from compactor.ports import Submitted
+from compactor.runners.emr import EmrRunner, Jobs, Order, Sending
+from compactor.runners.emr_serverless import ServerlessJobs
+from compactor.runners.emr_steps import ClusterSteps
+from compactor.storage.memory import MemoryStorage
+from tests.parts.s3 import Server
+
+SENDING = Sending("s3://code/jobs/1", "s3://code/plans", "s3://logs/jobs", (("spark.executor.memory", "8g"),), 3600.0)
+WORDS = ["run", "student", "--output", "json", "--label", "scheduled__2026-11-20"]
+
+
+@dataclass
+class List:
+    """Jobs that are done when they are told to."""
+
+    orders: list[Order] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    states: dict[str, str] = field(default_factory=dict)
+    place: str = "a list"
+
+    def submit(self, order: Order) -> str:
+        known = [each.token for each in self.orders]
+        if order.token not in known:
+            self.orders.append(order)
+        job = f"job-{[each.token for each in self.orders].index(order.token)}"
+        self.states.setdefault(job, "RUNNING")
+        return job
+
+    def state(self, job: str) -> tuple[bool, str]:
+        return self.states[job] == "RUNNING", self.states[job]
+
+    def cancel(self, job: str) -> None:
+        self.cancelled.append(job)
+        self.states[job] = "CANCELLED"
+
+
+@pytest.fixture
+def storage() -> MemoryStorage:
+    return MemoryStorage()
+
+
+def runner(jobs: Jobs, storage: MemoryStorage, attempt: str = "dag/run/task/-1/1", resolved: bytes = b"{}") -> EmrRunner:
+    return EmrRunner(jobs, SENDING, storage, lambda: resolved, attempt, poll_seconds=0.01)
+
+
+def report(storage: MemoryStorage, submitted: Submitted, code: int = 0, output: str = "[]", errors: str = "", lines: str = "") -> None:
+    """What a job writes at its end."""
+    storage.write(f"{submitted.report}/report.json", json.dumps({"code": code, "output": output, "errors": errors}).encode())
+    storage.write(f"{submitted.report}/log.txt", lines.encode())
+
+
+def test_a_command_line_becomes_a_job_with_the_same_words(storage: MemoryStorage) -> None:
+    """After where its resolved configuration is, and where its report goes."""
+    jobs = List()
+    submitted = runner(jobs, storage, resolved=b'{"format": 1}').submit(WORDS)
+    (order,) = jobs.orders
+    assert re.fullmatch("[0-9a-f]{48}", order.token)
+    plan, place = f"s3://code/plans/{order.token}.json", f"s3://logs/jobs/reports/{order.token}"
+    assert order.arguments == ("--resolved", plan, "--report", place, *WORDS)
+    assert order.parameters == ("--py-files", "s3://code/jobs/1/compactor.zip", "--conf", "spark.executor.memory=8g")
+    assert (order.program, order.name, order.minutes) == ("s3://code/jobs/1/main.py", "compactor run student", 60)
+    assert storage.read(plan) == b'{"format": 1}'
+    assert submitted.report == place
+    assert 3600 <= submitted.until - time.time() <= 3 * 3600
+
+
+@pytest.mark.parametrize(
+    ("words", "attempt", "same"),
+    [
+        (WORDS, "dag/run/task/-1/1", True),
+        (WORDS, "dag/run/task/-1/2", False),
+        (["run", "ledger", *WORDS[2:]], "dag/run/task/-1/1", False),
+        (WORDS, "", False),
+    ],
+    ids=["started twice", "tried again", "another table", "by hand"],
+)
+def test_the_same_try_is_one_job(storage: MemoryStorage, words: list[str], attempt: str, same: bool) -> None:
+    """However often a scheduler starts it; another try, table or hand makes another."""
+    jobs = List()
+    first = runner(jobs, storage).submit(WORDS)
+    assert (runner(jobs, storage, attempt).submit(words).job == first.job) is same
+    assert len(jobs.orders) == (1 if same else 2)
+
+
+def test_how_it_ended_is_what_its_report_says(storage: MemoryStorage) -> None:
+    """Its state only tells that it has: code, output and last words are the command line's; the log is told from where it was left."""
+    jobs = List()
+    sender = runner(jobs, storage)
+    submitted = sender.submit(WORDS)
+    assert not sender.ended(submitted)
+    report(storage, submitted, 75, '[{"table": "student"}]', "compactor: busy", "one\ntwo\nthree\n")
+    jobs.states[submitted.job] = "FAILED"
+    assert sender.ended(submitted)
+    told: list[str] = []
+    ended = runner(jobs, storage).result(submitted, told.append, since=1)
+    assert (ended.code, ended.output, ended.errors) == (75, '[{"table": "student"}]', "compactor: busy")
+    assert told == ["two", "three"]
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "ended without a report: FAILED; its own logs"), (b"{", "expected a job's report")])
+def test_without_a_report_nobody_knows_how_it_ended(storage: MemoryStorage, content: bytes | None, said: str) -> None:
+    """So it is tried again: a machine may have gone, or memory was short."""
+    jobs = List()
+    submitted = runner(jobs, storage).submit(WORDS)
+    jobs.states[submitted.job] = "FAILED"
+    if content is not None:
+        storage.write(f"{submitted.report}/report.json", content)
+    with pytest.raises(Unavailable, match=said):
+        runner(jobs, storage).result(submitted, lambda line: None)
+
+
+def test_run_waits_and_tells_lines_as_they_come(storage: MemoryStorage) -> None:
+    """Each line once."""
+    jobs = List()
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if line == "first":
+            report(storage, here[0], 0, "[1]", "", "first\nsecond\n")
+            jobs.states[here[0].job] = "SUCCESS"
+
+    sender = runner(jobs, storage)
+    here = [sender.submit(WORDS)]
+    storage.write(f"{here[0].report}/log.txt", b"first\n")
+    ended = sender.run(WORDS, tell)
+    assert (ended.code, ended.output, told) == (0, "[1]", ["first", "second"])
+    sender.cancel()
+    assert jobs.cancelled == []
+
+
+def test_an_exception_while_waiting_cancels_the_job(storage: MemoryStorage) -> None:
+    """Airflow's time-out, or a worker that is ended."""
+    jobs = List()
+
+    def tell(line: str) -> None:
+        raise KeyboardInterrupt
+
+    sender = runner(jobs, storage)
+    storage.write(f"{sender.submit(WORDS).report}/log.txt", b"first\n")
+    with pytest.raises(KeyboardInterrupt):
+        sender.run(WORDS, tell)
+    assert jobs.cancelled == ["job-0"]
+
+
+def test_a_job_whose_time_is_over_is_cancelled(storage: MemoryStorage) -> None:
+    """Also when it never began."""
+    jobs = List()
+    sender = runner(jobs, storage)
+    submitted = sender.submit(WORDS)
+    late = Submitted(submitted.job, submitted.report, time.time() - 1)
+    with pytest.raises(Unavailable, match="job-0 on a list was still RUNNING when its time was over, and is cancelled; raise `timeout`"):
+        sender.ended(late)
+    assert jobs.cancelled == ["job-0"]
+    assert sender.ended(late)
+
+
+# ---- the two kinds of EMR -------------------------------------------------------------------------------------------
+
+ORDER = Order(
+    "0" * 48,
+    "compactor run student",
+    "s3://code/jobs/1/main.py",
+    ("--py-files", "s3://c/z.zip", "--conf", "spark.app.name=a b"),
+    ("run", "it's"),
+    "s3://logs/jobs",
+    1.0,
+)
+REACH = Reach("us-east-1", client_attempts=1, operation_seconds=1.0)
+ROLE = "arn:aws:iam::123456789012:role/job"
+
+
+@pytest.fixture
+def aws(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+
+
+def test_a_job_run_of_an_application(aws: None) -> None:
+    """Words with blanks and quotes arrive whole; logs go where reports go; five minutes are the least that EMR takes."""
+    client = boto3.client("emr-serverless", region_name="us-east-1")
+    application = client.create_application(name="c", releaseLabel="emr-7.13.0", type="SPARK")["applicationId"]
+    jobs = ServerlessJobs(application, ROLE, REACH)
+    job = jobs.submit(ORDER)
+    told = client.get_job_run(applicationId=application, jobRunId=job)["jobRun"]
+    assert told["jobDriver"]["sparkSubmit"] == {
+        "entryPoint": ORDER.program,
+        "entryPointArguments": ["run", "it's"],
+        "sparkSubmitParameters": "--py-files s3://c/z.zip --conf 'spark.app.name=a b'",
+    }
+    assert (told["name"], told["executionRole"], told["executionTimeoutMinutes"]) == (ORDER.name, ROLE, 5)
+    assert told["configurationOverrides"]["monitoringConfiguration"]["s3MonitoringConfiguration"] == {"logUri": "s3://logs/jobs/"}
+    assert jobs.state(job)[1].startswith(told["state"])
+    jobs.cancel(job)
+
+
+def test_a_step_of_a_cluster_is_added_once(aws: None) -> None:
+    """EMR takes no token for it; its name holds one."""
+    client = boto3.client("emr", region_name="us-east-1")
+    cluster = client.run_job_flow(
+        Name="c", ReleaseLabel="emr-7.13.0", Instances={"MasterInstanceType": "m5.xlarge", "InstanceCount": 1, "KeepJobFlowAliveWhenNoSteps": True}
+    )
+    jobs = ClusterSteps(cluster["JobFlowId"], REACH)
+    step = jobs.submit(ORDER)
+    assert jobs.submit(ORDER) == step
+    told = client.describe_step(ClusterId=cluster["JobFlowId"], StepId=step)["Step"]
+    assert (told["Name"], told["ActionOnFailure"]) == (f"compactor run student {'0' * 48}", "CONTINUE")
+    words = ["spark-submit", "--conf", "spark.submit.deployMode=client", *ORDER.parameters, ORDER.program, *ORDER.arguments]
+    assert (told["Config"]["Jar"], told["Config"]["Args"]) == ("command-runner.jar", words)
+    assert jobs.state(step)[1] == told["Status"]["State"]
+
+
+def stubbed(jobs: Any, *answers: tuple[str, dict[str, Any], dict[str, Any]]) -> Stubber:
+    """EMR as these answers; botocore checks each request's shape."""
+    jobs._client._connection.made = boto3.client(jobs._client._service, region_name="us-east-1")
+    stub = Stubber(jobs._client._connection.client)
+    for operation, answer, expected in answers:
+        stub.add_response(operation, answer, expected)
+    stub.activate()
+    return stub
+
+
+STATES = [
+    *((ServerlessJobs, state, True) for state in ("SUBMITTED", "PENDING", "SCHEDULED", "RUNNING", "QUEUED", "CANCELLING")),
+    *((ServerlessJobs, state, False) for state in ("SUCCESS", "FAILED", "CANCELLED")),
+    *((ClusterSteps, state, True) for state in ("PENDING", "RUNNING", "CANCEL_PENDING")),
+    *((ClusterSteps, state, False) for state in ("COMPLETED", "CANCELLED", "FAILED", "INTERRUPTED")),
+]
+
+
+@pytest.mark.parametrize(("kind", "state", "goes_on"), STATES)
+def test_every_state_and_only_what_goes_on_is_cancelled(aws: None, kind: Any, state: str, goes_on: bool) -> None:
+    """With EMR's reason."""
+    if kind is ServerlessJobs:
+        jobs: Any = ServerlessJobs("00app", ROLE, REACH)
+        run = {
+            "applicationId": "00app",
+            "jobRunId": "j",
+            "arn": "a" * 60,
+            "createdBy": "arn:aws:iam::123456789012:user/me",
+            "createdAt": 0,
+            "updatedAt": 0,
+            "executionRole": ROLE,
+        }
+        answer: dict[str, Any] = {
+            "jobRun": {**run, "state": state, "stateDetails": "why", "releaseLabel": "emr-7.13.0", "jobDriver": {"sparkSubmit": {"entryPoint": "x"}}}
+        }
+        look = ("get_job_run", answer, {"applicationId": "00app", "jobRunId": "j"})
+        cancel = ("cancel_job_run", {"applicationId": "00app", "jobRunId": "j"}, {"applicationId": "00app", "jobRunId": "j"})
+    else:
+        jobs = ClusterSteps("j-1", REACH)
+        answer = {"Step": {"Status": {"State": state, "StateChangeReason": {"Message": "why"}}}}
+        look = ("describe_step", answer, {"ClusterId": "j-1", "StepId": "j"})
+        cancel = ("cancel_steps", {}, {"ClusterId": "j-1", "StepIds": ["j"], "StepCancellationOption": "TERMINATE_PROCESS"})
+    stub = stubbed(jobs, look, look, *([cancel] if goes_on else []))
+    assert jobs.state("j") == (goes_on, f"{state} (why)")
+    jobs.cancel("j")
+    stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind", "said"),
+    [
+        ("AccessDeniedException", 403, Refused, "not allowed to StartJobRun: grant what docs/terraform.md lists for a caller"),
+        ("ResourceNotFoundException", 404, Refused, "does not know it, or does not take it in its state: correct `emr:`"),
+        ("ServiceQuotaExceededException", 402, Refused, "refused StartJobRun"),
+        ("InternalServerException", 500, Unavailable, "could not submit it to EMR Serverless in 1 s"),
+        ("ThrottlingException", 429, Unavailable, "could not submit it to EMR Serverless in 1 s"),
+    ],
+)
+def test_what_emr_refuses_is_told_and_what_passes_is_tried_again(aws: None, code: str, status: int, kind: Any, said: str) -> None:
+    """As everywhere else with AWS."""
+    jobs = ServerlessJobs("00app", ROLE, REACH)
+    stub = stubbed(jobs)
+    for _ in range(30):
+        stub.add_client_error("start_job_run", code, "no", status)
+    with pytest.raises(kind, match=re.escape(said)):
+        jobs.submit(ORDER)

@@ -1,0 +1,152 @@
+"""The program on a cluster, as far as it goes without Spark: its words, its report, its log, and how it ends. With Spark: tests/engines/test_emr.py."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor import job
+from compactor.app import App
+from compactor.app_package import package
+from compactor.core.errors import Refused, Unavailable
+from compactor.core.notice import Notice
+from compactor.core.resolved import Resolved
+from compactor.flows.reports import TableReport
+from tests.test_cli import COMMANDS
+
+TEXT = "tables: {student: {key: [id]}, ledger: {key: []}}\n"
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """The program sets the level of our log, as it may: it is alone in its process."""
+    before = logging.getLogger("compactor").level
+    yield
+    logging.getLogger("compactor").setLevel(before)
+
+
+@pytest.fixture
+def resolved(tmp_path: Path) -> Path:
+    """A configuration of two tables of which nothing has landed, resolved into a file."""
+    (tmp_path / "compactor.yaml").write_text(TEXT, encoding="utf-8")
+    with App.open(tmp_path / "compactor.yaml") as app:
+        (tmp_path / "plan.json").write_bytes(app.resolved().written())
+    return tmp_path / "plan.json"
+
+
+def told(resolved: Path, *words: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, report, log of a run of the program."""
+    place = resolved.parent / "reports"
+    code = job.main(["--resolved", str(resolved), "--report", str(place), *words])
+    return code, json.loads((place / "report.json").read_text(encoding="utf-8")), (place / "log.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "words", [("verify", "--files-only", "--output", "json"), ("verify", "student", "--files-only"), ("vacuum", "ledger", "--label", "x")]
+)
+def test_it_answers_as_the_command_line_does(resolved: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """On standard output, and in the report; the log says which package ran."""
+    code, report, log = told(resolved, *words)
+    names = [name for name in words if name in ("student", "ledger")] or ["student", "ledger"]
+    assert (code, report["code"]) == (0, 0)
+    assert json.loads(capsys.readouterr().out) == json.loads(report["output"])
+    assert [item["table"] for item in json.loads(report["output"])] == names
+    assert log.startswith(f"{words[0]} of ")
+
+
+def test_a_plan_in_place_of_its_location(resolved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For a hand; then nothing is reported but on standard output."""
+    assert job.main(["--resolved", resolved.read_text(encoding="utf-8"), "verify", "--files-only"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+
+
+@pytest.mark.parametrize(
+    ("broken", "words", "said"),
+    [
+        ("nowhere", ("verify",), "the resolved configuration: expected it at"),
+        ("{}", ("verify",), "the resolved configuration: expected a JSON object with `format`"),
+        ("", ("verify", "nobody"), "table nobody was not resolved; these were: student, ledger"),
+    ],
+)
+def test_what_is_refused_is_the_last_word_of_the_report(resolved: Path, broken: str, words: tuple[str, ...], said: str) -> None:
+    """Where Airflow looks for it."""
+    if broken == "nowhere":
+        resolved.unlink()
+    elif broken:
+        resolved.write_text(broken, encoding="utf-8")
+    code, report, log = told(resolved, *words)
+    assert (code, report["code"], report["output"]) == (1, 1, "")
+    assert f"compactor: {said}" in report["errors"].splitlines()[-1]
+    assert report["errors"] in log
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [(Unavailable("glue is away"), 75, "compactor: glue is away"), (KeyError("x"), 1, "compactor: unexpected KeyError: 'x'")],
+)
+def test_every_end_is_reported(resolved: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str) -> None:
+    """Also one that nobody foresaw, with the words by which it is tried again."""
+
+    def fail(*_: object) -> Any:
+        raise error
+
+    monkeypatch.setattr(job, "answer", fail)
+    ended, report, _ = told(resolved, "run")
+    assert (ended, report["code"]) == (code, code)
+    assert report["errors"].splitlines()[-1] == said
+
+
+@pytest.mark.parametrize(("codes", "code"), [((0, 0), 0), ((0, 75), 75), ((75, 1), 1), ((), 0)])
+def test_a_run_ends_as_the_command_line_does(resolved: Path, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...], code: int) -> None:
+    """One that failed beats one to be tried again."""
+    monkeypatch.setattr(job, "run_tables", lambda *_, **__: [TableReport("t", "x", exit_code=each) for each in codes])
+    assert told(resolved, "run")[0] == code
+
+
+def test_numbers_are_sent_when_they_are_asked_for(resolved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the job itself; the edge may be gone by then."""
+    sent: list[Any] = []
+    monkeypatch.setattr(job, "run_tables", lambda *_, **__: [TableReport("student", "failed", exit_code=1)])
+    monkeypatch.setattr(job.metrics, "send", lambda found, namespace, deployment, reach: sent.append((namespace, deployment, found[0].value)))
+    said = json.loads(resolved.read_text(encoding="utf-8"))
+    assert told(resolved, "run")[0] == 1
+    resolved.write_text(json.dumps({**said, "metrics": ["Compactor", "acme", None]}), encoding="utf-8")
+    assert told(resolved, "run")[0] == 1
+    assert sent == [("Compactor", "acme", 1)]
+
+
+def test_the_words_are_the_command_lines(resolved: Path) -> None:
+    """No word means something else there."""
+    assert {"run", "verify", "vacuum", "quarantine replay"} <= set(COMMANDS)
+    for words in (["run", "a", "-o", "json", "--label", "l", "-p", "3"], ["quarantine", "replay", "a", "--output", "json"], ["vacuum", "--run", "a"]):
+        assert job.parser().parse_args(["--resolved", "{}", *words]).tables == ["a"]
+    with pytest.raises(SystemExit) as wrong:
+        job.parser().parse_args(["--resolved", "{}", "restore", "a"])
+    assert wrong.value.code == 2
+
+
+def test_who_cannot_be_told_from_a_cluster_is_refused() -> None:
+    """It is logged, and told from the edge."""
+    with pytest.raises(Refused, match="not told from a cluster; `compactor schema notify`"):
+        job.notify(("webhook", "https://host/token"), Notice("t", 1, "", False, ()))
+    job.notify(("log",), Notice("t", 1, "", False, ()))
+
+
+def test_schemas_travel_with_the_job() -> None:
+    """One that was registered since: the next try knows it."""
+    cluster = job.Cluster(Resolved((), "/w", schemas=((7, '"long"'),)))
+    assert cluster._schema(7) == '"long"'
+    with pytest.raises(Unavailable, match="the schema 8, which the registry did not have when this job was sent"):
+        cluster._schema(8)
+
+
+def test_the_entry_point_calls_it() -> None:
+    """What spark-submit starts."""
+    text = package().files["main.py"].decode()
+    assert "from compactor.job import main" in text
+    assert text.endswith("sys.exit(main())\n")

@@ -1,0 +1,175 @@
+"""What is put onto a cluster: exactly what runs there, the same bytes from the same sources, and Python 3.9 can read and load it."""
+
+from __future__ import annotations
+
+import ast
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from compactor import app_package
+from compactor.app_package import Package, deliver, package
+from compactor.config import load
+from compactor.core.errors import ConfigError, Refused
+from compactor.core.resolved import Resolved
+from compactor.storage.memory import MemoryStorage
+from tests.test_layers import CLUSTER, layer
+
+
+@pytest.fixture(scope="module")
+def packed() -> Package:
+    return package()
+
+
+def sources(packed: Package) -> dict[str, str]:
+    """File in the zip → text."""
+    with zipfile.ZipFile(io.BytesIO(packed.files["compactor.zip"])) as zipped:
+        return {name: zipped.read(name).decode() for name in zipped.namelist()}
+
+
+def test_the_same_sources_are_the_same_bytes(packed: Package) -> None:
+    """Whenever, and in whatever process: jobs of one version can be told from those of another by their digest."""
+    program = "from compactor.app_package import package; import hashlib; print(package().digest)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said.strip() == packed.digest
+
+
+def test_only_what_runs_on_a_cluster_is_in_it(packed: Package) -> None:
+    """No configuration, no command line, no registry, no Airflow; and of each layer what the job needs."""
+    assert {layer(module) for module in packed.modules} - {""} <= set(CLUSTER)
+    left_out = {
+        "compactor.notify.webhook",
+        "compactor.spark.topics",
+        "compactor.storage.memory",
+        "compactor.catalog.memory",
+        "compactor.flows.ingest",
+    }
+    assert left_out & set(packed.modules) == set()
+    assert {"compactor", "compactor.job", "compactor.flows.run", "compactor.spark.engine", "compactor.storage.s3"} <= set(packed.modules)
+
+
+def test_every_package_has_its_init(packed: Package) -> None:
+    """Or an import from a zip would find nothing."""
+    names = set(sources(packed))
+    assert {str(Path(name).parent / "__init__.py") for name in names} <= names
+
+
+def test_python_3_9_reads_every_file(packed: Package) -> None:
+    """By its grammar; `test_layers` has what else 3.9 lacks."""
+    for name, text in sources(packed).items():
+        compile(ast.parse(text, name, feature_version=(3, 9)), name, "exec")
+    ast.parse(packed.files["main.py"], "main.py", feature_version=(3, 9))
+
+
+def python_3_9() -> str | None:
+    """A real one, when this machine has it."""
+    for name in ("python3.9", str(Path.home() / ".pyenv/versions/3.9.18/bin/python")):
+        try:
+            said = subprocess.run(
+                [name, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True, check=False, timeout=60
+            ).stdout
+        except OSError:
+            continue
+        if said.strip() == "(3, 9)":
+            return name
+    return None
+
+
+LOADS = """
+import importlib, sys, types
+sys.path.insert(0, sys.argv[1])
+
+class Anything(types.ModuleType):
+    # boto3 and PySpark are the cluster's own; here only our modules are loaded
+    def __getattr__(self, name):
+        return type(name, (Exception,), {})
+
+for name in ("boto3", "botocore", "botocore.config", "botocore.exceptions", "botocore.parsers", "pyspark", "pyspark.sql", "py4j"):
+    parent, _, last = name.rpartition(".")
+    sys.modules[name] = Anything(name)
+    if parent:
+        setattr(sys.modules[parent], last, sys.modules[name])
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+from compactor.core.resolved import Resolved
+from compactor.job import parser
+assert Resolved.read(Resolved((), "s3://lake/w").written()) == Resolved((), "s3://lake/w")
+print(parser().parse_args(["--resolved", "{}", "run", "student", "--output", "json"]).tables, len(sys.argv[2:]))
+"""
+
+
+def test_python_3_9_loads_every_module_that_is_not_sparks(packed: Package, tmp_path: Path) -> None:
+    """From the zip."""
+    python = python_3_9()
+    if python is None:
+        pytest.skip("no Python 3.9 on this machine")
+    (tmp_path / "compactor.zip").write_bytes(packed.files["compactor.zip"])
+    names = [name for name in packed.modules if not name.startswith(("compactor.spark", "compactor.catalog.hive"))]
+    command = [python, "-c", LOADS, str(tmp_path / "compactor.zip"), *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, f"['student'] {len(names)}\n"), done.stderr
+
+
+def test_another_package_is_not_written_over(packed: Package) -> None:
+    """Jobs that wait would get the one's program and the other's modules. The same again is fine."""
+    storage = MemoryStorage()
+    assert deliver(packed, storage, "s3://code/jobs/1") == ["s3://code/jobs/1/compactor.zip", "s3://code/jobs/1/main.py"]
+    deliver(packed, storage, "s3://code/jobs/1")
+    other = Package({**packed.files, "main.py": b"pass\n"}, packed.modules)
+    with pytest.raises(Refused, match=r"s3://code/jobs/1/main.py holds another package.*choose a new folder, such as s3://code/jobs/1/\w{16}"):
+        deliver(other, storage, "s3://code/jobs/1")
+    assert storage.read("s3://code/jobs/1/main.py") == packed.files["main.py"]
+
+
+def test_a_directory_will_do(tmp_path: Path, packed: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For those who carry it there themselves."""
+    monkeypatch.chdir(tmp_path)
+    assert app_package.deliver_to("build/job", tmp_path / "compactor.yaml")[0].digest == packed.digest
+    assert sorted(path.name for path in (tmp_path / "build/job").iterdir()) == ["compactor.zip", "main.py"]
+
+
+# ---- the resolved configuration -------------------------------------------------------------------------------------
+
+FULL = """
+warehouse: s3://lake/w
+catalog: {type: glue, database: school, region: eu-west-1, catalog_id: "123456789012"}
+s3: {path_style: true, sse: sse-s3, commit_lock: dynamodb, commit_table: claims}
+tables:
+  student: {key: [id], op_map: {I: c}, csv: {columns: [a, b]}, on_schema_change: {widened: fail}, notify: [log, {command: [a, b]}]}
+  ledger: {key: []}
+"""
+
+
+def test_a_resolved_configuration_survives_the_way(tmp_path: Path) -> None:
+    """Every key of every table; and the same content is the same bytes."""
+    from compactor.app import App
+
+    (tmp_path / "compactor.yaml").write_text(FULL, encoding="utf-8")
+    resolved = App(load(tmp_path / "compactor.yaml")).resolved()
+    assert Resolved.read(resolved.written()) == resolved
+    assert Resolved.read(resolved.written()).written() == resolved.written()
+    assert [spec.name for spec in resolved.specs] == ["student", "ledger"]
+    assert (resolved.catalog, resolved.catalog_id, resolved.catalog_region, resolved.commit_table) == ("glue", "123456789012", "eu-west-1", "claims")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "expected a JSON object with `format`"),
+        (b"[]", "expected a JSON object with `format`"),
+        (b"{}", "expected a JSON object with `format`"),
+        (b'{"format": 99}', "has format 99, and this job reads 1; package the job"),
+        (b'{"format": 1}', "another version of the tool"),
+        (b'{"format": 1, "specs": [], "s3": {"new": 1}, "schemas": []}', "another version of the tool"),
+        (b'{"format": 1, "specs": [{"name": "t"}], "s3": {}, "schemas": []}', "another version of the tool"),
+        (b'{"format": 1, "specs": [], "s3": {}, "schemas": [], "warehouse": "w", "more": 1}', "another version of the tool"),
+    ],
+)
+def test_what_another_version_resolved_is_refused(data: bytes, said: str) -> None:
+    """With what to do; never half understood."""
+    with pytest.raises(ConfigError, match=said):
+        Resolved.read(data)
