@@ -144,7 +144,7 @@ class FakeApp:
         self.asked = {"name": name, "paths": list(paths), "label": label}
         return self.reports[0]
 
-    def sql(self, text: str) -> Rows:
+    def sql(self, text: str, as_of: str | None = None) -> Rows:
         self.asked = {"sql": text}
         return self.rows
 
