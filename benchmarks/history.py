@@ -29,7 +29,7 @@ HOURS_MAX = 23
 
 NAIVE = """
 SELECT *, hour AS start_hour, lead(hour) OVER (PARTITION BY id ORDER BY seq) AS end_hour
-FROM (SELECT *, regexp_extract(input_file_name(), 'increment_([0-9]{10})', 1) AS hour FROM parquet.`{events}`)
+FROM (SELECT *, regexp_extract(input_file_name(), 'increment_([0-9]{{10}})', 1) AS hour FROM parquet.`{events}`)
 """
 
 
