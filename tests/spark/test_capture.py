@@ -49,7 +49,7 @@ MORE = {
 }
 CASES = {**SAMPLE, **(MORE if FULL else {})}
 
-FED = ("hour by hour, Kafka records",)
+FED = ("wal2json, a change a line", "wal2json, transactions of all tables in one stream")
 """With a change feed, which must end where the view does. (Defaults of added columns, in `evolve`, are no change of rows.)"""
 
 REFUSED = {"flat_value": {"audit_log", "copied_nopk"}, "flat_kafka": {"audit_log", "copied_nopk"}}

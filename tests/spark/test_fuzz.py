@@ -45,11 +45,15 @@ def made(envelope: emit.Emit) -> Callable[[int, int, str], dict[str, Any]]:
     return record
 
 
+_KINDS = {"id": "long", "seq": "long", "a": "int", "b": "string", "c": "string"}
+SCHEMA = json.dumps({"type": "record", "name": "t", "fields": [{"name": name, "type": ["null", kind]} for name, kind in _KINDS.items()]})
+"""Where types are guessed, a text among numbers makes a text of them all."""
+
 ENVELOPES: dict[str, tuple[Callable[[int, int, str], dict[str, Any]], dict[str, Any]]] = {
-    "flat": (flat, {"order_by": ("seq",)}),
-    "debezium": (made(emit.debezium), {"order_by": ()}),
-    "wal2json": (made(emit.wal2json_2), {"order_by": ()}),
-    "change-event": (made(emit.change_event), {"order_by": ()}),
+    "flat": (flat, {"order_by": ("seq",), "avro_schema": SCHEMA}),
+    "debezium": (made(emit.debezium), {"order_by": (), "avro_schema": SCHEMA, "source_table": "public.t"}),
+    "wal2json": (made(emit.wal2json_2), {"order_by": (), "source_table": "public.t"}),
+    "change-event": (made(emit.change_event), {"order_by": (), "avro_schema": SCHEMA}),
 }
 
 
