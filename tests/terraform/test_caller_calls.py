@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
 
@@ -19,7 +19,7 @@ from compactor.core.errors import CompactorError
 from compactor.core.s3 import S3Settings
 from compactor.storage.s3 import S3Storage
 from tests.flows.test_every_crash import DELIVERIES
-from tests.parts.s3 import Server
+from tests.parts.s3 import CREDENTIALS, Server, s3_server
 from tests.terraform import rights
 from tests.terraform.test_calls import LANDING, WAREHOUSE, Calls, Job, operations, recorded, unheard
 
@@ -34,10 +34,19 @@ OTHERS = {
 
 
 @pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One of its own: the tables of `test_calls` have the same names."""
+    with pytest.MonkeyPatch.context() as patch, s3_server(tmp_path_factory.mktemp("s3") / "log") as running:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        for bucket in ("lake", "sink", "code", "logs"):
+            running.bucket(bucket)
+        yield running
+
+
+@pytest.fixture(scope="module")
 def calls(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Calls:
     """Recorded once: a table with everything in it, looked at; then a job on both kinds of EMR, from beginning to end."""
-    for bucket in ("sink", "code", "logs"):
-        server.bucket(bucket)
     with pytest.MonkeyPatch.context() as patch, recorded() as found:
         patch.setenv("AWS_ENDPOINT_URL", server.url)
         with unheard(found):
