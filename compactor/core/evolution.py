@@ -7,6 +7,7 @@ Rules, in the order in which they are tried for one writer's column and the stor
 | a name never seen | - | added; rows of older writers read the default it came with (H15) |
 | the same type, or one that fits | as it is | as it is |
 | a wider type (int → bigint, decimal digits up, float → double, struct members added) | widened: a new generation (H14) |
+| whole numbers where fractions are, or the other way round (JSON without schema) | double: a new generation |
 | two scalars with no common number type (boolean → text) | widened to string: a new generation |
 | another type (not a guessed one), after the column was away or before it existed | a new column; the newest of one source name is shown under it |
 | arrays of another depth (`integer[]` may hold `{1}` and `{{1}}`) | widened to string, as JSON: a new generation |
@@ -161,7 +162,7 @@ def _seen(field: Field, writer: WriterSchema) -> Field:
 def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None]) -> int | None:
     named = [at for at, field in enumerate(fields) if field.source == column.name] or _under_another_name(fields, column, writer)
     for at in reversed(named):
-        if _fits(column.type, types.parse(fields[at].type)):
+        if _joined(types.parse(fields[at].type), column) == types.parse(fields[at].type):
             return at
     if not named:
         return None
@@ -169,7 +170,7 @@ def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, writt
     came_later = writer.last is not None and at_or_below(writer.last, fields[newest].first) and writer.last != fields[newest].first
     # some writer after its last one and before this one knew other columns and not this one, in this run or an earlier one
     was_away = any(_between(fields[newest].last, last, writer.first) for last in written)
-    joined = types.widest(types.parse(fields[newest].type), column.type)
+    joined = _joined(types.parse(fields[newest].type), column)
     # a guess that differs is no other column: the next file may look otherwise again
     return None if joined is None and not column.guessed and (came_later or was_away) else newest
 
@@ -190,8 +191,9 @@ def _between(low: Position | None, position: Position | None, high: Position | N
     return at_or_below(low, position) and not at_or_below(position, low) and at_or_below(position, high)
 
 
-def _fits(kind: types.Type, stored: types.Type) -> bool:
-    return types.widest(kind, stored) == stored
+def _joined(stored: types.Type, column: WriterField) -> types.Type | None:
+    """The type that holds what is stored and what the column brings, or None."""
+    return types.widest(stored, column.type, column.inferred)
 
 
 def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version: int) -> Field:
@@ -201,7 +203,7 @@ def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version
 
 def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, retyped: list[str], log: _Log) -> Field:
     stored = types.parse(field.type)
-    joined = types.widest(stored, column.type)
+    joined = _joined(stored, column)
     if joined is None and ((types.is_scalar(stored) and types.is_scalar(column.type)) or _depth(stored) != _depth(column.type) > 0 < _depth(stored)):
         joined = ("string",)
     if joined is None:

@@ -102,24 +102,27 @@ def _member(name: str, quote: bool) -> str:
     return "`" + name.replace("`", "``") + "`" if quote or _BREAKING.search(name) else name
 
 
-def widest(left: Type, right: Type) -> Type | None:
+def widest(left: Type, right: Type, numbers: bool = False) -> Type | None:
     """The narrowest type that holds every value of both without loss, or None.
 
     int < bigint < decimal; int < double; float < double (int and float: double); decimals grow to 38 digits; date < timestamp never (asked for only);
-    arrays, maps and structs member by member (a struct gains members).
+    arrays, maps and structs member by member (a struct gains members). With `numbers` a whole number and a fraction make a double whatever their
+    size: JSON has one kind of number, and which of them a file holds is chance.
     """
     if left == right:
         return left
+    if numbers and {left[0], right[0]} & {"float", "double"} and all(_whole(kind) or kind[0] in ("float", "double") for kind in (left, right)):
+        return ("double",)
     if left[0] in _INTEGERS and right[0] in _INTEGERS:
         return max(left, right, key=lambda kind: _INTEGERS.index(kind[0]))
     if left[0] == right[0] == "array":
-        item = widest(left[1], right[1])
+        item = widest(left[1], right[1], numbers)
         return ("array", item) if item else None
     if left[0] == right[0] == "map":
-        key, value = widest(left[1], right[1]), widest(left[2], right[2])
+        key, value = widest(left[1], right[1], numbers), widest(left[2], right[2], numbers)
         return ("map", key, value) if key and value else None
     if left[0] == right[0] == "struct":
-        return _widest_struct(left, right)
+        return _widest_struct(left, right, numbers)
     if _RANK.get(left[0], 9) > _RANK.get(right[0], 9):
         left, right = right, left
     if right[0] == "decimal" and (left[0] in _INTEGERS or left[0] == "decimal"):
@@ -133,10 +136,14 @@ def widest(left: Type, right: Type) -> Type | None:
     return None
 
 
-def _widest_struct(left: Type, right: Type) -> Type | None:
+def _whole(kind: Type) -> bool:
+    return kind[0] in _INTEGERS or (kind[0] == "decimal" and kind[2] == 0)
+
+
+def _widest_struct(left: Type, right: Type, numbers: bool) -> Type | None:
     members = dict(left[1])
     for name, kind in right[1]:
-        joined = widest(members[name], kind) if name in members else kind
+        joined = widest(members[name], kind, numbers) if name in members else kind
         if joined is None:
             return None
         members[name] = joined

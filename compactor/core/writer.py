@@ -82,7 +82,8 @@ class WriterField:
     `raw` is the Hive type of the value as it can be read (Connect's JSON writes bytes and decimals as base64 text: `raw` is the Connect
     type, `binary`); `semantic` the name that says what it means; `type` what it is stored as; `item` describes an array's elements.
     `default` only where the source's default is a constant (never the epoch or zero uuid that stand for now() and gen_random_uuid()).
-    `guessed`: the type is told by the look of text values only (CSV). `aliases`: names that the column had before (Avro).
+    `guessed`: the type is told by the look of values only, and the next file's may look otherwise (CSV, hand-made JSON). `inferred`: by values of
+    JSON, where a whole number may be a fraction's neighbour. `aliases`: names that the column had before (Avro).
     """
 
     name: str
@@ -94,6 +95,7 @@ class WriterField:
     doc: str = ""
     item: WriterField | None = None
     guessed: bool = False
+    inferred: bool = False
     aliases: tuple[str, ...] = ()
 
 

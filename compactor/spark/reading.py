@@ -172,7 +172,7 @@ class Reader:
             writers = signatures.writers_of(frame, stored, schema, spec)
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
-            writers = survey.writers_of(self.spark, frame, spec.key, schema)
+            writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.envelope == "flat")
             frame = frame.parsed(decided(writers, _stored_fields(parent)))
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(known, schema) for known in frame.writers))

@@ -27,9 +27,10 @@ from compactor.spark.files import from_spark
 from compactor.spark.sql import literal, named
 
 
-def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: WriterSchema | None = None) -> list[WriterSchema]:
+def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: WriterSchema | None = None, bare: bool = False) -> list[WriterSchema]:
     """The writers of JSON text: their schema out of the records, or inferred from the values where records carry none.
 
+    `bare`: the records are rows without envelope. Where no connector added columns (`__op`) they are hand-made: a column that some lack was not away.
     A declared `schema` tells the meaning of columns whose records carry none.
     Records whose writer wrote deletes only tell the types of the key, never of other columns: their other values are fillers.
     """
@@ -55,6 +56,7 @@ def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: Wr
                 row["_writer"],
                 "_after" if row.rows else "_before",
                 list(json.loads(row.sample)) if row.sample else [],
+                bare,
             )
             known = writer.declared(known, schema) if schema else known
         if not row.rows and not row.text:
@@ -66,7 +68,7 @@ def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: Wr
     return out
 
 
-def _inferred(spark: SparkSession, frame: Frame, writer_id: str, image: str, names: list[str]) -> WriterSchema:
+def _inferred(spark: SparkSession, frame: Frame, writer_id: str, image: str, names: list[str], bare: bool) -> WriterSchema:
     texts = frame.rows.where(f"_writer = '{writer_id}'").select(image)
     jvm = spark._jvm
     assert jvm is not None
@@ -76,7 +78,9 @@ def _inferred(spark: SparkSession, frame: Frame, writer_id: str, image: str, nam
     struct = T.StructType.fromJson(json.loads(reader.json(strings).schema().json()))
     kinds = {field.name: _number(from_spark(field.dataType)) for field in struct.fields if not field.name.startswith("_corrupt")}
     described = plain_writer(writer_id, ("struct", tuple((name, kinds[name]) for name in names if name in kinds)))
-    return dataclasses.replace(described, undecided=tuple(name for name in names if name not in kinds))
+    guessed = bare and not any(name.startswith("__") for name in names)
+    fields = tuple(dataclasses.replace(field, inferred=True, guessed=guessed) for field in described.fields)
+    return dataclasses.replace(described, fields=fields, undecided=tuple(name for name in names if name not in kinds))
 
 
 def _number(kind: types.Type) -> types.Type:

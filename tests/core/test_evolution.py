@@ -162,6 +162,17 @@ def test_arrays_of_another_depth_become_text() -> None:
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["at once", "run by run"])
+@pytest.mark.parametrize("kinds", [("bigint", "double", "bigint"), ("double", "bigint", "double"), ("bigint", "bigint", "double")])
+def test_numbers_out_of_json_become_double_and_never_another_column(apart: bool, kinds: tuple[str, ...]) -> None:
+    """Whichever came first, and whatever rows without the column lie between."""
+    told = [writer(at * 20, at * 20 + 9, a=kind) for at, kind in enumerate(kinds)]
+    inferred = [dataclasses.replace(one, fields=tuple(dataclasses.replace(field, inferred=True) for field in one.fields)) for one in told]
+    between = [writer(at * 20 + 10, at * 20 + 19) for at in range(2)]
+    all_ = [inferred[0], between[0], inferred[1], between[1], inferred[2]]
+    assert [ID, ("a", "double", True)] == shape(runs(*([one] for one in all_)) if apart else runs(all_))
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["at once", "run by run"])
 def test_a_writer_that_leaves_out_columns_says_nothing_of_them(apart: bool) -> None:
     """A delete tells the key alone: a column that it does not name was not away, so another type widens it."""
     for whole, expected in ((False, [ID, ("a", "string", True)]), (True, [ID, ("a", "string", False), ("a_2", "int", True)])):

@@ -98,6 +98,25 @@ def test_the_widest_of_two_types(left: str, right: str, expected: str | None) ->
     assert sorted_members(types.widest(other, one)) == sorted_members(found)
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("bigint", "double", "double"),
+        ("decimal(38,0)", "double", "double"),
+        ("decimal(9,2)", "double", None),
+        ("bigint", "string", None),
+        ("bigint", "decimal(38,0)", "decimal(38,0)"),
+        ("array<bigint>", "array<double>", "array<double>"),
+        ("struct<a:bigint>", "struct<a:double,b:string>", "struct<a:double,b:string>"),
+    ],
+)
+def test_numbers_of_json_are_of_one_kind(left: str, right: str, expected: str | None) -> None:
+    """A whole number and a fraction make a double, inside arrays and structs too."""
+    for one, other in ((left, right), (right, left)):
+        found = types.widest(types.parse(one), types.parse(other), numbers=True)
+        assert sorted_members(found) == sorted_members(types.parse(expected) if expected else None)
+
+
 def sorted_members(kind: types.Type | None) -> object:
     """A type without the order of its members."""
     if kind is None or kind[0] not in ("array", "map", "struct"):

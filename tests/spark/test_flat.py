@@ -127,6 +127,26 @@ def test_a_column_that_appears_and_a_type_that_widens(lake: Lake) -> None:
     assert [] == lake.problems(spec)
 
 
+def test_numbers_without_schema_stay_numbers(lake: Lake) -> None:
+    """Whole in one file and fractions in another, with rows between that lack the column; text among them makes text of all. Nothing is hidden."""
+    runs = [
+        [{"id": n, "seq": n, "n": n, "m": [n], "t": n} for n in range(1, 5)],
+        [{"id": 1, "seq": 20, "n": 1.5, "m": [0.5], "t": "one"}, {"id": 2, "seq": 21, "op": "d"}],
+        [{"id": 3, "seq": 30, "n": 7, "m": [7], "t": 3}, {"id": 4, "seq": 31, "n": 2.5}, {"id": 5, "seq": 2, "n": 3, "m": [1, 0.5], "t": 5}],
+    ]
+    expected = [(1, 1.5, [0.5], "one"), (3, 7, [7], "3"), (4, 2.5, None, None), (5, 3, [1, 0.5], "5")]
+    for name, groups in (("apart", runs), ("together", [[row for rows in runs for row in rows]])):
+        spec = lake.spec(name=name)
+        for hour, rows in enumerate(groups):
+            lake.land(spec, hour, rows)
+            lake.run(spec)
+        assert expected == [(row["id"], row["n"], row["m"], row["t"]) for row in lake.rows(spec)]
+        assert [("n", "double"), ("m", "array<double>"), ("t", "string")] == [
+            (f.name, f.type) for f in lake.snapshot(spec).schema.fields if f.name in "nmt"
+        ]
+        assert [] == lake.problems(spec)
+
+
 def test_an_empty_array_is_not_lost_where_no_value_tells_its_type(lake: Lake) -> None:
     """A column that held only nulls or empty arrays is typed as other files, or the table, have it."""
     spec = lake.spec()

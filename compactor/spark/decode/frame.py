@@ -64,7 +64,8 @@ class Frame:
 
 
 def _joined(left: types.Type, right: types.Type) -> types.Type:
-    return types.widest(left, right) or ("string",)
+    # of scalars text keeps what each of them was; text of an array would be read by nobody
+    return types.widest(left, right) or (None if types.is_scalar(left) else types.widest(left, right, numbers=True)) or ("string",)
 
 
 def _parse(column: str, images: types.Type) -> str:
