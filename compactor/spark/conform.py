@@ -60,7 +60,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     assert frame.images is not None
     parts = [expression(name, frame.images, spec.name, spec.envelope)[0] for name, _ in order]
     typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
-    must = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(parts, order) if name not in NULLABLE]
+    must = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in must) or "false"
     names = ", ".join(name for name, _ in order)
     told = literal(f"a column of the order ({names}) is null or no number; say `order_by:` with columns that every change has")

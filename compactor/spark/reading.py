@@ -247,7 +247,29 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
         names = default_order(connector, offsets, spec.name)
         # a flattened row has no transaction block
         names = tuple(name for name in names if spec.envelope != "flat" or name != "total_order")
-    return tuple((name, str(expression(name, images, spec.name, spec.envelope)[1][0])) for name in names)
+    return tuple((name, _order_type(name, spec, frames)) for name in names)
+
+
+def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
+    """The type that values of an order column are compared as. Text that writes numbers, or is declared as one, is a number: as text 9 follows 10.
+
+    Raises OrderRefused for numbers among other text: nothing orders these.
+    """
+    found = [expression(name, frame.images or ("struct", ()), spec.name, spec.envelope) for frame in frames]
+    kind = str(found[0][1][0])
+    bare = name.split(".", 1)[-1] if name.startswith("after.") else name
+    declared = {field.type[0] for frame in frames for writer in frame.writers for field in writer.fields if field.name == bare}
+    if kind != "string" or not declared:
+        return kind
+    if declared <= {"tinyint", "smallint", "int", "bigint"}:
+        return "bigint"
+    told, digits = survey.numbers(frames, [value for value, _ in found])
+    if 0 < digits < told:
+        raise OrderRefused(
+            f"table {spec.name}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {told - digits:,}, which have "
+            "no order in common. Declare its type with `schema:` (what is no number then waits in quarantine), or name another column."
+        )
+    return "bigint" if digits else kind
 
 
 def _epoch(opened: Inputs) -> str:

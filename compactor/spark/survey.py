@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -128,14 +129,28 @@ class Found:
 
 
 def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
-    """The connector that wrote the first row that names one, and whether every row has a Kafka offset."""
-    name, offsets = None, True
+    """The connector that wrote most of the rows that name one, and whether every row has a Kafka offset."""
+    counts: Counter[str] = Counter()
+    offsets = True
     for frame in frames:
-        kinds = dict(frame.rows.dtypes)["_source"]
-        source = "max(_source.connector)" if "connector:" in kinds else "CAST(NULL AS STRING)"
-        row = frame.rows.where("_op IS NOT NULL").agg(named(source, "c"), named("coalesce(min(_offset IS NOT NULL), true)", "o")).collect()[0]
-        name, offsets = name or row.c, offsets and row.o
-    return name, offsets
+        source = "_source.connector" if "connector:" in dict(frame.rows.dtypes)["_source"] else "CAST(NULL AS STRING)"
+        rows = frame.rows.where("_op IS NOT NULL").selectExpr(f"{source} AS c", "_offset IS NOT NULL AS o")
+        for row in rows.groupBy("c").agg(named("count(1)", "n"), named("min(o)", "o")).collect():
+            offsets = offsets and row.o
+            if row.c is not None:
+                counts[row.c] += row.n
+    # of equally many the first by name, on every machine
+    return max(sorted(counts), key=lambda name: counts[name], default=None), offsets
+
+
+def numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
+    """How many rows have a value (SQL for text, for each frame), and how many of these write a whole number of at most 18 digits."""
+    told, digits = 0, 0
+    for frame, value in zip(frames, values):
+        rows = frame.rows.where(f"_op IS NOT NULL AND _bad IS NULL AND ({value}) IS NOT NULL")
+        row = rows.agg(named("count(1)", "n"), named(f"count_if(({value}) RLIKE '^-?[0-9]{{1,18}}$')", "d")).collect()[0]
+        told, digits = told + row.n, digits + row.d
+    return told, digits
 
 
 def counted(frames: Sequence[Frame], spec: TableSpec) -> Found:

@@ -111,6 +111,9 @@ def _changed(record: Any, draw: random.Random) -> Any:
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     for name in value if isinstance(value, dict) else range(len(value)):
+        if name == "type":
+            # what a record says of its columns' types is believed; a struct where a text was is refused, for the whole table
+            continue
         yield value, name
         if isinstance(value[name], (dict, list)):
             yield from _places(value[name])
@@ -159,8 +162,9 @@ def test_good_rows_come_through_whatever_lies_beside_them(lake: Lake, envelope: 
             (folder / landed[-1]).write_bytes(damage(text([record(first + n, first + n, "x") for n in range(20)]), draw))
     refused = attempted(lake, spec)
     assert refused is None, str(refused)
-    shown = {row["id"]: row["b"] for row in lake.rows(spec) if row["id"] in GOOD}
-    assert shown == dict.fromkeys(GOOD, "new")
+    # of wal2json's types beside the values one that says text makes text of a column
+    shown = {str(row["id"]): row["b"] for row in lake.rows(spec) if str(row["id"]) in map(str, GOOD)}
+    assert shown == dict.fromkeys(map(str, GOOD), "new")
     waiting = {held.path.rpartition("/")[2] for held in quarantine.waiting(lake.world, spec, lake.snapshot(spec))}
     for name in landed:
         places = [place for place in ("incremental", "archive", "quarantine") if [*(Path(spec.root) / place).rglob(name)]]
