@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from compactor.core import feed
+from compactor.core.errors import TryLater
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import snapshots
@@ -25,7 +26,16 @@ def with_changes(world: World, spec: TableSpec, parent: Snapshot | None, made: S
     if parent is not None and (parent.schema.key, parent.order) != (made.schema.key, made.order):
         # a rebuild with another key: rows of before and after have nothing in common
         return dataclasses.replace(made, feed=dataclasses.replace(found, began=made.version))
-    return dataclasses.replace(made, feed=dataclasses.replace(found, part=world.engine().write_feed(spec, parent, made, batch)))
+    try:
+        part = world.engine().write_feed(spec, parent, made, batch)
+    except TryLater:
+        raise
+    except Exception:
+        if made.operation != "rebuild":
+            raise
+        # the way out when what was there cannot be read any more: then nobody knows what has changed
+        return dataclasses.replace(made, feed=dataclasses.replace(found, began=made.version))
+    return dataclasses.replace(made, feed=dataclasses.replace(found, part=part))
 
 
 def after(world: World, spec: TableSpec, snapshot: Snapshot, version: int) -> Iterator[Snapshot]:

@@ -20,7 +20,7 @@ DAYS = 86400.0
 def old() -> Lake:
     """The fixed program's table, ninety days later, with a fresh hour on top; of one archived file a record waits in quarantine."""
     lake = stages()[-1].copy()
-    lake.spec = dataclasses.replace(lake.spec, archive_retention=60 * DAYS, keep_versions=99)
+    lake.spec = dataclasses.replace(lake.spec, archive_retention=60 * DAYS, keep_versions=99, feed_retention=999 * DAYS)
     lake.now += 90 * DAYS
     lake.deliver("increment_2026040100/fresh.json", [line("u", [7], [9000], {"a": 9000})])
     lake.run()
