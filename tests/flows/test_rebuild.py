@@ -274,7 +274,7 @@ def test_vacuum_beside_it_takes_nothing_that_is_shown() -> None:
 def test_the_old_files_go_with_vacuum() -> None:
     """Nothing but what kept Snapshots name stays."""
     lake = stages()[-1].copy()
-    lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0)
+    lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0, feed_retention=0.0)
     with suppress(Crash):
         lake.rebuild(Faults(1, only=["put_if_absent"]))
     lake.rebuild()
