@@ -270,9 +270,6 @@ def _put(world: World, spec: TableSpec, head: Snapshot, made: Snapshot, newest_w
             snapshots.put(world, layout, made)
             return made
         except Conflict:
-            if made.feed is not None and made.feed.part is not None:
-                # the difference from another parent will be another
-                world.storage.delete(info.path for info in world.storage.list(layout.feed(made.writer)))
             # an older state was asked for: as with a restore, it may not be what is wanted any more
             if not newest_wanted:
                 raise
@@ -301,10 +298,11 @@ def _caught_up(world: World, spec: TableSpec, head: Snapshot, newest: Snapshot, 
     now = ledger.latest(_entries(world, spec, newest))
     since = {name for name, item in now.items() if known.get(name) != item and item.outcome != "discarded"}
     inputs = [item for item in inputs if (item.path, item.etag.removesuffix("~original")) in since]
-    if not inputs:
-        return _child(world, spec, newest, made, label)
     version = newest.version + 1
+    # a name of its own: vacuum may have given up what was written under the last one
     writer = commit_id(version, world.nonce())
+    if not inputs:
+        return _child(world, spec, newest, dataclasses.replace(made, writer=writer), label)
     batch = world.engine().read(_relaxed(spec), made, inputs, version, places)
     try:
         facts = batch.facts

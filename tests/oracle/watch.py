@@ -73,7 +73,7 @@ class Watch:
                 self._expired(Snapshot.from_bytes(known), snapshot, committed[-1])
                 self._snapshots[snapshot.version] = data
             if snapshot.version > before:
-                self._new(snapshot)
+                self._new(snapshot, committed[-1])
         assert len(committed) >= before, "a Snapshot is gone"
         if committed:
             self._files_stand([snapshot for snapshot in committed if not snapshot.expired], committed[-1])
@@ -95,12 +95,14 @@ class Watch:
                 assert info is not None, f"{path} is gone"
                 assert (info.size, info.etag) == (size, etag), f"{path} changed"
 
-    def _new(self, snapshot: Snapshot) -> None:
+    def _new(self, snapshot: Snapshot, newest: Snapshot) -> None:
         layout = self.lake.layout
         assert snapshot.parent == (snapshot.version - 1 or None)
         assert tiling_problem(snapshot.segments) is None
         assert not snapshot.counts or snapshot.counts["read"] == sum(snapshot.counts[name] for name in COUNTS)
-        changes = snapshot.feed.part if snapshot.feed else None
+        # a vacuum that came since may have given its changes up: `feed_retention` can be no time at all
+        given_up = newest.feed.kept if newest.feed else 0
+        changes = snapshot.feed.part if snapshot.feed and snapshot.version > given_up else None
         parts = [(part.path, file) for part in (*snapshot.segments, *filter(None, [snapshot.delta, changes])) for file in part.files]
         named = [(f"{layout.inside(path)}/{file.name}", file.size) for path, file in parts]
         named += [(layout.inside(file.path), None) for file in snapshot.ledger]

@@ -86,7 +86,7 @@ def told(lake: Lake, spec: TableSpec, start: int) -> list[dict[str, Any]]:
 def sound(lake: Lake, spec: TableSpec) -> list[str]:
     """The versions whose part is not the difference of all rows of both, and what is wrong with it."""
     layout, engine = snapshots.layout_of(spec), lake.world.engine()
-    every = [snapshots.standing(lake.world, layout, number) for number in range(1, lake.snapshot(spec).version + 1)]
+    every = [snapshots.committed(lake.world, layout, number) for number in range(1, lake.snapshot(spec).version + 1)]
     found = [engine.check_feed(spec, parent, made) for parent, made in zip([None, *every], every)]
     return [check.detail for check in found if not check.ok]
 
@@ -150,7 +150,7 @@ def test_every_operation_that_changes_rows_writes_the_difference(lake: Lake) -> 
     land(lake, spec, 5, {"id": 6, "op": "u", "seq": 32, "v": "text now", "n": "six", "w": -0.0})
     land(lake, lake.with_settings(spec, fold_every=0.0), 6, {"id": 6, "op": "u", "seq": 33, "v": "text now", "n": "six", "w": 0.0})
     layout = snapshots.layout_of(spec)
-    versions = [snapshots.standing(lake.world, layout, number) for number in range(1, lake.snapshot(spec).version + 1)]
+    versions = [snapshots.committed(lake.world, layout, number) for number in range(1, lake.snapshot(spec).version + 1)]
     made = [(each.operation, each.feed.part) for each in versions if each.feed]
     assert [(name, part and (part.inserts, part.updates, part.deletes)) for name, part in made] == [
         ("commit", (8, 0, 0)), ("commit", (0, 1, 1)), ("commit", (0, 1, 1)), ("restore", (1, 1, 0)), ("restore", (1, 1, 0)),
