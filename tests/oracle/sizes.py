@@ -1,4 +1,4 @@
-"""How much the random programs try: little on every commit, twenty times as much with `COMPACTOR_TESTS=full`."""
+"""How much the random programs try: little on every commit, thirty times as much with `COMPACTOR_TESTS=full`."""
 
 from __future__ import annotations
 
@@ -14,5 +14,9 @@ def sized(examples: int, steps: int = 50) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     # the sample is the same on every machine; at full size each run draws other programs
     return settings(
-        max_examples=examples * (20 if FULL else 1), stateful_step_count=steps, deadline=None, suppress_health_check=slow, derandomize=not FULL
+        max_examples=examples * 20 if FULL else max(1, examples * 3 // 5),
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=slow,
+        derandomize=not FULL,
     )

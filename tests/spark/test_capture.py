@@ -45,11 +45,11 @@ SAMPLE = {
         [[0, 1, 2, 3], [4, 5, 6, 7, 8]],
         {"files": 2},
     ),
-    "Kafka records of Avro by schema id, from Spark's Kafka source": ("debezium_avro_parquet", TELLING[1:2], [[8, 2, 0, 5, 1], [3, 4, 6, 7]], {}),
     "flat rows without schema": ("flat_value", ("student", "trunc_solo", "type_zoo"), [[0, 1, 2, 3, 4], [5, 6, 7, 8]], {}),
 }
 MORE = {
     **{f"{form}, hour by hour": (form, None, HOURLY, {}) for form in landing.FORMS},
+    "Kafka records of Avro by schema id, from Spark's Kafka source": ("debezium_avro_parquet", TELLING[1:2], [[8, 2, 0, 5, 1], [3, 4, 6, 7]], {}),
     "hours out of order": ("debezium_json_value", TELLING, [[3, 5], [0, 8, 2], [7, 1], [4, 6]], {"files": 3, "seed": 7}),
 }
 CASES = {**SAMPLE, **(MORE if FULL else {})}

@@ -49,6 +49,8 @@ def calls(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Calls:
     """Recorded once: a table with everything in it, looked at; then a job on both kinds of EMR, from beginning to end."""
     with pytest.MonkeyPatch.context() as patch, recorded() as found:
         patch.setenv("AWS_ENDPOINT_URL", server.url)
+        # other tests may have named theirs for S3 alone, which comes before
+        patch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         with unheard(found):
             application = boto3.client("emr-serverless", region_name="us-east-1").create_application(
                 name="c", releaseLabel="emr-7.13.0", type="SPARK"
