@@ -143,10 +143,10 @@ run "callers_start_watch_and_cancel" {
   }
 
   assert {
-    condition = !anytrue([
-      for statement in jsondecode(output.caller_policy).Statement : contains(flatten([statement.Action]), "s3:GetObject") && statement.Resource != "arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/_compactor/*"
-    ])
-    error_message = "Callers read Snapshots, not data."
+    condition = toset(flatten([
+      for statement in jsondecode(output.caller_policy).Statement : statement.Resource if contains(flatten([statement.Action]), "s3:GetObject")
+    ])) == toset(["arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/_compactor/*", "arn:aws:s3:::compactor-logs-123456789012-eu-west-1/jobs/reports/*"])
+    error_message = "Callers read Snapshots and the jobs' reports, not data."
   }
 }
 
