@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -15,7 +14,7 @@ from compactor import cli_changes, cli_init, cli_lifecycle, cli_options, cli_qua
 from compactor.cli_ingest import ingest
 from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.cli_package import package
-from compactor.core.errors import CompactorError, ConfigError
+from compactor.core.errors import CompactorError
 
 app = typer.Typer(
     name="compactor",
@@ -84,7 +83,7 @@ def status(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFo
       compactor status student --output json --config compactor.yaml
     """
     with cli_options.opened(config, verbose) as here:
-        found, code = _each(here, tables, here.status)
+        found, code = cli_options.each(here.specs(tables or ()), here.status)
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
     elif found:
@@ -104,7 +103,7 @@ def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm
       compactor plan student --config compactor.yaml
     """
     with cli_options.opened(config, verbose) as here:
-        found, code = _each(here, tables, here.plan)
+        found, code = cli_options.each(here.specs(tables or ()), here.plan)
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
     else:
@@ -203,7 +202,7 @@ def verify(
       compactor verify student --files-only --deep --config compactor.yaml
     """
     with cli_options.opened(config, verbose, wait) as here:
-        found, code = _each(here, tables, lambda names: here.verify(names, files_only=files_only, deep=deep))
+        found, code = cli_options.each(here.specs(tables or ()), lambda names: here.verify(names, files_only=files_only, deep=deep))
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
     elif found:
@@ -243,24 +242,6 @@ app.command("init")(cli_init.init)
 app.command("sync")(cli_schema.sync)
 app.add_typer(cli_schema.commands, name="schema")
 app.add_typer(cli_quarantine.commands, name="quarantine")
-
-
-def _each(here: Any, tables: Sequence[str] | None, call: Callable[[list[str]], list[_T]]) -> tuple[list[_T], int]:
-    """Call for one table at a time; what goes wrong with one is told on stderr and does not hide the others."""
-    found: list[_T] = []
-    errors: list[CompactorError] = []
-    told = []
-    for spec in here.specs(tables or ()):
-        try:
-            found += call([spec.name])
-        except ConfigError:
-            raise
-        except CompactorError as error:
-            errors.append(error)
-            told.append((spec.name, type(error).__name__, str(error)))
-    console.complain(told)
-    codes = {error.exit_code for error in errors}
-    return found, 1 if 1 in codes else max(codes, default=0)
 
 
 def main() -> None:

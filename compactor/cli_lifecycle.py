@@ -13,7 +13,6 @@ import typer
 
 from compactor import cli_options, console
 from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
-from compactor.core.errors import CompactorError, ConfigError
 from compactor.core.snapshot import Input
 from compactor.flows.reports import RebuildReport, Swept, VacuumReport
 
@@ -43,22 +42,13 @@ def vacuum(
       compactor vacuum student --run
       compactor vacuum --run --output json --config compactor.yaml
     """
-    found, errors = [], []
     with cli_options.opened(config, verbose, wait) as here:
-        for spec in here.specs(tables or ()):
-            try:
-                found += here.vacuum([spec.name], dry=not run, label=label)
-            except ConfigError:
-                raise
-            except CompactorError as error:
-                errors.append((spec.name, error))
+        found, code = cli_options.each(here.specs(tables or ()), lambda names: here.vacuum(names, dry=not run, label=label))
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
     else:
         _show(found)
-    console.complain([(name, type(error).__name__, str(error)) for name, error in errors])
-    codes = {error.exit_code for _, error in errors}
-    raise typer.Exit(1 if 1 in codes else max(codes, default=0))
+    raise typer.Exit(code)
 
 
 def restore(

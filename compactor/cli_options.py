@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
+
+from compactor import console
+from compactor.core.errors import CompactorError, ConfigError
+from compactor.core.spec import TableSpec
+
+_T = TypeVar("_T")
 
 
 class Output(str, Enum):
@@ -42,3 +49,22 @@ def opened(config: Path, verbose: bool = False, wait: float = 0.0) -> Any:
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
     return App.open(config, verbose=verbose, wait=wait)
+
+
+def each(specs: Iterable[TableSpec], call: Callable[[list[str]], list[_T]], harmless: tuple[type[CompactorError], ...] = ()) -> tuple[list[_T], int]:
+    """What `call` finds, one table at a time, and the exit code: what goes wrong with one is told on stderr and does not hide the others.
+
+    `harmless` errors are told and do not count. Raises ConfigError: it is not one table's.
+    """
+    found: list[_T] = []
+    told, codes = [], set()
+    for spec in specs:
+        try:
+            found += call([spec.name])
+        except ConfigError:
+            raise
+        except CompactorError as error:
+            told.append((spec.name, type(error).__name__, str(error)))
+            codes |= set() if isinstance(error, harmless) else {error.exit_code}
+    console.complain(told)
+    return found, 1 if 1 in codes else max(codes, default=0)

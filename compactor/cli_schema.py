@@ -8,7 +8,10 @@ import typer
 
 from compactor import cli_options, console
 from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Tables, Verbose, Wait
-from compactor.core.errors import CompactorError, ConfigError, NoRowsYet
+from compactor.core.errors import NoRowsYet
+
+_WAITING = (NoRowsYet,)
+"""Nothing is wrong with a table that waits for its first rows."""
 
 
 def sync(
@@ -29,23 +32,13 @@ def sync(
       compactor sync --dry-run
       compactor sync student --config compactor.yaml
     """
-    found, errors = [], []
     with cli_options.opened(config, verbose, wait) as here:
-        for spec in here.specs(tables or ()):
-            try:
-                found += here.sync([spec.name], dry_run=dry_run)
-            except ConfigError:
-                raise
-            except CompactorError as error:
-                errors.append((spec.name, error))
+        found, code = cli_options.each(here.specs(tables or ()), lambda names: here.sync(names, dry_run=dry_run), _WAITING)
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
     else:
         console.synced(found)
-    console.complain([(name, type(error).__name__, str(error)) for name, error in errors])
-    # nothing is wrong with a table that waits for its first rows
-    codes = {error.exit_code for _, error in errors if not isinstance(error, NoRowsYet)}
-    raise typer.Exit(1 if 1 in codes else max(codes, default=0))
+    raise typer.Exit(code)
 
 
 commands = typer.Typer(
@@ -113,22 +106,13 @@ def notify(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFo
       compactor schema notify
       compactor schema notify student --output json --config compactor.yaml
     """
-    found, errors = [], []
     with cli_options.opened(config, verbose) as here:
-        for spec in here.specs(tables or ()):
-            if tables or spec.subject or spec.avro_schema:
-                try:
-                    found += here.schema_notify([spec.name])
-                except ConfigError:
-                    raise
-                except CompactorError as error:
-                    errors.append((spec.name, error))
+        declared = [spec for spec in here.specs(tables or ()) if tables or spec.subject or spec.avro_schema]
+        found, code = cli_options.each(declared, here.schema_notify, _WAITING)
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
     else:
         for item in found:
             for change in item.changes:
                 print(f"{item.table}: {change}")
-    console.complain([(name, type(error).__name__, str(error)) for name, error in errors])
-    codes = {error.exit_code for _, error in errors if not isinstance(error, NoRowsYet)}
-    raise typer.Exit(1 if 1 in codes else max(codes, default=0))
+    raise typer.Exit(code)
