@@ -106,7 +106,7 @@ def foreseen(world: World, registry: Registry | None, spec: TableSpec) -> Forese
     if snapshot is None:
         raise NoRowsYet(f"table {spec.name}: nothing was committed yet, so there is nothing to compare with")
     used = snapshot.schema.registered
-    now = (spec.subject, *spec.registered) if spec.subject is not None and spec.registered is not None else None
+    now = spec.registry_version
     changes: list[Change] = []
     if registry is not None and used is not None and now is not None and used != now:
         changes = schema_diff.diff(registry.version(used[0], used[1]).text, spec.avro_schema)

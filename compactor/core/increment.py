@@ -66,8 +66,12 @@ def folder_at(pattern: str, seconds: float, zone: str = "UTC") -> str:
     'increment_1970010100'
     """
     moment = datetime.fromtimestamp(seconds, ZoneInfo(zone))
-    whole = {"%Y": moment.year, "%m": moment.month, "%d": moment.day, "%H": moment.hour, "%M": moment.minute}
-    return re.sub(_CODE, lambda code: f"{whole['%' + code[0][-1]]:0{1 if '-' in code[0] else 4 if code[0] == '%Y' else 2}d}", pattern)
+    return _filled(pattern, moment)
+
+
+def _filled(pattern: str, moment: datetime) -> str:
+    written = {"Y": f"{moment.year:04}", "m": f"{moment.month:02}", "d": f"{moment.day:02}", "H": f"{moment.hour:02}", "M": f"{moment.minute:02}"}
+    return re.sub(_CODE, lambda code: str(int(written[code[0][-1]])) if "-" in code[0] else written[code[0][-1]], pattern)
 
 
 @dataclass(frozen=True)
@@ -109,19 +113,13 @@ def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, st
     """
     if "%Y" not in pattern:
         return None
-    local = hour.astimezone(timezone.utc if zone == "UTC" else ZoneInfo(zone))
-    written = {"Y": f"{local.year:04}", "m": f"{local.month:02}", "d": f"{local.day:02}", "H": f"{local.hour:02}", "M": "00"}
-
-    def text(code: re.Match[str]) -> str:
-        value = written[code[0][-1]]
-        return str(int(value)) if "-" in code[0] else value
-
-    told = landed(pattern, re.sub(_CODE, text, pattern) + "/", zone)
+    local = hour.astimezone(timezone.utc if zone == "UTC" else ZoneInfo(zone)).replace(minute=0)
+    told = landed(pattern, _filled(pattern, local) + "/", zone)
     if told is None or told.hour is None:
         return None
     parts = pattern.split("/")
     whole = next((at for at, part in enumerate(parts) if "%M" in part), len(parts))
-    return re.sub(_CODE, text, "/".join(parts[:whole])), told.hour[:13] if "%M" in pattern else told.hour
+    return _filled("/".join(parts[:whole]), local), told.hour[:13] if "%M" in pattern else told.hour
 
 
 def is_full_load(relative: str) -> bool:

@@ -65,7 +65,7 @@ class Notice:
 
 def of(spec: TableSpec, parent: Snapshot, decisions: Sequence[Decision], after: Schema | None, time: str) -> Notice:
     """The notice of these decisions; `after` is the schema that follows, None when they are refused."""
-    registered = (spec.subject, *spec.registered) if spec.subject is not None and spec.registered is not None else None
+    registered = spec.registry_version
     parts = ("base", "delta", "incremental")
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
     objects = (f"{spec.database}.{spec.view}", *live, *(f"{spec.tables_in}.{spec.name}_{part}" for part in parts))

@@ -93,6 +93,11 @@ class Schema:
         return tuple(field.name for field in self.fields)
 
     @property
+    def values(self) -> tuple[str, ...]:
+        """Stored names of what is no key, in order."""
+        return tuple(name for name in self.names if name not in self.key)
+
+    @property
     def payload(self) -> tuple[Field, ...]:
         """What the view shows."""
         return tuple(field for field in self.fields if field.visible)

@@ -122,6 +122,11 @@ class TableSpec:
         return self.delete == "soft"
 
     @property
+    def registry_version(self) -> tuple[str, int, int | None] | None:
+        """(subject, version, id or None) of the schema that the registry has now; None where it was not asked."""
+        return None if self.subject is None or self.registered is None else (self.subject, *self.registered)
+
+    @property
     def keyless(self) -> bool:
         """Whether rows have no key of their own."""
         return not self.key

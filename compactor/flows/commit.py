@@ -219,9 +219,7 @@ def _snapshot(
 
 def registered(spec: TableSpec, schema: Schema) -> Schema:
     """The schema with what the registry had for it before this run; else with what an earlier run found there."""
-    if spec.subject is None or spec.registered is None:
-        return schema
-    return dataclasses.replace(schema, registered=(spec.subject, *spec.registered))
+    return schema if spec.registry_version is None else dataclasses.replace(schema, registered=spec.registry_version)
 
 
 def offsets(parent: Snapshot | None, facts: Facts, epoch: int) -> Partitions:

@@ -31,9 +31,9 @@ def with_changes(world: World, spec: TableSpec, parent: Snapshot | None, made: S
     except TryLater:
         raise
     except Exception:
-        if made.operation != "rebuild":
+        if made.operation != "rebuild" or parent is None or not world.engine().difference(spec, parent, made).unreadable:
             raise
-        # the way out when what was there cannot be read any more: then nobody knows what has changed
+        # a rebuild is the way out when what was there cannot be read any more: then nobody knows what has changed
         return dataclasses.replace(made, feed=dataclasses.replace(found, began=made.version))
     return dataclasses.replace(made, feed=dataclasses.replace(found, part=part))
 

@@ -58,10 +58,8 @@ def waiting(world: World, spec: TableSpec, snapshot: Snapshot | None) -> list[He
     """What waits, in the order it came. The ledger tells, not the folder."""
     if snapshot is None:
         return []
-    newest: dict[tuple[str, str], Input] = {}
-    for item in ledger.everything(world, layout_of(spec), snapshot):
-        newest[item.path, item.etag] = item
-    return [_held(world, spec, item) for item in newest.values() if item.waits]
+    known = ledger.latest(ledger.everything(world, layout_of(spec), snapshot))
+    return [_held(world, spec, item) for item in known.values() if item.waits]
 
 
 def reasons(world: World, spec: TableSpec, held: Held) -> dict[str, Any]:

@@ -28,19 +28,20 @@ from compactor.flows.world import World
 
 def at_version(world: World, spec: TableSpec, version: int) -> Snapshot:
     """A version that can be restored or pinned. Raises Refused, naming those that can."""
-    for snapshot in _available(world, spec):
-        if snapshot.version == version:
-            return snapshot
+    layout = snapshots.layout_of(spec)
+    head, found = snapshots.newest(world, layout), snapshots.read(world, layout, version)
+    if head is not None and found is not None and not retention.condemned(found, layout, head):
+        return found
     raise Refused(f"table {spec.name}: there is no version {version} any more, or yet; {_told(_available(world, spec))}")
 
 
 def as_of(world: World, spec: TableSpec, moment: str) -> Snapshot:
     """The newest version committed at or before `moment` (ISO 8601; UTC where it names no zone). Raises Refused."""
     limit = _time(moment)
-    found = [snapshot for snapshot in _every(world, spec) if _time(snapshot.time) <= limit]
-    if not found:
-        raise Refused(f"table {spec.name}: nothing was committed by {moment}; {_told(_available(world, spec))}")
-    return at_version(world, spec, found[0].version)
+    for snapshot in snapshots.history(world, snapshots.layout_of(spec)):
+        if _time(snapshot.time) <= limit:
+            return at_version(world, spec, snapshot.version)
+    raise Refused(f"table {spec.name}: nothing was committed by {moment}; {_told(_available(world, spec))}")
 
 
 def restore(world: World, spec: TableSpec, target: Snapshot, label: str = "") -> TableReport:
@@ -153,14 +154,10 @@ def _schema(head: Schema, target: Schema) -> Schema:
     return dataclasses.replace(target, generation=head.generation if same else head.generation + 1)
 
 
-def _every(world: World, spec: TableSpec) -> list[Snapshot]:
-    """Newest first, stubs too."""
-    return list(snapshots.history(world, snapshots.layout_of(spec)))
-
-
 def _available(world: World, spec: TableSpec) -> list[Snapshot]:
-    found = _every(world, spec)
-    return [snapshot for snapshot in found if not retention.condemned(snapshot, snapshots.layout_of(spec), found[0])]
+    layout = snapshots.layout_of(spec)
+    found = list(snapshots.history(world, layout))
+    return [snapshot for snapshot in found if not retention.condemned(snapshot, layout, found[0])]
 
 
 def _told(found: list[Snapshot]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from compactor.core.errors import CompactorError, NoRowsYet, Refused, TryLater
@@ -85,24 +85,19 @@ def run_table(world: World, spec: TableSpec, progress: Progress = silent, label:
 
 def replay_table(world: World, spec: TableSpec, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
     """Take again what waits in quarantine, all or these paths. Raises InputRefused when it still cannot be used."""
-    layout = snapshots.layout_of(spec)
-    current = snapshots.newest(world, layout)
-    if current is not None:
-        resume(world, spec, current)
-    committed = commit.replay(world, spec, paths, label, progress)
-    if committed:
-        _finish(world, spec, committed.snapshot, progress)
-    progress(spec.name, "done", 1.0)
-    return _report(spec, committed.snapshot if committed else current, [committed] if committed else [], False, ())
+    return _taken_again(world, spec, lambda: commit.replay(world, spec, paths, label, progress), progress)
 
 
 def reabsorb_table(world: World, spec: TableSpec, progress: Progress = silent, label: str = "") -> TableReport:
     """Take again what restores have undone. Raises InputRefused when it is gone or still cannot be used."""
-    layout = snapshots.layout_of(spec)
-    current = snapshots.newest(world, layout)
+    return _taken_again(world, spec, lambda: restore.reabsorb(world, spec, progress, label), progress)
+
+
+def _taken_again(world: World, spec: TableSpec, take: Callable[[], Committed | None], progress: Progress) -> TableReport:
+    current = snapshots.newest(world, snapshots.layout_of(spec))
     if current is not None:
         resume(world, spec, current)
-    committed = restore.reabsorb(world, spec, progress, label)
+    committed = take()
     if committed:
         _finish(world, spec, committed.snapshot, progress)
     progress(spec.name, "done", 1.0)

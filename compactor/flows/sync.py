@@ -31,8 +31,8 @@ def sync_table(world: World, spec: TableSpec) -> str:
     if spec.avro_schema is None:
         raise NoRowsYet(f"table {spec.name}: nothing was committed yet, and no schema is declared: `schema:` or a first run tells its columns")
     schema = evolve(None, [from_avro(spec.avro_schema)], spec.key, 0, spec.name).schema
-    if spec.subject is not None and spec.registered is not None:
-        schema = dataclasses.replace(schema, registered=(spec.subject, *spec.registered))
+    if spec.registry_version is not None:
+        schema = dataclasses.replace(schema, registered=spec.registry_version)
     declare(world, spec, schema)
     return "no rows yet"
 

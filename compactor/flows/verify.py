@@ -8,7 +8,8 @@ restored is read, every raw file's size compared. A change feed's newest part (d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from compactor.core import checksum, plan, retention
 from compactor.core import feed as feeds
@@ -28,22 +29,23 @@ def verify(world: World, spec: TableSpec, deep: bool = False) -> list[Check]:
         return [Check(spec.name, "snapshot", True, "nothing committed yet")]
     checks = [_twice(_files, world, spec, snapshot), _tiling(spec, snapshot), _counts(world, spec)]
     try:
-        ledger.everything(world, snapshots.layout_of(spec), snapshot)
+        entries = ledger.everything(world, snapshots.layout_of(spec), snapshot)
     except (Conflict, StateRefused) as error:
         return [*checks, Check(spec.name, "ledger", False, str(error))]
-    checks.append(_twice(_inputs, world, spec, snapshot))
+    checks.append(_twice(partial(_inputs, entries), world, spec, snapshot))
     if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
         checks += _feed(world, spec, snapshot, deep)
     if deep:
-        checks += [_kept_versions(world, spec, snapshot), _twice(_raw_files, world, spec, snapshot)]
+        checks += [_kept_versions(world, spec, snapshot), _twice(partial(_raw_files, entries), world, spec, snapshot)]
     if not world.files_only:
-        missing = _not_comparable(world, spec, snapshot)
+        missing = _not_comparable(world, spec, entries)
         if missing:
             # not a failure, but nothing to compare with either
             told = Check(spec.name, "view = archive", True, f"cannot be told: {missing}")
             compared = world.engine().compare(spec, snapshot, (), {})
             return [*checks, *(check for check in compared if check.name != told.name), told]
-        checks += world.engine().compare(spec, snapshot, *_absorbed(world, spec, snapshot))
+        inputs, places = archive.taken(world, spec, entries)
+        checks += world.engine().compare(spec, snapshot, [item for item in inputs if (item.path, item.etag) in places], places)
     return checks
 
 
@@ -120,9 +122,8 @@ def _damage(world: World, path: str, file: DataFile, version: int) -> str | None
     return f"{path}: is no whole Parquet file" if path.endswith(".parquet") and not whole else None
 
 
-def _raw_files(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
+def _raw_files(entries: Sequence[Input], world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
     """Every input of the ledger lies in landing, archive or quarantine with the size it had when it was read."""
-    entries = ledger.everything(world, snapshots.layout_of(spec), snapshot)
     repaired = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
     known = {(item.path, item.etag): item for item in entries if item.outcome not in LATER}
     problems, size = [], 0
@@ -153,26 +154,23 @@ def _counts(world: World, spec: TableSpec) -> Check:
     return Check(spec.name, "counts", not wrong, "; ".join(wrong[:3]) or f"{read:,} events accounted for")
 
 
-def _inputs(world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
-    layout = snapshots.layout_of(spec)
-    known = ledger.everything(world, layout, snapshot)
+def _inputs(entries: Sequence[Input], world: World, spec: TableSpec, snapshot: Snapshot) -> Check:
     landing = discover.landing(world, spec, snapshot)
-    first = [item for item in known if item.outcome not in LATER]
+    first = [item for item in entries if item.outcome not in LATER]
     twice = len(first) - len({(item.path, item.etag) for item in first})
-    discarded = discard.ever(known)
+    discarded = discard.ever(entries)
     lost = [item.path for item in first if (item.path, item.etag) not in discarded and archive.place(world, spec, item) is None]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} absorbed files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
     return Check(spec.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} absorbed, {len(landing.new)} waiting")
 
 
-def _not_comparable(world: World, spec: TableSpec, snapshot: Snapshot) -> str | None:
+def _not_comparable(world: World, spec: TableSpec, entries: Sequence[Input]) -> str | None:
     """Why the archive lacks something that is in the table, or None.
 
     A sink that writes a file again between its absorption and its archiving takes the first content with it. That shows only when a restore has
     undone the second, which holds what the first did.
     """
-    entries = ledger.everything(world, snapshots.layout_of(spec), snapshot)
     discarded = discard.ever(entries)
     if discarded:
         return f"{len(discarded)} raw files are past `archive_retention`"
@@ -186,9 +184,3 @@ def _not_comparable(world: World, spec: TableSpec, snapshot: Snapshot) -> str | 
             if found is not None and found.size != item.size:
                 return f"{item.path} was written again by its sink before it was archived, and what it held then is undone"
     return None
-
-
-def _absorbed(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
-    """The inputs whose rows are in the table, as far as they are there, and where they lie."""
-    inputs, places = archive.taken(world, spec, ledger.everything(world, snapshots.layout_of(spec), snapshot))
-    return [item for item in inputs if (item.path, item.etag) in places], places

@@ -171,7 +171,7 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
 
 
 def _side(rows: DataFrame, schema: Schema, name: str) -> DataFrame:
-    members = ", ".join(quoted(name) for name in schema.names if name not in schema.key)
+    members = ", ".join(quoted(name) for name in schema.values)
     row = f"struct((_op = 'd') AS _deleted, _position{', ' + members if members else ''}) AS {name}"
     return rows.selectExpr(*[quoted(name) for name in schema.key], row)
 

@@ -57,11 +57,6 @@ class Versions:
         return [quoted(name) for name in self.schema.key]
 
     @property
-    def values(self) -> list[str]:
-        """Stored names that are no key."""
-        return [name for name in self.schema.names if name not in self.schema.key]
-
-    @property
     def stored(self) -> list[tuple[str, str]]:
         """Name and type of every column of a stored event."""
         return [*((field.name, field.type) for field in self.schema.fields), *state_types(position.ddl(self.order))]
@@ -141,7 +136,7 @@ class Versions:
     def told(self) -> str:
         """SQL: everything that a stored event says, as a number."""
         computed = ("__shown", "__start_us", "__end_us", "__begun_us", "__is_deleted", "__start_position", "__end_position", "__previous_key")
-        columns = [*(quoted(name) for name in self.values), "_op", "_from", "_moved_to", "__link", *computed]
+        columns = [*(quoted(name) for name in self.schema.values), "_op", "_from", "_moved_to", "__link", *computed]
         return _text_hash(columns)
 
     # steps --------------------------------------------------------------------------------------------------------
@@ -159,7 +154,9 @@ class Versions:
 
     def once(self, rows: DataFrame) -> DataFrame:
         """Each event once. A stored one stays as it is; where one place holds several (ties), each is at its latest delivery, as in the table."""
-        values = [f"CASE WHEN _op <> 'u' OR array_contains(__missing, {literal(name)}) THEN NULL ELSE {quoted(name)} END" for name in self.values]
+        values = [
+            f"CASE WHEN _op <> 'u' OR array_contains(__missing, {literal(name)}) THEN NULL ELSE {quoted(name)} END" for name in self.schema.values
+        ]
         named_values = [f"{value} AS `v{at}`" for at, value in enumerate(values)]
         found = rows.selectExpr("*", f"{_text_hash(['_op', *named_values])} AS __c", f"{self.event()} AS __e")
         place = f"(PARTITION BY {', '.join(self.keys)}, __e)"
@@ -185,7 +182,7 @@ class Versions:
         rows = rows.selectExpr("*", f"sum({begins}) OVER {self._until} AS __life")
         life = f"(PARTITION BY {', '.join(self.keys)}, __life ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
         known = "((__frozen AND _op <> 't') OR _op = 'u')"
-        rest = [name for name in self.values if name not in partial]
+        rest = [name for name in self.schema.values if name not in partial]
         whole = ", ".join(f"{quoted(name)} AS v{at}" for at, name in enumerate(rest)) or "1 AS v0"
         found = [f"last(CASE WHEN {known} THEN struct({whole}) END, true) OVER {life} AS __rest"]
         for at, name in enumerate(partial):

@@ -53,7 +53,7 @@ def identified(frame: Frame, order: position.Order, contents: dict[str, str]) ->
 
 def content(schema: Schema) -> str:
     """SQL: a digest of everything a row holds but its identity."""
-    members = ", ".join(quoted(name) for name in schema.names if name not in schema.key)
+    members = ", ".join(quoted(name) for name in schema.values)
     return f"sha2(to_json(struct({members}), map('ignoreNullFields', 'false')), 256)"
 
 

@@ -24,7 +24,7 @@ from compactor.spark import files, keyless, position, signatures, store, survey
 from compactor.spark.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
 from compactor.spark.decode import change_event, debezium, dms, flat, kafka, named, wal2json, wire
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import NAMED, default_order, expression, flat_connector, flat_source
+from compactor.spark.decode.order import NAMED, default_order, expression, flat_connector, flat_source, payload_column
 from compactor.spark.inputs import Inputs
 from compactor.spark.sql import literal, quoted
 
@@ -187,7 +187,7 @@ class Reader:
 
 def _untold(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
     """Stored columns that some writer of rows does not have (`partial: true`)."""
-    names = {field.name for field in evolved.schema.fields if field.name not in evolved.schema.key}
+    names = set(evolved.schema.values)
     writers = {writer.id for frame in frames for writer in frame.writers if writer.id in evolved.columns}
     return {name for writer in writers for name in names - set(evolved.columns[writer].values())}
 
@@ -257,8 +257,8 @@ def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
     """
     found = [expression(name, frame.images or ("struct", ()), spec.name, spec.envelope) for frame in frames]
     kind = str(found[0][1][0])
-    bare = name.split(".", 1)[-1] if name.startswith("after.") else name
-    declared = {field.type[0] for frame in frames for writer in frame.writers for field in writer.fields if field.name == bare}
+    column = payload_column(name)
+    declared = {field.type[0] for frame in frames for writer in frame.writers for field in writer.fields if field.name == column}
     if kind != "string" or not declared:
         return kind
     if declared <= {"tinyint", "smallint", "int", "bigint"}:

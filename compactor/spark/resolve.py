@@ -53,11 +53,6 @@ class Resolver:
         return [quoted(name) for name in self.schema.key]
 
     @property
-    def values(self) -> list[str]:
-        """Stored names that are no key."""
-        return [name for name in self.schema.names if name not in self.schema.key]
-
-    @property
     def columns(self) -> list[str]:
         """Quoted stored names."""
         return [quoted(name) for name in self.schema.names]
@@ -157,7 +152,7 @@ class Resolver:
     def _whole(self, ranked: DataFrame) -> DataFrame:
         """No state carries older columns: the head is the row; a tombstone takes over what the state below it told."""
         below = f"(PARTITION BY {', '.join(self.keys)} ORDER BY {self._latest})"
-        payload = ", ".join(quoted(name) for name in self.values)
+        payload = ", ".join(quoted(name) for name in self.schema.values)
         hidden = f"lead(struct(_op AS _lop, _position AS _lat, _older AS _lolder{', ' + payload if payload else ''})) OVER {below}"
         rows = ranked.selectExpr("*", f"{hidden} AS _hidden")
         takes = "(_op = 'd' AND _older IS NULL AND _hidden._lop = 'u')"
@@ -173,8 +168,8 @@ class Resolver:
     def _registers(self, ranked: DataFrame, partial: Sequence[str]) -> DataFrame:
         """The full rule: per register the greatest (at, via), lowered to unknown by a delete above it."""
         by_key = f"(PARTITION BY {', '.join(self.keys)})"
-        named = [name for name in self.values if name in partial]
-        rest = [name for name in self.values if name not in partial]
+        named = [name for name in self.schema.values if name in partial]
+        rest = [name for name in self.schema.values if name not in partial]
         below = "_position < _head_position"
         # A tombstone hides the last life of its row: deletes after that life's last event take nothing from it.
         hidden = "array_max(transform(filter(map_values(_older), _e -> _e.known), _e -> _e.at))"
@@ -242,7 +237,7 @@ class Resolver:
         kinds = [self.schema.field(name).type for name in self.schema.key]
         new_keys = dict(zip(self.schema.key, key_columns("_moved_to", kinds)))
         values = [f"CASE WHEN {_stands(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in partial]
-        rest = [f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}" for name in self.values if name not in partial]
+        rest = [f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}" for name in self.schema.values if name not in partial]
         entries = ", ".join(f"named_struct('key', {literal(name)}, 'value', {self._passed(name)})" for name in partial)
         unknown = f"named_struct('key', '{ALL}', 'value', {self._nothing})"
         return rows.where(f"{MOVED} AND _touched").selectExpr(

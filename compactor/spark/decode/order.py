@@ -139,13 +139,18 @@ def default_order(connector: str | None, has_offset: bool, table: str) -> tuple[
     return order
 
 
+def payload_column(name: str) -> str:
+    """The source column that an order column's name means, where it means one: `after.lsn` is the column `lsn`."""
+    return name.removeprefix("after.")
+
+
 def expression(name: str, images: types.Type, table: str, envelope: str = "flat") -> tuple[str, types.Type]:
     """SQL on a decoded row, and its type (`bigint`, `string` or `double`). Raises OrderRefused for an unknown name or a type without order.
 
     Inside an envelope its own names come first: a payload column `lsn` is `after.lsn` there.
     """
     columns = dict(images[1])
-    bare = name.split(".", 1)[-1] if name.startswith("after.") else name
+    bare = payload_column(name)
     own = _CHANGE_EVENT if envelope == "change-event" else _COMPUTED if envelope != "flat" else {}
     if name in own:
         return own[name], ("string",) if name in _TEXT else ("bigint",)
