@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.client import Connection, Reach, connect
 from compactor.aws.retry import ABSENT, PASSING, UNSUPPORTED, Answer, Passing, Patience, api_name, kind_of
-from compactor.core.errors import Refused
 from compactor.core.s3 import Place, S3Settings
 from compactor.storage.s3_refusals import refusal
 
@@ -141,8 +139,22 @@ class S3Client:
         except (BotoCoreError, ValueError) as error:
             raise refusal(error, "s3://", "begin", settings.host) from error
         if "IfNoneMatch" not in client.meta.service_model.operation_model("PutObject").input_shape.members:
-            raise Refused(f"boto3 {boto3.__version__} knows no conditional put: install 1.36 or newer")
+            _teach_conditional_put(client)
         return client
+
+
+def _teach_conditional_put(client: Any) -> None:
+    """For a boto3 that is older than S3's conditional puts (1.35; EMR 7 brings such): all they need is one more header, sent and signed."""
+
+    def keep(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+        context[__name__] = params.pop("IfNoneMatch", None)
+
+    def send(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+        if context.get(__name__) is not None:
+            params["headers"]["If-None-Match"] = context[__name__]
+
+    client.meta.events.register("provide-client-params.s3.PutObject", keep)
+    client.meta.events.register("before-call.s3.PutObject", send)
 
 
 def failed_keys(answer: dict[str, Any], keys: Iterable[str]) -> list[tuple[str, Exception]]:

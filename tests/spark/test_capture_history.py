@@ -18,11 +18,11 @@ from tests.spark.conftest import FAST
 pytestmark = pytest.mark.spark
 
 FORM = "debezium_json_value"
-TABLES = ("student", "toast_def", "trunc_solo", *(("enrollment", "evolve", "uq_ident", "type_zoo", "ledger") if FULL else ()))
+TABLES = ("toast_def", "trunc_solo", *(("student", "enrollment", "evolve", "uq_ident", "type_zoo", "ledger") if FULL else ()))
 ORDER = [[4, 0, 7], [2, 8, 1, 6, 3, 5]]
 """Which hours each run gets: late ones, and a late truncate."""
 
-CHECKED = landing.HOURS if FULL else (0, 3, 5, 8)
+CHECKED = landing.HOURS if FULL else (3, 8)
 
 
 def ended(hour: int) -> str:

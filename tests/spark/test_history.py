@@ -162,7 +162,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("seed", range(10 if FULL else 1))
-@pytest.mark.parametrize("name", SETTINGS if FULL else list(SETTINGS)[:2])
+@pytest.mark.parametrize("name", SETTINGS if FULL else list(SETTINGS)[:1])
 def test_any_arrival_gives_the_oracles_history(lake: Lake, name: str, seed: int) -> None:
     """Events of many small programs mixed, doubled and dealt out to runs: after each run the view holds what the events so far make."""
     settings, oracle, kinds = SETTINGS[name]
