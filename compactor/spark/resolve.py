@@ -118,7 +118,9 @@ class Resolver:
     def _ranked(self, states: DataFrame) -> DataFrame:
         by_key = f"PARTITION BY {', '.join(self.keys)}"
         latest = f"({by_key} ORDER BY {self._latest})"
-        hashed = [self._hashable(name) for name in self.schema.names]
+        # the hash passes over nulls: where they stand is told beside
+        nulls = f"array({', '.join(f'{quoted(name)} IS NULL' for name in self.schema.names)})"
+        hashed = [*(self._hashable(name) for name in self.schema.names), nulls]
         same = f"struct({position.event('_position', self.order)} AS e, xxhash64(_op, {', '.join(hashed)}) AS h)"
         ranked = states.selectExpr(
             "*",

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import shutil
 import subprocess
 import tarfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +36,15 @@ _ARTIFACTS = (
 _BROKER = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURE://127.0.0.1:{secure}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL
+listener.name.secure.sasl.enabled.mechanisms=PLAIN
+listener.name.secure.plain.sasl.jaas.config={login} required user_ingest="{password}";
+listener.name.secure.ssl.keystore.location={keystore}
+listener.name.secure.ssl.keystore.password={password}
 log.dirs={data}
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
@@ -49,7 +54,7 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
-_CONNECT = """bootstrap.servers=127.0.0.1:{port}
+_CONNECT = """bootstrap.servers={servers}
 listeners=http://127.0.0.1:{rest}
 plugin.path={plugins}
 offset.storage.file.filename={offsets}
@@ -57,6 +62,42 @@ offset.flush.interval.ms=1000
 key.converter=org.apache.kafka.connect.json.JsonConverter
 value.converter=org.apache.kafka.connect.json.JsonConverter
 """
+
+
+_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running Kafka. `servers` is open to all of this machine; `secure` wants TLS and the login that `client` writes down."""
+
+    servers: str
+    secure: str
+    home: Path
+    java: tuple[str, ...]
+    password: str
+
+    def client(self, path: Path, password: str = "", trust: bool = True) -> Path:
+        """Client properties for `secure`, as a user keeps them in a file; another password, or no trust, to be refused."""
+        lines = ["security.protocol=SASL_SSL", "sasl.mechanism=PLAIN"]
+        lines += [f'sasl.jaas.config={_LOGIN} required username="ingest" password="{password or self.password}";']
+        lines += ["ssl.truststore.type=PEM", f"ssl.truststore.location={self.home / 'broker.pem'}"] if trust else []
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def send(self, topic: str, records: Iterable[tuple[str, str | None]]) -> None:
+        """Keys and values of one topic, in this order; None is a null value."""
+        lines = "".join(f"{key}\t{'<none>' if value is None else value}\n" for key, value in records)
+        options = [
+            f"--bootstrap-server={self.servers}",
+            f"--topic={topic}",
+            "--reader-property=parse.key=true",
+            "--reader-property=null.marker=<none>",
+        ]
+        command = [*self.java, "org.apache.kafka.tools.ConsoleProducer", *options]
+        done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+        if done.returncode or "ERROR" in done.stdout + done.stderr:
+            raise RuntimeError(f"{topic}: {done.stdout}{done.stderr}")
 
 
 @dataclass(frozen=True)
@@ -117,21 +158,36 @@ class Stack:
 
 
 @contextmanager
+def broker(tmp: Path) -> Iterator[Broker]:
+    """Kafka alone, ready; it makes a topic of one partition when somebody writes to it."""
+    home, password = Path(find_java()), secrets.token_hex(12)
+    java = tuple(parts._text([home / "bin" / "java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{_kafka()}/*"]))
+    port, secure, controller = parts.free_port(), parts.free_port(), parts.free_port()
+    keystore = tmp / "broker.p12"
+    keytool = [home / "bin" / "keytool", "-keystore", keystore, "-storepass", password, "-alias", "broker"]
+    names = ["-dname", "CN=127.0.0.1", "-ext", "SAN=ip:127.0.0.1"]
+    parts._run([*keytool, "-genkeypair", "-storetype", "PKCS12", "-keyalg", "EC", "-validity", "2", *names])
+    parts._run([*keytool, "-exportcert", "-rfc", "-file", tmp / "broker.pem"])
+    said = tmp / "broker.properties"
+    said.write_text(
+        _BROKER.format(port=port, secure=secure, controller=controller, data=tmp / "kafka", login=_LOGIN, password=password, keystore=keystore)
+    )
+    parts._run([*java, "kafka.tools.StorageTool", "format", "-t", "compactorTestCluster0w", "-c", said])
+    with parts._server("Kafka", [*java, "kafka.Kafka", said], tmp / "kafka.log", lambda: parts._connects(port) and parts._connects(secure)):
+        yield Broker(f"127.0.0.1:{port}", f"127.0.0.1:{secure}", tmp, java, password)
+
+
+@contextmanager
 def source(tmp: Path) -> Iterator[Stack]:
     """All parts, ready; the database `school` is empty and no connector runs yet."""
-    jars, plugins = _kafka(), _debezium()
-    port, controller, rest = parts.free_port(), parts.free_port(), parts.free_port()
-    java = [Path(find_java()) / "bin" / "java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
+    plugins, rest = _debezium(), parts.free_port()
     with contextlib.ExitStack() as stack:
         database = stack.enter_context(parts.postgres_server(tmp, "school", {"wal_level": "logical"}))
-        broker = tmp / "broker.properties"
-        broker.write_text(_BROKER.format(port=port, controller=controller, data=tmp / "kafka"))
-        parts._run([*java, "kafka.tools.StorageTool", "format", "-t", "compactorTestCluster0w", "-c", broker])
-        stack.enter_context(parts._server("Kafka", [*java, "kafka.Kafka", broker], tmp / "kafka.log", lambda: parts._connects(port)))
+        kafka = stack.enter_context(broker(tmp))
         worker = tmp / "connect.properties"
-        worker.write_text(_CONNECT.format(port=port, rest=rest, plugins=plugins, offsets=tmp / "connect.offsets"))
-        found = Stack(f"127.0.0.1:{port}", database, rest, tmp)
-        command = [*java, "org.apache.kafka.connect.cli.ConnectStandalone", worker]
+        worker.write_text(_CONNECT.format(servers=kafka.servers, rest=rest, plugins=plugins, offsets=tmp / "connect.offsets"))
+        found = Stack(kafka.servers, database, rest, tmp)
+        command = [*kafka.java, "org.apache.kafka.connect.cli.ConnectStandalone", worker]
         stack.enter_context(parts._server("Kafka Connect", command, tmp / "connect.log", lambda: _answers(found)))
         yield found
 
