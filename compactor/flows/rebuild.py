@@ -145,8 +145,8 @@ def _steady(world: World, spec: TableSpec, inputs: Iterable[Input], places: dict
 
 
 def _relaxed(spec: TableSpec) -> TableSpec:
-    """What runs have left out is left out again, however much it is."""
-    return dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0)
+    """What runs have left out is left out again, however much it is; what they let go goes."""
+    return dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)
 
 
 def _from_nothing(

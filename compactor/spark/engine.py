@@ -137,7 +137,7 @@ class SparkEngine:
     def _compared(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         checks = [compare.against_reference(self._spark, spec, snapshot)]
         # what runs have left out is left out here too, however much it is
-        batch = self.read(dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0), None, inputs, 1, elsewhere)
+        batch = self.read(dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0), None, inputs, 1, elsewhere)
         try:
             with _Resolution.of(self._spark, batch, whole=True) as work:
                 return [*checks, compare.against_history(self._spark, spec, snapshot, work.resolver, work.heads)]
@@ -345,6 +345,8 @@ def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str
     # truncates themselves are applied; what lies at or below the barrier is superseded by it
     counts["superseded"] += 0 if gone == "false" else events.where(f"_source = {EVENT} AND ({gone})").count()
     counts["applied"] += batch.facts.truncates
+    counts["duplicate"] += batch.facts.unchanged
+    counts["late"] += batch.facts.late
     counts["ignored"] = batch.facts.ignored
     counts["quarantined"], counts["beyond_retention"] = batch.facts.quarantined, batch.facts.beyond_retention
     if sum(counts.values()) != batch.facts.read:
