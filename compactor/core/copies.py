@@ -14,6 +14,9 @@ from compactor.core.spec import TableSpec
 
 ENVELOPE = "snapshot"
 
+COPIES_GONE = 0.3
+"""The share of rows that a copy may lack of those before it, unless the table's settings say another."""
+
 HOUR = "snapshot.hour"
 """The order column of such a table: the folder's hour, UTC, as text (`2026-11-20T14:00`)."""
 

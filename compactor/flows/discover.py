@@ -36,8 +36,8 @@ def _check_copies(world: World, spec: TableSpec, snapshot: Snapshot, landed: Lan
         late = next(item for item in landed.new if item.folder == there.folder)
         raise InputRefused(
             f"table {spec.name}: {join(spec.landing, late.path)}: the full copy in {there.folder} was absorbed already, and this file came to it "
-            "since. Was the copy not whole then, put all of it into the folder of a later hour, and have `complete:` or a longer `settle` tell when a "
-            "copy is whole; else remove the file."
+            "since. Was the copy not whole then, put all of it into the folder of a later hour, and have `complete:` or a longer `settle` tell when "
+            "a copy is whole; else remove the file."
         )
 
 

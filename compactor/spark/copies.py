@@ -127,16 +127,16 @@ def differences(spark: SparkSession, opened: Inputs, parent: Snapshot | None, fa
     stored = Stored(spark, Layout(spec.root, spec.landing), parent, schema).live(soft=False) if parent else None
     work = _Work(spark, spec, facts, found)
     changes = store.held(work.changes(rows, stored))
-    grouped = changes.groupBy("_op", "_at").agg(named("count(1)", "n"), named(work.key_text, "k")).collect()
+    grouped = changes.groupBy("_op", "__copy_at").agg(named("count(1)", "n"), named(work.key_text, "k")).collect()
     rows.unpersist()
-    told = {(row["_op"], row["_at"]): row for row in grouped}
+    told = {(row["_op"], row["__copy_at"]): row for row in grouped}
     work.check_keys(opened, {at: (row.n, row.k) for (op, at), row in told.items() if op == _TWICE})
     gone = {at: row.n for (op, at), row in told.items() if op == "d"}
     _check_gone(spec, found, gone, stored)
     deletes, written = sum(gone.values()), sum(row.n for row in told.values())
     first: Position = (spec.epoch, found[0].hour, None, None, None)
     last: Position = (spec.epoch, found[-1].hour, None, None, None)
-    return changes.drop("_at"), dataclasses.replace(
+    return changes.drop("__copy_at"), dataclasses.replace(
         facts,
         read=facts.read + deletes,
         changes=written,
@@ -193,41 +193,42 @@ class _Work:
         return f"min({key_text(self.keys, [schema.field(name).type for name in schema.key])})"
 
     def changes(self, rows: DataFrame, stored: DataFrame | None) -> DataFrame:
-        """Changes as `conform` makes them, with `_at`: the number of their copy."""
+        """Changes as `conform` makes them, with `__copy_at`: the number of their copy."""
         schema = self.facts.evolved.schema
         payload = [field for field in schema.fields if field.name not in schema.key]
         content = ", ".join(f"{comparable(quoted(field.name), field.type)} AS c{at}" for at, field in enumerate(payload)) or "1 AS c0"
-        kinds = "_at INT, _hour STRING, _first STRING"
+        kinds = "__copy_at INT, __copy_hour STRING, __copy_first STRING"
         table = F.broadcast(self.spark.createDataFrame([(copy.number, copy.hour, copy.file) for copy in self.copies], kinds))
-        both = rows.withColumn("_hour", F.expr("_position.o1")).join(table.drop("_first"), ["_hour"], "inner").drop("_hour")
+        both = rows.withColumn("__copy_hour", F.expr("_position.o1")).join(table.drop("__copy_first"), ["__copy_hour"], "inner").drop("__copy_hour")
         if stored is not None:
-            before = stored.selectExpr(*[quoted(name) for name in schema.names], "0 AS _at")
+            before = stored.selectExpr(*[quoted(name) for name in schema.names], "0 AS __copy_at")
             both = both.unionByName(before, allowMissingColumns=True)
-        along = f"(PARTITION BY {', '.join(self.keys)} ORDER BY _at)"
-        side = both.selectExpr("*", f"struct({content}) AS _content").selectExpr(
+        along = f"(PARTITION BY {', '.join(self.keys)} ORDER BY __copy_at)"
+        side = both.selectExpr("*", f"struct({content}) AS __copy_content").selectExpr(
             "*",
-            f"lag(struct(_at AS at, _content AS content)) OVER {along} AS _before",
-            f"lead(_at) OVER {along} AS _next",
+            f"lag(struct(__copy_at AS at, __copy_content AS content)) OVER {along} AS __copy_before",
+            f"lead(__copy_at) OVER {along} AS __copy_next",
         )
         own = (
-            f"CASE WHEN _at = 0 THEN NULL WHEN _before.at = _at THEN named_struct('op', '{_TWICE}', 'at', _at) "
-            "WHEN _before IS NULL OR _before.at < _at - 1 THEN named_struct('op', 'c', 'at', _at) "
-            "WHEN NOT (_before.content <=> _content) THEN named_struct('op', 'u', 'at', _at) END"
+            f"CASE WHEN __copy_at = 0 THEN NULL WHEN __copy_before.at = __copy_at THEN named_struct('op', '{_TWICE}', 'at', __copy_at) "
+            "WHEN __copy_before IS NULL OR __copy_before.at < __copy_at - 1 THEN named_struct('op', 'c', 'at', __copy_at) "
+            "WHEN NOT (__copy_before.content <=> __copy_content) THEN named_struct('op', 'u', 'at', __copy_at) END"
         )
-        ended = f"CASE WHEN _at < {len(self.copies)} AND (_next IS NULL OR _next > _at + 1) THEN named_struct('op', 'd', 'at', _at + 1) END"
-        told = side.drop("_op").selectExpr("*", f"explode(filter(array({own}, {ended}), _e -> _e IS NOT NULL)) AS _event")
-        placed = told.drop("_at").selectExpr("*", "_event.op AS _op", "_event.at AS _at").join(table, ["_at"], "inner")
-        place = f"named_struct('epoch', {self.spec.epoch}, 'o1', _hour, 'file', _first, 'block', 0L, 'row', -1L)"
+        absent = f"__copy_at < {len(self.copies)} AND (__copy_next IS NULL OR __copy_next > __copy_at + 1)"
+        ended = f"CASE WHEN {absent} THEN named_struct('op', 'd', 'at', __copy_at + 1) END"
+        told = side.drop("_op").selectExpr("*", f"explode(filter(array({own}, {ended}), _e -> _e IS NOT NULL)) AS __copy_event")
+        placed = told.drop("__copy_at").selectExpr("*", "__copy_event.op AS _op", "__copy_event.at AS __copy_at").join(table, ["__copy_at"], "inner")
+        place = f"named_struct('epoch', {self.spec.epoch}, 'o1', __copy_hour, 'file', __copy_first, 'block', 0L, 'row', -1L)"
         lost = f"CAST({place} AS {position.ddl(self.facts.order)})"
         given = {
             "_position": f"CASE WHEN _op = 'd' THEN {lost} ELSE _position END",
-            "_file": "CASE WHEN _op = 'd' THEN _first ELSE _file END",
+            "_file": "CASE WHEN _op = 'd' THEN __copy_first ELSE _file END",
             "_source": f"{EVENT}",
-            "_time": _micros("_hour"),
+            "_time": _micros("__copy_hour"),
             **{field.name: f"CASE WHEN _op <> 'd' THEN {quoted(field.name)} ELSE {null(types.parse(field.type))} END" for field in payload},
         }
         columns = [f"{given[name]} AS {quoted(name)}" if name in given else quoted(name) for name in rows.columns]
-        return placed.selectExpr(*columns, "_at")
+        return placed.selectExpr(*columns, "__copy_at")
 
     def check_keys(self, opened: Inputs, twice: Mapping[int, tuple[int, str]]) -> None:
         """Raises NotWhole for copies (number → how many rows too many, one of their keys) that have a key twice."""

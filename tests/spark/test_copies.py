@@ -1,0 +1,184 @@
+"""Full copies (`envelope: snapshot`): table, history and feed against a list of copies, which is all the oracle there is to write."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.core.errors import CheckFailed, InputRefused
+from compactor.core.spec import TableSpec
+from compactor.flows.run import rebuild_table
+from compactor.flows.snapshots import history, layout_of
+from tests.oracle.sizes import FULL
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+DDL = "w STRING, id INT, a STRING, b DOUBLE, c MAP<STRING, INT>, _time STRING"
+COLUMNS = ("a", "b", "c", "_time")
+HOUR_US = 3_600_000_000
+MIDNIGHT_US = 1_709_596_800_000_000
+"""2024-03-05T00:00Z."""
+
+Row = tuple[Any, ...]
+Copy = dict[int, Row]
+"""id → the other columns, of one program."""
+
+FOLDERS = 6
+RUNS = ((0,), (1, 2, 3), (4,), (5,))
+"""Which copies each run gets."""
+
+
+def whole(a: str | None, b: float | None = 0.0, c: dict[str, int] | None = None, told: str | None = None) -> Row:
+    return (a, b, c, told)
+
+
+CASES: dict[str, list[Copy]] = {
+    "nothing changes": [{1: whole("x"), 2: whole(None, None)}] * 6,
+    "a row comes": [{1: whole("x")}] * 2 + [{1: whole("x"), 2: whole("y")}] * 4,
+    "a row goes": [{1: whole("x"), 2: whole("y")}] * 3 + [{1: whole("x")}] * 3,
+    "a row goes for one copy": [{1: whole("x")}, {}, *[{1: whole("x")}] * 4],
+    "a row goes and comes back in another run": [{1: whole("x")}, {1: whole("x")}, {}, {}, {1: whole("x")}, {}],
+    "a value changes, and back": [{1: whole("x")}, {1: whole("y")}, *[{1: whole("x")}] * 2, {1: whole("z")}, {1: whole("z")}],
+    "null is a value": [{1: whole("x")}, {1: whole(None)}, {1: whole("")}, {1: whole(None)}, {1: whole("x", None)}, {1: whole("x", None)}],
+    "minus zero is another value, as for every reader": [*[{1: whole("x", 0.0)}] * 3, *[{1: whole("x", -0.0)}] * 2, {1: whole("x", 0.0)}],
+    "not a number equals itself": [*[{1: whole("x", float("nan"))}] * 5, {1: whole("x", 1.0)}],
+    "maps are compared": [{1: whole("x", c={"k": 1})}, *[{1: whole("x", c={"k": 1})}] * 3, *[{1: whole("x", c={"k": 2})}] * 2],
+    "a column may have a name of ours": [{1: whole("x", told="1")}, *[{1: whole("x", told="2")}] * 5],
+    "text that connectors use for values they do not send": [{1: whole("x")}, *[{1: whole("__debezium_unavailable_value")}] * 5],
+    "the table is empty in between": [{1: whole("x"), 2: whole("y")}, *[{}] * 4, {3: whole("x")}],
+}
+
+
+def programs(seeds: Sequence[int]) -> dict[str, list[Copy]]:
+    """Random copies: each row of the last one stays, changes or goes, some that went come again."""
+    made = {}
+    for seed in seeds:
+        dice = random.Random(seed)
+        copies: list[Copy] = [{}]
+        for _ in range(FOLDERS):
+            last, new = copies[-1], {}
+            for number in range(dice.randint(1, 9)):
+                if number in last and dice.random() < 0.6:
+                    new[number] = last[number]
+                elif dice.random() < 0.6:
+                    new[number] = whole(dice.choice(["x", "y", None]), dice.choice([0.0, 1.5, None]), dice.choice([None, {"k": 1}, {"k": 2}]))
+            copies.append(new)
+        made[f"seed {seed}"] = copies[1:]
+    return made
+
+
+Shown = tuple[str, int, str]
+"""Program, id, the other columns as JSON."""
+
+
+def shown(world: str, number: int, row: Row) -> Shown:
+    return (world, number, json.dumps([str(value) if isinstance(value, float) else value for value in row]))
+
+
+def expected(worlds: dict[str, list[Copy]], at: int) -> list[Shown]:
+    """The rows of copy `at`."""
+    return sorted(shown(world, number, row) for world, copies in worlds.items() for number, row in copies[at].items())
+
+
+def changes(before: list[Shown], after: list[Shown]) -> list[tuple[str, str, int]]:
+    """What a feed tells between two copies."""
+    old, new = ({row[:2]: row for row in rows} for rows in (before, after))
+    kinds = {(False, True): ("insert",), (True, False): ("delete",), (True, True): ("update_preimage", "update_postimage")}
+    keys = [key for key in {*old, *new} if old.get(key) != new.get(key)]
+    return sorted((kind, *key) for key in keys for kind in kinds[key in old, key in new])
+
+
+def versions(worlds: dict[str, list[Copy]], told: Sequence[int]) -> list[tuple[Shown, int, int | None, bool]]:
+    """Row, first hour, hour of the end, whether it ended by a delete: runs of copies in which a row is the same."""
+    out = []
+    for world, copies in worlds.items():
+        for number in {number for copy in copies for number in copy}:
+            was: tuple[Shown, int] | None = None
+            for hour in told:
+                row = shown(world, number, copies[hour][number]) if number in copies[hour] else None
+                if was is not None and row != was[0]:
+                    out.append((*was, hour, row is None))
+                    was = None
+                if was is None and row is not None:
+                    was = (row, hour)
+            if was is not None:
+                out.append((*was, None, False))
+    return sorted(out, key=str)
+
+
+def in_table(lake: Lake, sql: str) -> list[Shown]:
+    """Rows of a statement that selects w, id and COLUMNS first, as the oracle has them."""
+    return sorted(of_row(row) for row in lake.spark.sql(sql).collect())
+
+
+def of_row(row: Any) -> Shown:
+    return shown(row.w, row.id, tuple(row[name] for name in COLUMNS))
+
+
+def in_history(lake: Lake, spec: TableSpec) -> list[tuple[Shown, int, int | None, bool]]:
+    found = []
+    for row in lake.spark.sql(f"SELECT * FROM {lake.database}.{spec.view}_history").collect():
+        hours = [(micros - MIDNIGHT_US) // HOUR_US for micros in (row["__start_us"], row["__end_us"])]
+        found.append((of_row(row), hours[0], None if row["__is_current"] else hours[1], row["__is_deleted"]))
+    return sorted(found, key=str)
+
+
+def land(lake: Lake, spec: TableSpec, worlds: dict[str, list[Copy]], at: int, name_hour: int | None = None) -> None:
+    """Copy `at` of all programs, in one or two files, and the marker."""
+    rows = [{"w": world, "id": number, **dict(enumerate(row))} for world, copies in worlds.items() for number, row in copies[at].items()]
+    for part in (rows[::2], rows[1::2]) if at % 2 else (rows,):
+        path = lake.land_parquet(spec, at if name_hour is None else name_hour, part, DDL)  # type: ignore[arg-type]
+    (path.parent / "_SUCCESS").touch()
+
+
+def test_table_history_and_feed_are_what_the_copies_differ_in(lake: Lake) -> None:
+    """Written cases and random programs side by side in one table, several copies in one run; then a copy that comes late, and a rebuild."""
+    worlds = CASES | programs(range(200 if FULL else 25))
+    spec = lake.spec(
+        "t", envelope="snapshot", format="parquet", key=("w", "id"), order_by=(), complete="_SUCCESS", max_gone=0.9, history=True, feed="net"
+    )
+    told: list[int] = []
+    for run in RUNS:
+        for at in run:
+            land(lake, spec, worlds, at)
+        before = expected(worlds, told[-1]) if told else []
+        report = lake.run(spec)
+        differences = [changes(expected(worlds, at - 1) if at else [], expected(worlds, at)) for at in run]
+        told += run
+        assert expected(worlds, told[-1]) == in_table(lake, f"SELECT * FROM {lake.database}.t")
+        # a row that is as it was is a duplicate; a key that is gone is read as a delete
+        applied = {(key, at) for at, found in zip(run, differences) for _, *key in found for key in [tuple(key)]}
+        gone = sum(kind == "delete" for found in differences for kind, *_ in found)
+        rows = sum(len(expected(worlds, at)) for at in run)
+        assert (rows + gone, rows + gone - len(applied)) == (report.counts["read"], report.counts["duplicate"])
+        assert len({key for key, _ in applied}) == report.counts["applied"]
+        feed = lake.spark.sql(f"SELECT * FROM {lake.database}.t_changes WHERE _commit_version = {_committed(lake, spec)}").collect()
+        assert changes(before, expected(worlds, told[-1])) == sorted((row["_change_type"], row.w, row.id) for row in feed)
+    assert versions(worlds, told) == in_history(lake, spec)
+    assert [] == lake.problems(spec)
+
+    # a copy that comes late changes nothing; built again, the table has it at its place in the past
+    late = {world: [*copies, {**copies[4], 99: whole("late")}] for world, copies in worlds.items()}
+    land(lake, spec, worlds, 5, name_hour=7)
+    lake.run(spec)
+    land(lake, spec, late, FOLDERS)
+    report = lake.run(spec)
+    assert report.counts["read"] == report.counts["late"] == len(expected(late, FOLDERS))
+    assert expected(worlds, 5) == in_table(lake, f"SELECT * FROM {lake.database}.t")
+    assert versions(worlds, told) == in_history(lake, spec)
+    assert [] == lake.problems(spec)
+    rebuilt = rebuild_table(lake.world, spec)
+    assert (rebuilt.outcome, bool(rebuilt.difference)) == ("published", False)
+    again = {world: [*copies, worlds[world][5]] for world, copies in late.items()}
+    assert versions(again, range(FOLDERS + 2)) == in_history(lake, spec)
+
+
+def _committed(lake: Lake, spec: TableSpec) -> int:
+    """The newest version that absorbed something."""
+    return next(each.version for each in history(lake.world, layout_of(spec)) if each.operation == "commit")
