@@ -182,3 +182,77 @@ def test_table_history_and_feed_are_what_the_copies_differ_in(lake: Lake) -> Non
 def _committed(lake: Lake, spec: TableSpec) -> int:
     """The newest version that absorbed something."""
     return next(each.version for each in history(lake.world, layout_of(spec)) if each.operation == "commit")
+
+
+def test_half_a_copy_deletes_nothing(lake: Lake) -> None:
+    """What cannot be a whole copy waits, is refused, or goes to quarantine with all of its files; whole copies after it go on."""
+    spec = lake.spec(envelope="snapshot", format="json", order_by=(), complete="_SUCCESS", max_gone=0.3)
+
+    def copy(hour: int, rows: Sequence[Any], *more: Sequence[Any], marked: bool = True) -> Path:
+        paths = [lake.land(spec, hour, part, f"part-{number}.json") for number, part in enumerate((rows, *more))]
+        if marked:
+            (paths[0].parent / "_SUCCESS").touch()
+        return paths[0].parent
+
+    def ids() -> list[int]:
+        return [row["id"] for row in lake.rows(spec)]
+
+    def held() -> dict[str, str]:
+        return {f"{item.path.split('_')[1][-2:]}{item.path[-6]}": item.reason for item in lake.snapshot(spec).inputs if item.reason}
+
+    ten = [{"id": number, "a": "x", "op": "d"} for number in range(10)]
+    copy(1, ten[:5], ten[5:])
+    assert ("committed", 10) == (lake.run(spec).outcome, len(ids()))
+    # no marker, though the first half is there
+    folder = copy(2, ten[:5], marked=False)
+    assert ("idle", 10) == (lake.run(spec).outcome, len(ids()))
+    # the marker of another writer, or a writer that broke off behind its marker: most rows would go
+    (folder / "_SUCCESS").touch()
+    with pytest.raises(CheckFailed, match=r"increment_2024030502 lacks 5 of the 10 rows .* `checks: \{max_gone: 0.3\}` allows fewer"):
+        lake.run(spec)
+    assert ["part-0.json"] == [name for name in lake.landed(spec) if name.startswith("part")]
+    copy(2, ten[:5], ten[5:])
+    assert (10, 0) == ((counts := lake.run(spec).counts)["duplicate"], counts["applied"])
+    # a file that comes afterwards is no copy
+    straggler = copy(2, [{"id": 11, "a": "x"}])
+    with pytest.raises(InputRefused, match=r"part-0.json: the full copy in increment_2024030502 was absorbed already"):
+        lake.run(spec)
+    (straggler / "part-0.json").unlink()
+
+    # four copies that are none, and a good one after them, in one run: a key twice, no key, a broken file, a line that is no row
+    copy(3, ten, [ten[0]])
+    copy(4, ten, [{"id": None, "a": "x"}])
+    copy(5, ten, ["{"])
+    copy(6, ten[:9], [{"id": 12, "a": "y"}])
+    report = lake.run(lake.with_settings(spec, quarantine_share=0.9))
+    assert [*range(9), 12] == ids()
+    assert {"read": 11, "applied": 2, "duplicate": 9} == {name: count for name, count in report.counts.items() if count}
+    told = held()
+    assert ["030", "031", "040", "041", "050", "051"] == sorted(told)
+    assert 'second row with the key ["0"]' in told["030"]
+    assert "belongs to a full copy that is not whole: increment_2024030503/part-0.json" in told["031"]
+    assert "a column of the key (id) is null" in told["041"]
+    assert "not a JSON object" in told["051"]
+    assert [] == lake.problems(spec)
+
+    # replayed after a newer copy it is late, whole or not at all; a copy that was written again in its folder cannot come twice
+    broken = Path(spec.root) / "quarantine" / "increment_2024030505"
+    (broken / "part-1.json").write_text('{"id": 13, "a": "z"}\n')
+    assert 11 == lake.replay(lake.with_settings(spec, quarantine_share=1.0), "increment_2024030505/part-0.json").counts["late"]
+    assert [*range(9), 12] == ids()
+    copy(3, ten)
+    assert 10 == lake.run(spec).counts["late"]
+    with pytest.raises(InputRefused, match="the full copy in increment_2024030503 has come again since"):
+        lake.replay(spec, "increment_2024030503/part-1.json")
+    assert [] == lake.problems(spec)
+
+    # the guard holds from one copy to the next, not for a run as a whole; an empty file says that the table is empty
+    copy(7, ten[:7])
+    copy(8, ten[:5])
+    copy(9, ten[:4])
+    assert (6, [0, 1, 2, 3]) == (lake.run(spec).counts["applied"], ids())
+    copy(10, [])
+    assert "idle" == lake.run(spec).outcome
+    copy(10, ["null"])
+    assert "committed" == lake.run(lake.with_settings(spec, max_gone=1.0)).outcome
+    assert [] == ids()
