@@ -267,8 +267,13 @@ class Engine(Protocol):
     SchemaRefused, OrderRefused, CheckFailed.
     """
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> Batch:
-        """Open, decode and conform these inputs. What cannot be used is left out and told; more of it than `quarantine` allows is refused."""
+    def read(
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, copies: Sequence[str] = ()
+    ) -> Batch:
+        """Open, decode and conform these inputs. What cannot be used is left out and told; more of it than `quarantine` allows is refused.
+
+        `copies`: the hours of the full copies that the parent has absorbed, in order, where one of these inputs comes late among them.
+        """
 
     def write_delta(self, batch: Batch, commit: str) -> Staged:
         """Resolve the batch with the parent's Delta and what it must be compared with in the base, into a new Delta."""

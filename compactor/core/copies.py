@@ -6,7 +6,9 @@ written into it for `settle`. A folder that is not whole waits, all of it. Copie
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from compactor.core import increment
 from compactor.core.snapshot import Input, Snapshot
@@ -56,3 +58,30 @@ def other_delivery(entries: Iterable[Input], folders: Iterable[str], paths: Iter
     wanted, own = set(folders), set(paths)
     found = (item for item in entries if item.folder in wanted and (item.path, item.etag) not in own)
     return next((item for item in found if not item.unabsorbed or item.outcome == "undone"), None)
+
+
+def hours(entries: Iterable[Input]) -> tuple[str, ...]:
+    """The hours of the copies that are absorbed, in order. `entries`: the ledger's latest word of each input."""
+    return tuple(sorted({item.hour for item in entries if item.hour is not None and not item.unabsorbed}))
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Copies that come late between two that are absorbed: their hours, in order, and those of the copies `before` (None: none) and `after` them."""
+
+    before: str | None
+    late: tuple[str, ...]
+    after: str
+
+
+def gaps(late: Iterable[str], absorbed: Iterable[str]) -> list[Gap]:
+    """Where late copies belong; none for an hour of which a copy is absorbed already.
+
+    >>> gaps(["02", "05", "03", "01"], ["01", "04", "06"])
+    [Gap(before='01', late=('02', '03'), after='04'), Gap(before='04', late=('05',), after='06')]
+    """
+    known = sorted(absorbed)
+    found: dict[int, list[str]] = {}
+    for hour in sorted(set(late) - set(known)):
+        found.setdefault(bisect_left(known, hour), []).append(hour)
+    return [Gap(known[at - 1] if at else None, tuple(there), known[at]) for at, there in found.items() if at < len(known)]

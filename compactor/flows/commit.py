@@ -105,7 +105,7 @@ def _attempt(
     commit = commit_id(version, world.nonce())
     progress(spec.name, "read", 0.1)
     try:
-        batch = world.engine().read(spec, parent, inputs, version, elsewhere)
+        batch = world.engine().read(spec, parent, inputs, version, elsewhere, ledger.copies(world, spec, parent, inputs))
     except SchemaRefused as error:
         notices.tell(world, spec, parent, error.decisions, None)
         raise

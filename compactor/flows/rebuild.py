@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from compactor.core import plan
+from compactor.core import copies, plan
 from compactor.core.errors import Conflict, InputRefused, NoRowsYet, Refused
 from compactor.core.layout import commit_id
 from compactor.core.position import latest
@@ -303,7 +303,8 @@ def _caught_up(world: World, spec: TableSpec, head: Snapshot, newest: Snapshot, 
     writer = commit_id(version, world.nonce())
     if not inputs:
         return _child(world, spec, newest, dataclasses.replace(made, writer=writer), label)
-    batch = world.engine().read(_relaxed(spec), made, inputs, version, places)
+    hours = copies.hours(known.values()) if spec.envelope == copies.ENVELOPE else ()
+    batch = world.engine().read(_relaxed(spec), made, inputs, version, places, hours)
     try:
         facts = batch.facts
         _check_read(world, spec, facts, inputs, places)

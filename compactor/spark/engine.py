@@ -44,9 +44,11 @@ class SparkEngine:
         self._storage = storage
         self._schemas = schemas
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> SparkBatch:
+    def read(
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, copies: Sequence[str] = ()
+    ) -> SparkBatch:
         """Open, decode and conform these inputs."""
-        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, elsewhere)
+        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, elsewhere, copies)
 
     def write_delta(self, batch: SparkBatch, commit: str) -> Staged:
         """A new Delta: the batch, the parent's Delta, and the base rows that must be compared."""

@@ -21,7 +21,7 @@ from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.ports import Elsewhere, Facts, Storage
-from compactor.spark import copies, files, keyless, position, signatures, store, survey
+from compactor.spark import copies, copy_changes, files, keyless, position, signatures, store, survey
 from compactor.spark.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
 from compactor.spark.decode import change_event, debezium, dms, flat, kafka, named, wal2json, wire
 from compactor.spark.decode.frame import Frame
@@ -88,14 +88,16 @@ class Reader:
     storage: Storage
     schemas: wire.Schemas = None
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> SparkBatch:
+    def read(
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, known: Sequence[str] = ()
+    ) -> SparkBatch:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
         with ExitStack() as scratch:
             opened = Inputs(self.spark, spec, inputs, elsewhere, scratch)
             batch = None
             while batch is None:
                 try:
-                    batch = self._read(opened, parent, version)
+                    batch = self._read(opened, parent, version, known)
                 except copies.NotWhole as found:
                     opened.broken.update(found.files)
                 except CompactorError:
@@ -106,7 +108,7 @@ class Reader:
             batch.scratch = scratch.pop_all()
             return batch
 
-    def _read(self, opened: Inputs, parent: Snapshot | None, version: int) -> SparkBatch:
+    def _read(self, opened: Inputs, parent: Snapshot | None, version: int, known: Sequence[str]) -> SparkBatch:
         spec = opened.spec
         frames, landed = self._frames(opened, parent)
         if spec.envelope == full_copies.ENVELOPE:
@@ -148,7 +150,7 @@ class Reader:
         if spec.envelope == full_copies.ENVELOPE:
             copies.check_records(opened, told)
             facts = _facts(opened, found, evolved, order, landed, unusable)
-            changes, facts = copies.differences(self.spark, opened, parent, facts, changes)
+            changes, facts = copy_changes.Differences(self.spark, opened, parent, facts, version, known).of(changes)
             return SparkBatch(facts, spec, parent, version, changes)
         if unfit:
             found, unusable = found.without(unfit), (*unusable, *told)
