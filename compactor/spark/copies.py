@@ -72,4 +72,4 @@ def settled(spark: SparkSession, frame: Frame, inputs: Sequence[Input]) -> Frame
 
 
 def micros(hour: str) -> str:
-    return f"unixmicros(to_timestamp({hour}, \"yyyy-MM-dd'T'HH:mm\"))"
+    return f"unix_micros(to_timestamp({hour}, \"yyyy-MM-dd'T'HH:mm\"))"
