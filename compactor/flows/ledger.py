@@ -8,7 +8,7 @@ import json
 import zlib
 from collections.abc import Iterable
 
-from compactor.core import copies as core
+from compactor.core import copies as full_copies
 from compactor.core.errors import Conflict, StateRefused
 from compactor.core.layout import Layout, join, relative
 from compactor.core.snapshot import Input, LedgerFile, Snapshot, input_from_json
@@ -54,10 +54,12 @@ def everything(world: World, layout: Layout, snapshot: Snapshot) -> list[Input]:
 
 def copies(world: World, spec: TableSpec, snapshot: Snapshot | None, inputs: Iterable[Input]) -> tuple[str, ...]:
     """The hours of the full copies absorbed, where one of `inputs` comes late among them and there is a history to put it into."""
-    newest = core.newest_hour(snapshot)
-    if spec.envelope != core.ENVELOPE or not spec.history or snapshot is None or newest is None or all(str(item.hour) > newest for item in inputs):
+    if snapshot is None or spec.envelope != full_copies.ENVELOPE or not spec.history:
         return ()
-    return core.hours(latest(everything(world, Layout(spec.root, spec.landing), snapshot)).values())
+    newest = full_copies.newest_hour(snapshot)
+    if newest is None or all(str(item.hour) > newest for item in inputs):
+        return ()
+    return full_copies.hours(latest(everything(world, Layout(spec.root, spec.landing), snapshot)).values())
 
 
 def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:
