@@ -188,7 +188,7 @@ def test_half_a_copy_deletes_nothing(lake: Lake) -> None:
         return sorted(row["id"] for row in lake.rows(spec))
 
     def held() -> dict[str, str]:
-        return {f"{item.path.split('_')[1][-2:]}{item.path[-6]}": item.reason for item in lake.snapshot(spec).inputs if item.reason}
+        return {f"{item.folder[-2:]}{item.path[-6]}": item.reason for item in lake.snapshot(spec).inputs if item.reason}
 
     ten = [{"id": number, "a": "x", "op": "d"} for number in range(10)]
     copy(1, ten[:5], ten[5:])

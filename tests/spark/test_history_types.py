@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from compactor.core.spec import TableSpec
 from compactor.flows.run import rebuild_table
+from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -59,15 +61,16 @@ def versions(lake: Lake, spec: TableSpec) -> list[tuple[Any, ...]]:
     return sorted(((one.id, one.n, one.c, one[3] // 10**6, None if one[5] else one[4] // 10**6) for one in found), key=lambda one: (one[0], one[3]))
 
 
-@pytest.mark.parametrize("compaction", ["auto", "delta"])
+@pytest.mark.parametrize("compaction", ["auto", "delta"] if FULL else ["delta"])
 def test_history_and_feed_go_through_a_widening_and_a_new_column(lake: Lake, compaction: str) -> None:
     """Old versions are shown in the new type, a late event of the old one takes its place among them; rebuilt, it is the same history."""
     spec = lake.spec(format="parquet", order_by=("seq",), history=True, feed="net", compaction=compaction)
     for hour, (ddl, rows) in enumerate(STEPS):
         lake.land_parquet(spec, hour, rows, ddl)
         lake.run(spec)
-        told = lake.spark.sql(f"SELECT * FROM {lake.database}.t_changes WHERE _commit_version = {lake.snapshot(spec).version}").collect()
-        assert FEED[hour] == sorted((one["_change_type"], one.id, one.n) for one in told)
+        snapshot = lake.snapshot(spec)
+        told = [json.loads(line) for line in lake.world.engine().read_feed(spec, snapshot)] if snapshot.feed and snapshot.feed.part else []
+        assert FEED[hour] == sorted((one["_change_type"], one["id"], one["n"]) for one in told)
         assert [] == lake.problems(spec)
     assert VERSIONS == versions(lake, spec)
     assert ["bigint", "bigint"] == [kind for name, kind in lake.spark.table(f"{lake.database}.t_history").dtypes if name in ("id", "n")]
