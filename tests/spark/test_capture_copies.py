@@ -19,6 +19,8 @@ TABLES = tuple(name for name, key in config.keys().items() if key) if FULL else 
 GROUPS: list[list[int]] = [[hour] for hour in landing.HOURS] if FULL else [[0, 1, 2, 3], [4, 5, 6, 7, 8]]
 """The hours that each run gets."""
 
+CHECKED = landing.HOURS if FULL else (0, 2, 4, 7)
+
 
 def dump(table: truth.TableTruth) -> list[dict[str, Any]]:
     """Rows under the names of the view, as PostgreSQL's text of each value."""
@@ -57,7 +59,7 @@ def test_every_hour_is_postgresqls_dump(tmp_path: Path) -> None:
             for name in TABLES:
                 if name in truth.truth(group[-1]):
                     compare(name, group[-1], None)
-        for hour in landing.HOURS:
+        for hour in CHECKED:
             for name in TABLES:
                 if name in truth.truth(hour):
                     compare(name, hour, f"2024-03-05T{hour:02}:00:00Z")

@@ -30,7 +30,7 @@ Copy = dict[int, Row]
 """id → the other columns, of one program."""
 
 FOLDERS = 9
-RUNS = ((1, 2), (3, 7), (0, 5), (4, 6, 8))
+RUNS = ((1,), (2, 3, 7), (0, 5), (4,), (6, 8)) if FULL else ((1, 2, 7), (0, 5), (4, 6, 8))
 """Which copies each run gets; 0, 5, 4 and 6 come late."""
 
 
