@@ -21,6 +21,7 @@ from compactor.config_keys import Csv as CsvKeys
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
 from compactor.config_values import SUBJECT, absolute, alike, shown
+from compactor.core.copies import COPIES_GONE, ENVELOPE
 from compactor.core.errors import ConfigError
 from compactor.core.layout import join
 from compactor.core.spec import Csv, TableSpec
@@ -234,7 +235,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         epoch_replaces=table.epoch.replace,
         csv=Csv(**dict(table.csv)),
         fold_every=table.fold.every,
-        max_gone=table.checks.max_gone,
+        max_gone=COPIES_GONE if table.envelope == ENVELOPE and "max_gone" not in table.checks.model_fields_set else table.checks.max_gone,
         quarantine_rows=table.quarantine.max_rows,
         quarantine_share=table.quarantine.max_share,
         first_folder=table.from_,
@@ -248,7 +249,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 
 _SAME = (
     *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "partial"),
-    *("truncate", "unresolved", "beyond_retention", "compaction", "live_view", "timestamps", "target_file_bytes", "settle"),
+    *("truncate", "unresolved", "beyond_retention", "compaction", "live_view", "timestamps", "target_file_bytes", "settle", "complete"),
     *("hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify", "feed_retention"),
     *("history", "track", "track_except", "history_end", "history_zero_length"),
 )

@@ -42,7 +42,7 @@ class Checks(_Keys):
     """What stops a table before a commit."""
 
     max_gone: Annotated[float, Read(values.share, {"type": ["number", "string"], "examples": [0.5, "50%"]})] = _key(
-        1.0, "Share of the table's rows that may go in one run, by deletes or a TRUNCATE."
+        1.0, "Share of the table's rows that may go in one run, by deletes or a TRUNCATE; with full copies (snapshot), 0.3 from one to the next."
     )
 
 
@@ -198,7 +198,7 @@ class Airflow(_Keys):
     )
 
 
-Envelope = Annotated[str, values.choice("flat", "debezium", "wal2json", "dms", "change-event", later=("snapshot",))]
+Envelope = Annotated[str, values.choice("flat", "debezium", "wal2json", "dms", "change-event", "snapshot")]
 Format = Annotated[str, values.choice("auto", "parquet", "avro", "json", "csv")]
 
 
@@ -215,7 +215,10 @@ class Table(_Keys):
         "Where the sink writes: below the warehouse, or an absolute path. strftime codes (%Y %m %d %H %M) name the folder of "
         "an hour, none mean one flat folder. Default <table>/incremental/increment_%Y%m%d%H.",
     )
-    envelope: Envelope = _key("flat", "How a change is wrapped: flat rows, Debezium, wal2json, AWS DMS's files, change events.")
+    envelope: Envelope = _key(
+        "flat",
+        "How a change is wrapped: flat rows, Debezium, wal2json, AWS DMS's files, change events; snapshot: each folder is a full copy of the table.",
+    )
     format: Format = _key("auto", "File format; auto tells it by the file's suffix.")
     container: Annotated[str, values.choice("value", "kafka")] = _key(
         "value", "What the sink wrote: values, or whole Kafka records. With `topic` the default is kafka."
@@ -252,6 +255,11 @@ class Table(_Keys):
     )
     fold: Fold = _key(Fold(), "When the base takes in the Delta.")
     settle: Duration = _key(0.0, "Least age of a landed file, for sinks that write files in place.", written="0s")
+    complete: Text | None = _key(
+        None,
+        "(snapshot) Name of the file, such as _SUCCESS, that is written into a folder last: the copy is whole then. Without it a copy is whole when "
+        "nothing was written into its folder for `settle`.",
+    )
     hours_in: Text = _key("UTC", "Time zone of the hour folders' names. They name folders, never an order.")
     from_: Text | None = _key(None, "First folder to take, such as increment_2026112014; older ones are skipped.", alias="from")
     epoch: Annotated[Epoch, Read(values.epoch, {"type": ["integer", "object"], "minimum": 0})] = _key(

@@ -10,6 +10,7 @@ from compactor.config_keys import Keys, Table
 from compactor.config_text import Place
 from compactor.config_values import SUBJECT, absolute, alike, is_s3, shown
 from compactor.core import s3, views
+from compactor.core.copies import ENVELOPE
 from compactor.core.errors import ConfigError
 from compactor.core.increment import pattern_problem, split_pattern
 from compactor.core.layout import join
@@ -111,6 +112,7 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
     if table.topic:
         yield from _topic_problems(keys, table)
+    yield from _copies_problems(keys, name, table)
     yield from _runner_problems(keys, name)
     if table.group != "hourly" and table.group not in keys.airflow.groups:
         known = ("hourly", *keys.airflow.groups)
@@ -155,6 +157,32 @@ def _topic_problems(keys: Keys, table: Table) -> Iterator[Problem]:
         yield ("format",), f"`compactor ingest` writes parquet, found {table.format}; leave it out"
     if "container" in table.model_fields_set and table.container != "kafka":
         yield ("container",), "`compactor ingest` writes whole Kafka records; leave it out"
+
+
+def _copies_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
+    """What full copies lack, and what they cannot have."""
+    if table.envelope != ENVELOPE:
+        if table.complete is not None:
+            yield ("complete",), f"only full copies have it, and the envelope is {table.envelope}; leave it out"
+        return
+    if table.key == ():
+        yield ("key",), "rows without a key cannot be told from one another, copy by copy; say `key: [..]`, with columns that name a row"
+    _, pattern = landing(keys, name, table)
+    if "%Y" not in pattern:
+        yield ("increments",), f"each full copy needs a folder of its own, named by its day or hour; say {name}/incremental/increment_%Y%m%d%H"
+    if table.complete is None and table.settle <= 0:
+        yield (
+            ("complete",),
+            "nothing says when a copy is whole, and half of one would delete the other half; say `complete: _SUCCESS`, the file that its writer "
+            "writes last, or `settle: 10min`",
+        )
+    if table.complete is not None and "/" in table.complete:
+        yield ("complete",), f"expected a file's name such as _SUCCESS, found {shown(table.complete)}"
+    for key, said in (("order_by", table.order_by), ("epoch", table.epoch.number), ("topic", table.topic), ("source_table", table.source_table)):
+        if said:
+            yield (key,), "full copies are plain rows that come in the order of their folders; leave it out"
+    if table.container != "value":
+        yield ("container",), "full copies are plain rows, not Kafka records; leave it out"
 
 
 def _file_problems(table: Table) -> Iterator[Problem]:

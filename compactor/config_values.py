@@ -107,14 +107,12 @@ def absolute(path: str, base: str) -> str:
     return os.path.normpath(os.path.join(base, os.path.expanduser(bare)))
 
 
-def choice(*now: str, later: tuple[str, ...] = ()) -> Read:
+def choice(*now: str) -> Read:
     def check(value: Any) -> str:
         # `unresolved: null` is YAML's null, and meant as the word.
         text = "null" if value is None and "null" in now else str(value).lower() if isinstance(value, (str, bool)) else value
         if text in now:
             return str(text)
-        if text in later:
-            raise ValueError(f"{text!r} is not supported yet; use {listed(now)}")
         raise ValueError(f"expected {listed(now)}, found {shown(value)}{alike(str(value), now)}")
 
     return Read(check, {"enum": [*now, None] if "null" in now else [*now]})

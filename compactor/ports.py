@@ -174,7 +174,8 @@ class Facts:
     Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
     changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
     changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
-    paths of quarantined files that lack their end.
+    paths of quarantined files that lack their end. Of full copies (`core/copies.py`) `read` counts the rows and the keys that are gone, `unchanged`
+    the rows that are as they were, `late` those of copies older than the newest one known; neither are `changes`.
     """
 
     evolved: Evolved
@@ -196,6 +197,8 @@ class Facts:
     unfinished: frozenset[str] = frozenset()
     beyond_retention: int = 0
     unusable: tuple[Unusable, ...] = ()
+    unchanged: int = 0
+    late: int = 0
 
 
 Elsewhere = Mapping[tuple[str, str], str]
@@ -264,8 +267,13 @@ class Engine(Protocol):
     SchemaRefused, OrderRefused, CheckFailed.
     """
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> Batch:
-        """Open, decode and conform these inputs. What cannot be used is left out and told; more of it than `quarantine` allows is refused."""
+    def read(
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, copies: Sequence[str] = ()
+    ) -> Batch:
+        """Open, decode and conform these inputs. What cannot be used is left out and told; more of it than `quarantine` allows is refused.
+
+        `copies`: the hours of the full copies that the parent has absorbed, in order, where one of these inputs comes late among them.
+        """
 
     def write_delta(self, batch: Batch, commit: str) -> Staged:
         """Resolve the batch with the parent's Delta and what it must be compared with in the base, into a new Delta."""

@@ -236,8 +236,8 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("envelop: debezium", "envelop", "unknown key; did you mean envelope?"),
     ("warehouse: x", "warehouse", "unknown key; it stands at the top of the file"),
     ("zzz: 1", "zzz", "unknown key"),
-    ("envelope: debezum", "envelope", "expected flat, debezium, wal2json, dms or change-event, found 'debezum'; did you mean debezium?"),
-    ("envelope: [flat]", "envelope", "expected flat, debezium, wal2json, dms or change-event, found ['flat']"),
+    ("envelope: debezum", "envelope", "expected flat, debezium, wal2json, dms, change-event or snapshot, found 'debezum'; did you mean debezium?"),
+    ("envelope: [flat]", "envelope", "expected flat, debezium, wal2json, dms, change-event or snapshot, found ['flat']"),
     ("envelope: dms, container: kafka", "container", "DMS writes rows, not Kafka records"),
     ("envelope: dms, format: json", "format", "expected parquet or csv, which DMS writes, found json"),
     ("envelope: dms, source_table: public.t", "source_table", "DMS has a folder for each table"),
@@ -250,7 +250,14 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("format: csv, csv: {separator: ';'}", "csv.separator", "unknown key"),
     ("format: csv, envelope: debezium", "format", "an envelope does not fit into CSV"),
     ("format: csv, container: kafka", "container", "CSV files hold rows"),
-    ("envelope: snapshot", "envelope", "not supported yet"),
+    ("envelope: snapshot", "complete", "nothing says when a copy is whole"),
+    ("envelope: snapshot, complete: a/b", "complete", "expected a file's name"),
+    ("envelope: snapshot, settle: 1h, increments: s/in", "increments", "each full copy needs a folder of its own"),
+    ("envelope: snapshot, settle: 1h, order_by: [ts]", "order_by", "in the order of their folders"),
+    ("envelope: snapshot, settle: 1h, epoch: 1", "epoch", "in the order of their folders"),
+    ("envelope: snapshot, settle: 1h, container: kafka", "container", "plain rows, not Kafka records"),
+    ("envelope: snapshot, settle: 1h, partial: true", "partial", "only flat rows have it"),
+    ("complete: _SUCCESS", "complete", "only full copies have it"),
     ("format: xml", "format", "expected auto, parquet, avro, json or csv, found 'xml'"),
     ("container: json", "container", "expected value or kafka"),
     ("delete: never", "delete", "expected hide, soft or hard"),
@@ -356,6 +363,15 @@ def test_a_bad_key_is_named(tmp_path: Path, keys: str, key: str, said: str) -> N
     assert said in first
 
 
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [("envelope: flat", 1.0), ("envelope: snapshot, complete: _SUCCESS", 0.3), ("envelope: snapshot, settle: 1h, checks: {max_gone: 1}", 1.0)],
+)
+def test_full_copies_are_guarded_unless_told_otherwise(tmp_path: Path, keys: str, expected: float) -> None:
+    """A copy that was cut short would delete what it lacks."""
+    assert expected == loaded(tmp_path, table(keys)).spec("student").max_gone
+
+
 BAD_FILES: list[tuple[str, str]] = [
     ("", "expected keys such as `tables:`, found nothing"),
     ("- a", "expected keys such as `tables:`"),
@@ -365,6 +381,7 @@ BAD_FILES: list[tuple[str, str]] = [
     ("tables: [student]", "key tables: expected at least one table, found ['student']"),
     ("tables: {student: [id]}", ":1: table student: expected a mapping of keys, found ['id']; write `key: [..]`"),
     ("tables:\n  student:\n", ":2: table student, key key: expected the key columns, found nothing; say `key: [id]`, or `key: []`"),
+    ("tables: {student: {key: [], envelope: snapshot, settle: 1h}}", "table student, key key: rows without a key cannot be told from one another"),
     ("tables: {student: {key: id}}", "table student, key key: expected a list, found 'id'; write [id]"),
     ("tables: {student: {key: [id, id]}}", "table student, key key: the column id is listed twice"),
     ("tables: {student: {key: [a, '']}}", "table student, key key: expected a list of column names"),

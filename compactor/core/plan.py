@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compactor.core import increment
+from compactor.core import copies, increment
 from compactor.core.errors import InputRefused
 from compactor.core.layout import relative
 from compactor.core.schema import Schema
@@ -55,11 +55,14 @@ class Landing:
 def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[str, str]], now: float) -> Landing:
     """New inputs = landing − ledger. `absorbed` holds (path, etag).
 
-    A Parquet or Avro file that has stayed empty is taken, and will be found unusable. Raises InputRefused when files lie there and none fits the
+    A Parquet or Avro file that has stayed empty is taken, and will be found unusable.
+    Of full copies (`core/copies.py`) only whole ones are taken. Raises InputRefused when files lie there and none fits the
     pattern.
     """
     new, waiting, skipped, ignored, known = [], 0, 0, 0, 0
     strange: list[str] = []
+    unfinished: set[str] = set()
+    found = list(found)
     first = increment.landed(spec.pattern, f"{spec.first_folder}/", spec.hours_in) if spec.first_folder else None
     for item in found:
         if increment.ignored(item.path):
@@ -74,11 +77,13 @@ def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[
             skipped += 1
         elif now - item.modified < spec.settle:
             waiting += 1
+            unfinished.add(place.folder)
         elif item.size == 0:
             if _format(spec, item.path) not in _NEVER_EMPTY:
                 ignored += 1
             elif now - item.modified < UNFINISHED_GRACE:
                 waiting += 1
+                unfinished.add(place.folder)
             else:
                 new.append(Input(item.path, item.size, item.etag, place.folder, place.hour))
         else:
@@ -88,6 +93,10 @@ def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[
             f"table {spec.name}: {len(strange)} files below {spec.landing}, none in a folder named like {spec.pattern!r} "
             f"(found {strange[0]}). Correct `increments:`."
         )
+    if spec.envelope == copies.ENVELOPE and new:
+        whole = copies.whole(spec, ((item.path, item.modified) for item in found), now) - unfinished
+        waiting += sum(item.folder not in whole for item in new)
+        new = [item for item in new if item.folder in whole]
     return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(strange), known)
 
 

@@ -14,6 +14,7 @@ FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_ou
 
 RESERVED = (
     *("_op", "_version", "_position", "_older", "_from", "_moved_to", "_row_id", "base_version", "delta_version", "segment", *FEED),
+    *("_missing", "_to", "_link", "_unfit", "_source", "_file", "_time"),
     *("__start_time", "__end_time", "__is_current", "__is_deleted", "__start_position", "__end_position", "__previous_key"),
     *(
         "__start_us",

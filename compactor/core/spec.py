@@ -53,7 +53,7 @@ class TableSpec:
     `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default). `subject` names
     the schema in the registry, which `app.py` asks before a run; `registered_key`: the key is asked there too. `registered` is what was found:
     (version, id or None). `pattern` is the strftime folder pattern below `landing` (empty = one flat
-    folder). `feed`: `net`, `all` or `off`.
+    folder). `feed`: `net`, `all` or `off`. `complete`: the marker in the folder of a full copy.
     """
 
     name: str
@@ -93,6 +93,7 @@ class TableSpec:
     target_file_bytes: int = 256 << 20
     fold_every: float = 6 * 3600.0
     settle: float = 0.0
+    complete: str | None = None
     hours_in: str = "UTC"
     first_folder: str | None = None
     epoch: int = 0

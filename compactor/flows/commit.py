@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from compactor.core import plan
+from compactor.core import copies, plan
 from compactor.core.errors import CheckFailed, Conflict, InputUnfinished, SchemaRefused, TryLater
 from compactor.core.layout import commit_id
 from compactor.core.position import Partitions, latest
@@ -105,7 +105,7 @@ def _attempt(
     commit = commit_id(version, world.nonce())
     progress(spec.name, "read", 0.1)
     try:
-        batch = world.engine().read(spec, parent, inputs, version, elsewhere)
+        batch = world.engine().read(spec, parent, inputs, version, elsewhere, ledger.copies(world, spec, parent, inputs))
     except SchemaRefused as error:
         notices.tell(world, spec, parent, error.decisions, None)
         raise
@@ -113,7 +113,7 @@ def _attempt(
         if elsewhere or not any(_young(world, layout.landed(path)) for path in error.paths):
             raise
         # a sink that writes in place is not done with it: it waits for the next run
-        kept = [item for item in inputs if not (item.path in error.paths and _young(world, layout.landed(item.path)))]
+        kept = copies.kept(spec, inputs, [path for path in error.paths if _young(world, layout.landed(path))])
         return _attempt(world, spec, parent, kept, label, progress, elsewhere, operation) if kept else None
     try:
         facts = batch.facts
@@ -125,7 +125,7 @@ def _attempt(
         }
         if len(steady) < len(facts.inputs):
             # a file was written while we read it (H1), or is not finished: what we read of it is worth nothing, it waits for the next run
-            kept = [item for item in inputs if (item.path, item.etag) in steady]
+            kept = copies.kept(spec, inputs, [item.path for item in inputs if (item.path, item.etag) not in steady])
             return _attempt(world, spec, parent, kept, label, progress, elsewhere, operation) if kept else None
         notices.tell(world, spec, parent, facts.evolved.decisions, facts.evolved.schema)
         whole = plan.whole_base(spec, parent, facts.changes, bool(facts.evolved.retyped), facts.truncate is not None)
@@ -151,7 +151,8 @@ def _attempt(
 
 def _guard(spec: TableSpec, parent: Snapshot | None, staged: Staged, whole: bool) -> None:
     """Raises CheckFailed when more of the table's rows would go than `checks: {max_gone: ..}` allows: a TRUNCATE or a DELETE nobody meant."""
-    if parent is None or spec.max_gone >= 1.0:
+    if parent is None or spec.max_gone >= 1.0 or spec.envelope == copies.ENVELOPE:
+        # of full copies each was held against the one before it when they were read
         return
     old, new = parent.delta, staged.delta
     before = sum(segment.rows - segment.tombstones for segment in parent.segments) - (old.tombstones if old else 0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from compactor.core import increment
-from compactor.core.errors import OrderRefused
+from compactor.core import copies, increment
+from compactor.core.errors import InputRefused, OrderRefused
 from compactor.core.layout import join, relative
 from compactor.core.plan import Found, Landing, discover
 from compactor.core.snapshot import Snapshot
@@ -21,7 +21,24 @@ def landing(world: World, spec: TableSpec, snapshot: Snapshot | None) -> Landing
     landed = discover(spec, found, known, world.storage.now())
     if spec.envelope == "dms" and snapshot is not None:
         _check_full_load(world, spec, snapshot, landed, {path for path, _ in known})
+    if spec.envelope == copies.ENVELOPE and snapshot is not None and landed.new:
+        _check_copies(world, spec, snapshot, landed, known)
     return landed
+
+
+def _check_copies(world: World, spec: TableSpec, snapshot: Snapshot, landed: Landing, known: frozenset[tuple[str, str]]) -> None:
+    """Raises InputRefused for files that come to a full copy after it was taken: alone they would look like a table that has lost its other rows."""
+    folders = {item.folder for item in landed.new}
+    if not any((place := increment.landed(spec.pattern, path, spec.hours_in)) and place.folder in folders for path, _ in known):
+        return
+    there = copies.other_delivery(ledger.latest(ledger.everything(world, layout_of(spec), snapshot)).values(), folders, ())
+    if there is not None:
+        late = next(item for item in landed.new if item.folder == there.folder)
+        raise InputRefused(
+            f"table {spec.name}: {join(spec.landing, late.path)}: the full copy in {there.folder} was absorbed already, and this file came to it "
+            "since. Was the copy not whole then, put all of it into the folder of a later hour, and have `complete:` or a longer `settle` tell when "
+            "a copy is whole; else remove the file."
+        )
 
 
 def _check_full_load(world: World, spec: TableSpec, snapshot: Snapshot, landed: Landing, known: set[str]) -> None:

@@ -8,9 +8,11 @@ import json
 import zlib
 from collections.abc import Iterable
 
+from compactor.core import copies as full_copies
 from compactor.core.errors import Conflict, StateRefused
 from compactor.core.layout import Layout, join, relative
 from compactor.core.snapshot import Input, LedgerFile, Snapshot, input_from_json
+from compactor.core.spec import TableSpec
 from compactor.flows.world import World
 
 _MERGE_AT = 16
@@ -48,6 +50,16 @@ def entries(world: World, layout: Layout, file: LedgerFile) -> list[Input]:
 def everything(world: World, layout: Layout, snapshot: Snapshot) -> list[Input]:
     """Every input that ever went into the table, oldest first."""
     return [item for file in snapshot.ledger for item in entries(world, layout, file)] + list(snapshot.inputs)
+
+
+def copies(world: World, spec: TableSpec, snapshot: Snapshot | None, inputs: Iterable[Input]) -> tuple[str, ...]:
+    """The hours of the full copies absorbed, where one of `inputs` comes late among them and there is a history to put it into."""
+    if snapshot is None or spec.envelope != full_copies.ENVELOPE or not spec.history:
+        return ()
+    newest = full_copies.newest_hour(snapshot)
+    if newest is None or all(str(item.hour) > newest for item in inputs):
+        return ()
+    return full_copies.hours(latest(everything(world, Layout(spec.root, spec.landing), snapshot)).values())
 
 
 def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core import copies, increment
 from compactor.core.errors import InputRefused
 from compactor.core.quarantine import reason_file
 from compactor.core.snapshot import Input, Snapshot
@@ -72,22 +73,41 @@ def reasons(world: World, spec: TableSpec, held: Held) -> dict[str, Any]:
 
 
 def chosen(spec: TableSpec, held: Sequence[Held], paths: Sequence[str]) -> list[Held]:
-    """Those to take again: all, or those of these paths. Raises InputRefused for a path that does not wait, and for a file that is gone."""
+    """Those to take again: all, or those of these paths; of a full copy all its files or none.
+
+    Raises InputRefused for a path that does not wait, and for a file that is gone.
+    """
     unknown = [path for path in paths if path not in {item.path for item in held}]
     if unknown:
         raise InputRefused(f"table {spec.name}: {unknown[0]} is not in quarantine; `compactor quarantine list {spec.name}` tells what is")
     wanted = [item for item in held if not paths or item.path in paths]
+    if spec.envelope == copies.ENVELOPE:
+        folders = {_folder(spec, item.path) for item in wanted}
+        wanted = [item for item in held if _folder(spec, item.path) in folders]
     gone = [item.path for item in wanted if item.location is None]
     if gone:
         raise InputRefused(f"table {spec.name}: {gone[0]} is neither in quarantine nor in the archive; restore it, or replay the other paths by name")
     return wanted
 
 
+def _folder(spec: TableSpec, path: str) -> str:
+    place = increment.landed(spec.pattern, path, spec.hours_in)
+    return place.folder if place else ""
+
+
 def again(world: World, spec: TableSpec, held: Sequence[Held], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
-    """The inputs of a replay, and where they lie."""
+    """The inputs of a replay, and where they lie. Raises InputRefused for a full copy that has come again since, whole."""
     ids = {(item.path, item.etag): item.location or "" for item in held}
     found = {}
-    for item in ledger.everything(world, layout_of(spec), snapshot):
+    entries = ledger.everything(world, layout_of(spec), snapshot)
+    if spec.envelope == copies.ENVELOPE:
+        there = copies.other_delivery(ledger.latest(entries).values(), {_folder(spec, item.path) for item in held}, ids)
+        if there is not None:
+            raise InputRefused(
+                f"table {spec.name}: the full copy in {there.folder} has come again since, and was absorbed ({there.path}). "
+                "Replay other paths by name."
+            )
+    for item in entries:
         if (item.path, item.etag) in ids:
             outcome = "replayed" if item.outcome in WHOLE else "reread"
             found[item.path, item.etag] = dataclasses.replace(item, outcome=outcome, quarantined=0, reason="")

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from compactor.core import plan
+from compactor.core import copies, plan
 from compactor.core.errors import Conflict, InputRefused, NoRowsYet, Refused
 from compactor.core.layout import commit_id
 from compactor.core.position import latest
@@ -145,8 +145,8 @@ def _steady(world: World, spec: TableSpec, inputs: Iterable[Input], places: dict
 
 
 def _relaxed(spec: TableSpec) -> TableSpec:
-    """What runs have left out is left out again, however much it is."""
-    return dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0)
+    """What runs have left out is left out again, however much it is; what they let go goes."""
+    return dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)
 
 
 def _from_nothing(
@@ -303,7 +303,8 @@ def _caught_up(world: World, spec: TableSpec, head: Snapshot, newest: Snapshot, 
     writer = commit_id(version, world.nonce())
     if not inputs:
         return _child(world, spec, newest, dataclasses.replace(made, writer=writer), label)
-    batch = world.engine().read(_relaxed(spec), made, inputs, version, places)
+    hours = copies.hours(known.values()) if spec.envelope == copies.ENVELOPE else ()
+    batch = world.engine().read(_relaxed(spec), made, inputs, version, places, hours)
     try:
         facts = batch.facts
         _check_read(world, spec, facts, inputs, places)

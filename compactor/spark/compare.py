@@ -18,6 +18,16 @@ from compactor.spark.stored import Stored
 SAMPLES = 5
 """Keys that are told of those that differ."""
 
+_EVERY = "'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', 'ignoreNullFields', 'false'"
+
+
+def comparable(value: str, kind: str) -> str:
+    """SQL for a value as it is compared: every reader's difference counts, that of 0.0 and -0.0 too; maps cannot be compared as they are."""
+    told = types.text(types.parse(kind))
+    if told in ("float", "double"):
+        return f"CAST({value} AS STRING)"
+    return f"to_json({value}, map({_EVERY}))" if any(part in told for part in ("map<", "float", "double")) else value
+
 
 def as_text(rows: DataFrame, columns: list[tuple[str, str]], key: Sequence[str] = ()) -> DataFrame:
     """Every row as one JSON text of (name, type) columns: comparable whatever the types, maps too; with `key`, these columns apart as well."""

@@ -44,9 +44,11 @@ class SparkEngine:
         self._storage = storage
         self._schemas = schemas
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> SparkBatch:
+    def read(
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, copies: Sequence[str] = ()
+    ) -> SparkBatch:
         """Open, decode and conform these inputs."""
-        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, elsewhere)
+        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, elsewhere, copies)
 
     def write_delta(self, batch: SparkBatch, commit: str) -> Staged:
         """A new Delta: the batch, the parent's Delta, and the base rows that must be compared."""
@@ -137,7 +139,7 @@ class SparkEngine:
     def _compared(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
         checks = [compare.against_reference(self._spark, spec, snapshot)]
         # what runs have left out is left out here too, however much it is
-        batch = self.read(dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0), None, inputs, 1, elsewhere)
+        batch = self.read(dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0), None, inputs, 1, elsewhere)
         try:
             with _Resolution.of(self._spark, batch, whole=True) as work:
                 return [*checks, compare.against_history(self._spark, spec, snapshot, work.resolver, work.heads)]
@@ -345,6 +347,8 @@ def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str
     # truncates themselves are applied; what lies at or below the barrier is superseded by it
     counts["superseded"] += 0 if gone == "false" else events.where(f"_source = {EVENT} AND ({gone})").count()
     counts["applied"] += batch.facts.truncates
+    counts["duplicate"] += batch.facts.unchanged
+    counts["late"] += batch.facts.late
     counts["ignored"] = batch.facts.ignored
     counts["quarantined"], counts["beyond_retention"] = batch.facts.quarantined, batch.facts.beyond_retention
     if sum(counts.values()) != batch.facts.read:

@@ -33,7 +33,6 @@ OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_out
 """The feed's own columns, before the payload."""
 
 _JSON = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")"
-_EVERY = "'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', 'ignoreNullFields', 'false'"
 _KINDS = {"c": INSERT, "r": INSERT, "u": AFTER, "d": DELETE, "x": DELETE}
 """Operations of events → `_change_type`."""
 
@@ -153,8 +152,12 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
         both = _side(live, schema, "_old").join(new, list(schema.key), "full")
     shown = "(_new IS NOT NULL)" if spec.soft else "(_new IS NOT NULL AND NOT _new._deleted)"
     compared = ["_deleted", *(field.name for field in schema.payload if field.name not in schema.key)]
-    kinds = {field.name: field.type for field in schema.fields}
-    same = " AND ".join(f"{_comparable('_old', name, kinds)} <=> {_comparable('_new', name, kinds)}" for name in compared)
+    kinds = {"_deleted": "boolean", **{field.name: field.type for field in schema.fields}}
+
+    def compared_as(side: str, name: str) -> str:
+        return compare.comparable(f"{side}.{quoted(name)}", kinds[name])
+
+    same = " AND ".join(f"{compared_as('_old', name)} <=> {compared_as('_new', name)}" for name in compared)
     images = (
         f"CASE WHEN _old IS NULL AND {shown} THEN {_array((INSERT, '_new'))} "
         f"WHEN _old IS NOT NULL AND {shown} AND NOT ({same}) THEN {_array((BEFORE, '_old'), (AFTER, '_new'))} "
@@ -178,14 +181,6 @@ def _side(rows: DataFrame, schema: Schema, name: str) -> DataFrame:
 
 def _array(*images: tuple[str, str]) -> str:
     return "array(" + ", ".join(f"named_struct('kind', {literal(kind)}, 'row', {row})" for kind, row in images) + ")"
-
-
-def _comparable(side: str, name: str, kinds: dict[str, str]) -> str:
-    """SQL for a value as it is compared: every reader's difference counts, that of 0.0 and -0.0 too; maps cannot be compared as they are."""
-    value, kind = f"{side}.{quoted(name)}", types.text(types.parse(kinds.get(name, "boolean")))
-    if kind in ("float", "double"):
-        return f"CAST({value} AS STRING)"
-    return f"to_json({value}, map({_EVERY}))" if any(part in kind for part in ("map<", "float", "double")) else value
 
 
 def _own(kind: str, made: Snapshot, applied: str, outcome: str, deleted: str, at: str) -> list[str]:

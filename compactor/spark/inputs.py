@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pyspark.sql import SparkSession
 
 from compactor.core import increment
+from compactor.core.copies import ENVELOPE
 from compactor.core.errors import InputRefused, InputUnfinished
 from compactor.core.layout import Layout, join
 from compactor.core.quarantine import Limits, Unusable
@@ -51,7 +52,8 @@ class Inputs:
         found = self._opened(kind, paths)
         if kind != "csv":
             return found
-        words = (self.spec.op or csv_files.OPERATION,)
+        # plain rows have no operation: a column Op of theirs is one like others
+        words = () if self.spec.envelope == ENVELOPE else (self.spec.op or csv_files.OPERATION,)
         return text_types.typed(found, known, schema, words, dms.BEFORE if self.spec.envelope == "dms" else "")
 
     def find_broken(self) -> bool:

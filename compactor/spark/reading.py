@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core import copies as full_copies
 from compactor.core import types
 from compactor.core.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
 from compactor.core.evolution import Evolved, evolve
@@ -20,7 +21,7 @@ from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.ports import Elsewhere, Facts, Storage
-from compactor.spark import files, keyless, position, signatures, store, survey
+from compactor.spark import copies, copy_changes, files, keyless, position, signatures, store, survey
 from compactor.spark.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
 from compactor.spark.decode import change_event, debezium, dms, flat, kafka, named, wal2json, wire
 from compactor.spark.decode.frame import Frame
@@ -33,6 +34,7 @@ ENVELOPES = {
     "debezium": debezium.decode,
     "dms": dms.decode,
     "flat": flat.decode,
+    full_copies.ENVELOPE: flat.decode,
     "wal2json": wal2json.decode,
 }
 """Where another envelope joins: one module under `decode/`, one entry here."""
@@ -86,24 +88,31 @@ class Reader:
     storage: Storage
     schemas: wire.Schemas = None
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> SparkBatch:
+    def read(
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, known: Sequence[str] = ()
+    ) -> SparkBatch:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
         with ExitStack() as scratch:
             opened = Inputs(self.spark, spec, inputs, elsewhere, scratch)
-            try:
-                batch = self._read(opened, parent, version)
-            except CompactorError:
-                raise
-            except Exception as error:
-                if not opened.find_broken():
-                    raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
-                batch = self._read(opened, parent, version)
+            batch = None
+            while batch is None:
+                try:
+                    batch = self._read(opened, parent, version, known)
+                except copies.NotWhole as found:
+                    opened.broken.update(found.files)
+                except CompactorError:
+                    raise
+                except Exception as error:
+                    if not opened.find_broken():
+                        raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
             batch.scratch = scratch.pop_all()
             return batch
 
-    def _read(self, opened: Inputs, parent: Snapshot | None, version: int) -> SparkBatch:
+    def _read(self, opened: Inputs, parent: Snapshot | None, version: int, known: Sequence[str]) -> SparkBatch:
         spec = opened.spec
         frames, landed = self._frames(opened, parent)
+        if spec.envelope == full_copies.ENVELOPE:
+            copies.check_files(opened)
         if not frames:
             opened.within_limits(0, 0)
         if not any(frame.writers for frame in frames):
@@ -118,6 +127,8 @@ class Reader:
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
         found = survey.counted(placed, spec)
         unusable = tuple(item for frame in placed if found.bad for item in _unusable(frame))
+        if spec.envelope == full_copies.ENVELOPE:
+            copies.check_records(opened, unusable)
         opened.within_limits(found.bad, found.read, unusable)
         if found.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set. Its increment stays in landing.")
@@ -136,6 +147,11 @@ class Reader:
             changes = linked(changes, evolved.schema)
         changes = store.held(changes)
         changes, unfit, told = _fitting(spec, changes, evolved.schema)
+        if spec.envelope == full_copies.ENVELOPE:
+            copies.check_records(opened, told)
+            facts = _facts(opened, found, evolved, order, landed, unusable)
+            changes, facts = copy_changes.Differences(self.spark, opened, parent, facts, version, known).of(changes)
+            return SparkBatch(facts, spec, parent, version, changes)
         if unfit:
             found, unusable = found.without(unfit), (*unusable, *told)
             opened.within_limits(found.bad, found.read, unusable)
@@ -162,20 +178,23 @@ class Reader:
                     continue
                 for name, found in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), found), found) or ("string",)
-                frames += [self._described(frame, part, spec, parent, schema) for part, frame in decoded]
+                frames += [self._described(frame, part, opened, parent, schema) for part, frame in decoded]
         return frames, tuple((name, types.text(types.lower_names(found))) for name, found in landed.items())
 
-    def _described(self, frame: Frame, raw: files.RawFrame, spec: TableSpec, parent: Snapshot | None, schema: WriterSchema | None) -> Frame:
+    def _described(self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None) -> Frame:
         """The frame with its writers, and with images that are structs."""
+        spec = opened.spec
         if frame.omits:
             stored = _stored_fields(parent)
             writers = signatures.writers_of(frame, stored, schema, spec)
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
-            writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.envelope == "flat")
+            writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.envelope in ("flat", full_copies.ENVELOPE))
             frame = frame.parsed(decided(writers, _stored_fields(parent)))
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(known, schema) for known in frame.writers))
+        if spec.envelope == full_copies.ENVELOPE:
+            return copies.settled(self.spark, frame, opened.inputs)
         return flat.settled(frame, spec) if spec.envelope == "flat" else frame
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
@@ -229,10 +248,11 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
     images = frames[0].images or ("struct", ())
     if parent is not None:
         names = tuple(name for name, _ in parent.order)
-        wanted = dms.order(spec, ()) if spec.envelope == "dms" else spec.order_by
-        if spec.order_by and wanted != names:
+        own = spec.envelope == full_copies.ENVELOPE
+        wanted = dms.order(spec, ()) if spec.envelope == "dms" else (full_copies.HOUR,) if own else spec.order_by
+        if (spec.order_by or own) and wanted != names:
             raise OrderRefused(
-                f"table {spec.name}: order_by is {', '.join(spec.order_by)}, the table was built with {', '.join(names)}. "
+                f"table {spec.name}: order_by is {', '.join(wanted)}, the table was built with {', '.join(names)}. "
                 "Positions of different orders cannot be compared: restore the setting, or build the table anew from its archive with this order: "
                 f"compactor rebuild {spec.name}"
             )
@@ -240,6 +260,8 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
     names = spec.order_by
     if spec.envelope == "dms":
         names = dms.order(spec, (name for frame in frames for name, _ in (frame.images or images)[1]))
+    elif spec.envelope == full_copies.ENVELOPE:
+        names = (full_copies.HOUR,)
     elif not names:
         connector, offsets = survey.connector(frames)
         if spec.envelope == "flat":

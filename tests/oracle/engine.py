@@ -89,7 +89,9 @@ class ListEngine:
 
     # reading ------------------------------------------------------------------------------------------------------
 
-    def read(self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere) -> ListBatch:
+    def read(
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, copies: Sequence[str] = ()
+    ) -> ListBatch:
         """Parse the files, follow their columns."""
         order = tuple((name, "bigint") for name in spec.order_by or ("seq",))
         if parent is not None and parent.order != order:

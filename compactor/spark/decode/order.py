@@ -13,6 +13,7 @@
 | `dms.phase` | 0 in a file of the full load, 1 in a file of changes | (AWS DMS) |
 | `dms.change_seq`, `dms.stream_position` | `AR_H_CHANGE_SEQ`; `transact_id`, its numbers brought to one width | (AWS DMS) |
 | `dms.file` | the file's name without folders | (AWS DMS) |
+| `snapshot.hour` | the hour of the file's folder, UTC, as text | (full copies) |
 | any other | a column of the row, or a dotted path into the envelope such as `source.ts_us` | |
 
 The default order ends with `offset` where it is kept: the source's own order comes first because offsets go on growing when
@@ -22,6 +23,7 @@ events are sent again after a crash, so a cut inside the re-delivery would bring
 from __future__ import annotations
 
 from compactor.core import types
+from compactor.core.copies import HOUR
 from compactor.core.errors import OrderRefused
 from compactor.spark.sql import cast, quoted
 
@@ -68,8 +70,9 @@ _COMPUTED = {
     "dms.change_seq": "_source.change_seq",
     "dms.stream_position": "_source.stream_position",
     "dms.file": "_source.file",
+    HOUR: "_source.hour",
 }
-_TEXT = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_position", "dms.file")
+_TEXT = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_position", "dms.file", HOUR)
 
 NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0"}
 """Order columns that may be null, and sort first then, only where this SQL holds: rows of a full load come from no log."""

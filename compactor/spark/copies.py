@@ -1,0 +1,75 @@
+"""Full copies (`envelope: snapshot`) as they are read: plain rows with the hour of their folder, and copies that are not whole.
+
+A copy of which anything cannot be used is set aside whole: a row left out would look like a deleted one. `copy_changes` makes Changes of the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from compactor.core.quarantine import Unusable
+from compactor.core.snapshot import Input
+from compactor.spark.decode.frame import Frame
+from compactor.spark.files import Why
+from compactor.spark.inputs import Inputs
+from compactor.spark.sql import null
+
+
+class NotWhole(Exception):
+    """Files (location → why) that cannot be used, because something of the copy they belong to cannot."""
+
+    def __init__(self, files: Mapping[str, Why]) -> None:
+        super().__init__(f"{len(files)} files of copies that are not whole")
+        self.files = dict(files)
+
+
+def check_files(opened: Inputs) -> None:
+    """Raises NotWhole for the others of a copy of which a file cannot be opened."""
+    _set_aside(opened, {item.path: opened.broken[place] for item, place in opened.places.items() if place in opened.broken})
+
+
+def check_records(opened: Inputs, unusable: Sequence[Unusable]) -> None:
+    """Raises NotWhole for the files of copies of which records cannot be used."""
+    first: dict[str, Why] = {}
+    for item in unusable:
+        first.setdefault(item.path, Why(f"record {item.record}: {item.reason}" if item.record else item.reason))
+    _set_aside(opened, first)
+
+
+def _set_aside(opened: Inputs, why: Mapping[str, Why]) -> None:
+    folders: dict[str, tuple[str, Why]] = {}
+    for item in opened.inputs:
+        # where one file is broken for good, waiting for the end of another would help nothing
+        if item.path in why and (item.folder not in folders or not why[item.path].unfinished):
+            folders[item.folder] = (item.path, why[item.path])
+    found = {}
+    for item, place in opened.places.items():
+        if item.folder in folders and place not in opened.broken:
+            path, reason = folders[item.folder]
+            found[place] = why.get(item.path) or Why(f"belongs to a full copy that is not whole: {path}: {reason.text}", reason.unfinished)
+    if found:
+        raise NotWhole(found)
+
+
+def settled(spark: SparkSession, frame: Frame, inputs: Sequence[Input]) -> Frame:
+    """A frame of plain rows with the hour of each row's folder as its place in the order, and as its time."""
+    assert frame.images is not None
+    hours = spark.createDataFrame([(item.path, item.hour) for item in inputs], "_file STRING, _hour STRING")
+    keep = [name for name in frame.rows.columns if name not in ("_op", "_source", "_time", "_before")]
+    rows = frame.rows.join(F.broadcast(hours), ["_file"], "left").selectExpr(
+        *keep,
+        f"{null(frame.images)} AS _before",
+        "CASE WHEN _op IS NOT NULL THEN 'r' END AS _op",
+        "struct(_hour AS hour) AS _source",
+        f"{micros('_hour')} AS _time",
+    )
+    # every value is one: no text of a plain row stands for something that was not sent
+    return dataclasses.replace(frame, rows=rows, absent=())
+
+
+def micros(hour: str) -> str:
+    return f"unix_micros(to_timestamp({hour}, \"yyyy-MM-dd'T'HH:mm\"))"
