@@ -1,0 +1,209 @@
+"""Adopting on Spark: bases that others wrote, what is refused of them, and that runs, folds and rebuilds go on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.core.errors import CatalogRefused, InputRefused, NoRowsYet, OrderRefused, Refused, SchemaRefused
+from compactor.core.policy import Policy
+from compactor.core.spec import TableSpec
+from compactor.flows.adopt import adopt
+from compactor.flows.reports import AdoptReport, Difference
+from compactor.flows.run import rebuild_table
+from compactor.flows.vacuum import vacuum
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+HOUR_2 = "increment_2024030502"
+
+
+def old_base(lake: Lake, *parts: tuple[str, Sequence[tuple[Any, ...]]], name: str = "old") -> str:
+    """A folder with a Parquet file for each (columns, rows), as a job of others leaves it."""
+    folder = lake.root / name
+    for ddl, rows in parts:
+        lake.spark.createDataFrame(list(rows), ddl).coalesce(1).write.mode("append").parquet(str(folder))
+    return str(folder)
+
+
+def files_below(folder: str) -> dict[str, bytes]:
+    """Everything in a folder."""
+    return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def adopted(lake: Lake, spec: TableSpec, path: str, order_by: Sequence[str] = (), through: str | None = None) -> AdoptReport:
+    """Adopt after a dry run that tells the same and changes nothing; what it shows is sound, and the base of others is as it was."""
+    lake.now += 1
+    before = files_below(str(lake.root))
+    told = adopt(lake.world, spec, path, order_by, through, dry=True)
+    assert files_below(str(lake.root)) == before
+    made = adopt(lake.world, spec, path, order_by, through)
+    assert (told.outcome, made.outcome, told.rows, told.columns) == ("would be adopted", "adopted", made.rows, made.columns)
+    assert files_below(path).items() >= {(name, data) for name, data in before.items() if name.startswith(path)}
+    assert lake.problems(spec) == []
+    return made
+
+
+def values(lake: Lake, spec: TableSpec) -> dict[Any, Any]:
+    """id → a."""
+    return {row["id"]: row["a"] for row in lake.rows(spec)}
+
+
+def test_rows_whose_changes_are_behind_them_lose_to_every_later_change(lake: Lake) -> None:
+    """Files up to hour 02 are archived unread, although they would say otherwise; then updates, a partial one, a delete, a key change, a new column,
+    a late file; a fold, a rebuild of all of it, and what the history and the feed tell of the adopted rows.
+    """
+    spec = lake.spec(
+        envelope="debezium", order_by=("source.ts_ms",), compaction="delta", fold_every=3.0, target_file_bytes=2_000, feed="net", history=True
+    )
+    base = old_base(
+        lake,
+        ("id int, a string, Old_Note string, __op string", [(n, f"base {n}", "kept", "u") for n in range(100)]),
+        ("id bigint, a string, __op string", [(n, f"base {n}", "c") for n in range(100, 200)]),
+    )
+
+    def event(op: str, at: int, after: dict[str, Any] | None, before: dict[str, Any] | None = None) -> dict[str, Any]:
+        return {"op": op, "before": before, "after": after, "source": {"connector": "postgresql", "ts_ms": at, "table": "t"}, "ts_ms": at}
+
+    for hour in range(3):
+        lake.land(spec, hour, [event("u", 1000 + hour, {"id": 1, "a": "too old"}), event("d", 1000 + hour, None, {"id": 2, "a": "x"})])
+    lake.land(spec, 3, [event("u", 2000, {"id": 1, "a": "new"}), event("u", 2001, {"id": 150, "a": "__debezium_unavailable_value"})])
+    report = adopted(lake, spec, base, through=HOUR_2)
+    assert (report.rows, report.files, report.absorbed, report.waiting) == (200, 2, 3, 1)
+    assert [column for column, _, _ in report.columns] == ["id", "a", "old_note"]
+    assert any("not stored: __op" in note for note in report.notes)
+    first = lake.snapshot(spec)
+    assert (first.operation, first.hour, {item.outcome for item in first.inputs}) == ("adopt", "2024-03-05T02:00", {"adopted"})
+    assert {segment.position_max[0] for segment in first.segments if segment.position_max} == {-1}
+    assert len(first.segments) > 1
+    assert lake.landed(spec) == ["part-0.json"]
+    assert values(lake, spec) == {n: f"base {n}" for n in range(200)}
+
+    assert lake.run(spec).counts["applied"] == 2
+    assert (values(lake, spec)[1], values(lake, spec)[150], values(lake, spec)[2]) == ("new", "base 150", "base 2")
+    assert lake.problems(spec) == []
+    lake.land(spec, 4, [event("d", 3000, None, {"id": 2, "a": "base 2"}), event("u", 3001, {"id": 900, "a": "moved"}, {"id": 3, "a": "base 3"})])
+    lake.land(spec, 4, [event("u", 3002, {"id": 4, "a": "four", "more": 7})], "part-1.json")
+    lake.land(spec, 1, [event("u", 1500, {"id": 1, "a": "late"}), event("u", 1500, {"id": 5, "a": "late, and the first since"})], "late.json")
+    assert "fold" in " ".join(lake.run(spec).operations) or "fold" in " ".join(lake.run(spec).operations)
+    now = values(lake, spec)
+    assert {n: now.get(n) for n in (1, 2, 3, 900, 4, 5)} == {1: "new", 2: None, 3: None, 900: "moved", 4: "four", 5: "late, and the first since"}
+    assert len(now) == 199
+    assert {row["more"] for row in lake.rows(spec)} == {None, 7}
+    assert lake.problems(spec) == []
+    assert len(lake.rows(spec, "t_history")) >= 200
+
+    lake.now += 1
+    rows = lake.rows(spec)
+    rebuilt = rebuild_table(lake.world, spec)
+    assert (rebuilt.outcome, rebuilt.files, rebuilt.difference) == ("published", 4, Difference())
+    assert lake.rows(spec) == rows
+    assert lake.problems(spec) == []
+
+
+def test_without_its_first_version_an_adopted_table_goes_on_and_is_not_rebuilt(lake: Lake) -> None:
+    """`verify` says what cannot be told; `rebuild` names the pin that would have kept it; with the pin both go."""
+    for pinned in (True, False):
+        spec = lake.spec("pinned" if pinned else "loose", keep=0.0, keep_versions=1, grace=0.0, compaction="rewrite")
+        lake.land(spec, 1, [{"id": 1, "a": "x", "seq": 1}])
+        adopted(lake, spec, old_base(lake, ("id bigint, a string, seq bigint", [(1, "base", 5), (2, "two", 6)]), name=f"old_{spec.name}"), through=HOUR_2)
+        if pinned:
+            from compactor.flows.pin import pin
+
+            pin(lake.world, spec, 1, "adopted")
+        for hour in (3, 4):
+            lake.land(spec, hour, [{"id": 1, "a": f"hour {hour}", "seq": 10 + hour}])
+            lake.run(spec)
+        lake.now += 10
+        for _ in range(2):
+            vacuum(lake.world, spec, dry=False)
+        assert values(lake, spec) == {1: "hour 4", 2: "two"}
+        assert lake.problems(spec) == []
+        if pinned:
+            assert rebuild_table(lake.world, spec).outcome == "published"
+        else:
+            with pytest.raises(Refused, match=r"adopted with rows that no landed file holds.*pin loose 1"):
+                rebuild_table(lake.world, spec)
+
+
+def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: Lake) -> None:
+    """An older change loses, a newer one wins, one of the same place too; a delete that is older than the row leaves it; text is a number if changes'
+    are; rows without a position are only taken beside --absorbed-through."""
+    spec = lake.spec(compaction="delta")
+    lake.land(spec, 1, [{"id": n, "a": f"change {n}", "seq": 50, "op": "u"} for n in range(1, 4)] + [{"id": 4, "seq": 50, "op": "d"}])
+    ddl = "id bigint, a string, at string"
+    base = old_base(lake, (ddl, [(1, "newer", "60"), (2, "older", "9"), (3, "same place", "50"), (4, "alive", "51"), (5, "alone", "1")]))
+    report = adopted(lake, spec, base, ("at",))
+    # what only tells the Position is no column
+    assert [column for column, _, _ in report.columns] == ["id", "a"]
+    assert any("deleted rows keep no position" in note for note in report.notes)
+    assert lake.snapshot(spec).position == (0, 60, None, None, None)
+    lake.run(spec)
+    assert values(lake, spec) == {1: "newer", 2: "change 2", 3: "change 3", 4: "alive", 5: "alone"}
+    assert lake.problems(spec) == []
+
+    both = lake.spec("both")
+    lake.land(both, 1, [{"id": 1, "a": "old", "seq": 50}])
+    lake.land(both, 3, [{"id": 1, "a": "landed late", "seq": 55}, {"id": 2, "a": "landed late", "seq": 55}])
+    some = old_base(lake, (ddl, [(1, "newer", "60"), (2, "no position", None)]), name="some")
+    with pytest.raises(OrderRefused, match="in 1 rows of .* at is null"):
+        adopt(lake.world, both, some, ("at",))
+    assert adopted(lake, both, some, ("at",), HOUR_2).absorbed == 1
+    lake.run(both)
+    assert values(lake, both) == {1: "newer", 2: "landed late"}
+
+
+GOOD = ("id bigint, a string", [(1, "one")])
+REFUSED: dict[str, tuple[Any, Any, dict[str, Any], type[Exception], str]] = {
+    "nothing said of what is in it": ([GOOD], {"through": None}, {}, Refused, "--absorbed-through FOLDER, the last folder"),
+    "no folder of that form": ([GOOD], {"through": "hour-2"}, {}, Refused, "'hour-2' is no folder like"),
+    "no key": ([GOOD], {}, {"key": ()}, Refused, "it has no key"),
+    "nothing landed": ([GOOD], {"landed": False}, {}, NoRowsYet, "no change has landed"),
+    "the view's name is a table": ([GOOD], {"table": True}, {}, CatalogRefused, "say `view:` or rename it"),
+    "a key twice": ([GOOD, GOOD], {}, {}, InputRefused, r'1 keys are in .* more than once, such as \{"id":1\} 2 times in .*parquet and .*parquet'),
+    "no key in a row": ([("id bigint, a string", [(None, "x")])], {}, {}, InputRefused, r"1 rows of .* have no key \(id is null\), such as in part-"),
+    "deleted rows": ([("id bigint, a string, __deleted string", [(1, "x", "true")])], {}, {}, InputRefused, "1 rows of .* marked as deleted"),
+    "another type": ([("id bigint, a date", [(1, None)])], {}, {}, SchemaRefused, "column a: .* has date, its changes have string"),
+    "types that disagree": ([GOOD, ("id bigint, a boolean", [(2, True)])], {}, {}, SchemaRefused, "column a: files of .* string and.* boolean"),
+    "no key column": ([("no bigint, a string", [(1, "x")])], {}, {}, SchemaRefused, "no column 'id', which is of the key; it has no, a"),
+    "a column less, by policy": ([("id bigint", [(1,)])], {}, {"policy": Policy("fail")}, SchemaRefused, "differs from its changes.*`a` was added"),
+    "an order it does not keep": ([GOOD], {"order_by": ("at",)}, {}, OrderRefused, "--order-by names 'at'.*it has id, a"),
+    "half an order": ([GOOD], {"order_by": ("a",)}, {"order_by": ("seq", "a")}, OrderRefused, r"ordered by seq \(bigint\), a \(string\)"),
+    "no files": ([], {}, {}, Refused, "there are no files below"),
+    "Delta Lake": ([GOOD], {"write": "_delta_log/0.json"}, {}, Refused, "is a table of Delta Lake"),
+    "partitions": ([GOOD], {"write": "day=1/p.parquet"}, {}, Refused, r"is partitioned.*\(day=1/\)"),
+    "folders": ([GOOD], {"write": "sub/p.parquet"}, {}, Refused, r"has folders \(sub/\)"),
+    "CSV": ([GOOD], {"write": "rows.csv"}, {}, Refused, "rows.csv, which is no Parquet file"),
+    "damaged": ([GOOD], {"write": "part-9.parquet"}, {}, InputRefused, "part-9.parquet is not a readable Parquet file"),
+}
+"""What is wrong → the base's files, what is said or done besides, settings, the error."""
+
+
+def test_what_cannot_be_adopted_is_refused_in_words_and_leaves_nothing(lake: Lake) -> None:
+    """No file appears below the table's root, no view in the catalog; each message names what is wrong and what to do."""
+    for number, (name, (parts, said, settings, error, message)) in enumerate(REFUSED.items()):
+        spec = lake.spec(f"t{number}", **settings)
+        if said.get("landed", True):
+            lake.land(spec, 1, [{"id": 7, "a": "x", "seq": 1}])
+        base = old_base(lake, *parts, name=f"old{number}")
+        if "write" in said:
+            place = Path(base) / said["write"]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(b"no Parquet")
+        if said.get("table"):
+            lake.spark.sql(f"CREATE DATABASE IF NOT EXISTS {lake.database}")
+            lake.spark.sql(f"CREATE TABLE {lake.database}.{spec.view} (id bigint) STORED AS PARQUET")
+        before = files_below(str(lake.root))
+        with pytest.raises(error, match=message):
+            adopt(lake.world, spec, base, said.get("order_by", ()), None if said.get("order_by") else said.get("through", HOUR_2))
+        assert files_below(str(lake.root)) == before, name
+    spec = lake.spec("twice")
+    lake.land(spec, 1, [{"id": 7, "a": "x", "seq": 1}])
+    base = old_base(lake, GOOD, name="twice_old")
+    adopted(lake, spec, base, through=HOUR_2)
+    with pytest.raises(Refused, match="it has 1 versions, and it was adopted before; `compactor run twice` goes on"):
+        adopt(lake.world, spec, base, through=HOUR_2)
