@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from compactor.core import increment, views
 from compactor.core.adoption import ADOPTED, OPERATION, Adoption, adoption, check_plain, refused_paths
-from compactor.core.errors import CatalogRefused, NoRowsYet, Refused
+from compactor.core.errors import CatalogRefused, Conflict, NoRowsYet, Refused, TryLater
 from compactor.core.layout import Layout, commit_id, join, relative
 from compactor.core.plan import Landing
 from compactor.core.position import latest
@@ -44,8 +44,24 @@ def adopt(
     `order_by`: columns that hold the Position of each row's last change; `through`: the last folder of landing that is in the rows.
     Raises Refused for what cannot be adopted, NoRowsYet while no landed change tells how they look, Conflict when somebody commits meanwhile.
     """
-    layout = snapshots.layout_of(spec)
     _check(world, spec, path, order_by, through)
+    try:
+        return _adopted(world, spec, path, order_by, through, dry, progress, label)
+    except Exception as error:
+        if (
+            isinstance(error, TryLater)
+            or snapshots.adopted(world, snapshots.layout_of(spec))
+            or not snapshots.newest(world, snapshots.layout_of(spec))
+        ):
+            raise
+        # a run beside us has archived what we were reading
+        raise Conflict(f"table {spec.name}: a run committed its first version meanwhile; nothing was adopted. The last error: {error}") from error
+
+
+def _adopted(
+    world: World, spec: TableSpec, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress, label: str
+) -> AdoptReport:
+    layout = snapshots.layout_of(spec)
     progress(spec.name, "discover", 0.0)
     base = _files(world, spec, path)
     landed = discover.landing(world, dataclasses.replace(spec, settle=0.0, first_folder=None), None)
