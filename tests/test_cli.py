@@ -25,7 +25,7 @@ from compactor.core.schema import Field, Schema
 from compactor.core.snapshot import Feed, FeedPart, Input, Pin, Snapshot
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.quarantine import Held
-from compactor.flows.reports import Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.flows.reports import AdoptReport, Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 
 COMMANDS = (
     *(
@@ -42,6 +42,7 @@ COMMANDS = (
         "vacuum",
         "restore",
         "rebuild",
+        "adopt",
         "pin",
         "ingest",
         "changes",
@@ -69,6 +70,9 @@ VACUUM = VacuumReport("student", 7, True, (1, 3, 4), KEPT, SWEPT)
 
 
 REBUILT = RebuildReport("student", "published", 9, 7, 12, 3456, 100, Difference(1, 2, 30, ('{"id":1}',), ("column x int is gone",)), undone=4)
+
+ORDER, COLUMNS = (("seq", "bigint"),), (("id", "ID", "bigint"), ("a", "a", "string"))
+ADOPTED = AdoptReport("student", "would be adopted", None, "/old", 2, 4567, 100, ORDER, COLUMNS, 12, 3, ("not stored: __op",))
 
 
 class FakeApp:
@@ -116,6 +120,10 @@ class FakeApp:
     def rebuild(self, name: str, **more: Any) -> RebuildReport:
         self.asked = {"name": name, **{key: value for key, value in more.items() if key != "progress"}}
         return REBUILT if more["accept"] else dataclasses.replace(REBUILT, outcome="differs", version=None)
+
+    def adopt(self, name: str, path: str, **more: Any) -> AdoptReport:
+        self.asked = {"name": name, "path": path, **{key: value for key, value in more.items() if key != "progress"}}
+        return ADOPTED if more["dry"] else dataclasses.replace(ADOPTED, outcome="adopted", version=1)
 
     def pin(self, name: str, version: int, pin_name: str, label: str) -> Pin:
         self.asked = {"name": name, "version": version, "pin": pin_name}
@@ -512,6 +520,19 @@ def test_a_rebuild_tells_what_differs(fake: FakeApp) -> None:
     code, shown, _ = called("rebuild", "student", "--accept-differences", "--output", "json")
     assert (code, json.loads(shown)["version"], json.loads(shown)["difference"]["changed"]) == (0, 9, 30)
     assert "published as version 9" in called("rebuild", "student", "--accept-differences")[1]
+
+
+def test_adopting_tells_what_becomes_of_the_columns(fake: FakeApp) -> None:
+    """A dry run says that it was one."""
+    code, shown, _ = called("adopt", "student", "/old", "--absorbed-through", "increment_2024030502", "--dry-run")
+    asked = {"name": "student", "path": "/old", "order_by": (), "through": "increment_2024030502", "dry": True, "label": ""}
+    assert (code, fake.asked) == (0, asked)
+    for told in ("2 files (4,567 bytes) hold 100 rows", "ordered by seq (bigint)", "12 landed files", "3 wait", "not stored: __op", "a dry run"):
+        assert told in shown
+    code, shown, _ = called("adopt", "student", "/old", "--order-by", "at, lsn", "-o", "json")
+    assert (code, fake.asked["order_by"], fake.asked["through"]) == (0, ("at", "lsn"), None)
+    assert json.loads(shown)["columns"] == [["id", "ID", "bigint"], ["a", "a", "string"]]
+    assert "adopted as version 1" in called("adopt", "student", "/old", "--order-by", "at")[1]
 
 
 def test_pins(fake: FakeApp) -> None:
