@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,19 +97,18 @@ def serving(home: Path, dags: Path, config: Path) -> Iterator[Server]:
         server.until("every part is healthy", healthy)
         yield server
     finally:
-        for process in server.running:
-            end(process)
+        for sign, patience in ((signal.SIGTERM, 30.0), (signal.SIGKILL, 5.0)):
+            end(server.running, sign, patience)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """A process with all that it started: asked first, then made to."""
-    for sign, patience in ((signal.SIGTERM, 20.0), (signal.SIGKILL, 20.0)):
+def end(running: Sequence[subprocess.Popen[bytes]], sign: signal.Signals, patience: float) -> None:
+    """Send a signal to processes and all that they have started, and wait for them to end."""
+    for process in running:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, sign)
+    for process in running:
         with suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def settings(home: Path, dags: Path, config: Path, port: int) -> dict[str, str]:

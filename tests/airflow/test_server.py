@@ -5,6 +5,7 @@ Minutes long, so it belongs to the full size (`make test-airflow-server`).
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shutil
 import urllib.error
@@ -51,8 +52,8 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         made = Company(tmp_path)
         by_hand = {"command": [SPARK_PYTHON, "-m", "compactor"], "groups": {"hourly": {"schedule": None, "wait": "3h"}}}
         by_hand |= dict.fromkeys(("maintenance", "schemas", "quarantine"))
-        extra = {"retries": 5, "retry_delay": "5s", "quarantine": {"max_rows": 0}}
-        made.config.write_text(config.config_text(FORM, TABLES, table_extra=extra, extra={"airflow": by_hand}), encoding="utf-8")
+        said = {"airflow": by_hand, "defaults": {"pool": "compactor", "retries": 5, "retry_delay": "5s", "quarantine": {"max_rows": 0}}}
+        made.config.write_text(config.config_text(FORM, TABLES, extra=said), encoding="utf-8")
         dags = tmp_path / "dags"
         shutil.copytree(ROOT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
         (dags / "report.py").write_text(CONSUMER.replace("{told}", str(tmp_path / "told.jsonl")), encoding="utf-8")
@@ -67,7 +68,14 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
             wanted = {"backfill", "compact_hourly", "maintenance", "quarantine_alert", "report", "sync_schemas"}
             server.until("the DAGs", lambda: wanted <= {dag["dag_id"] for dag in server.ask("GET", "/api/v2/dags")["dags"]})
             assert server.ask("GET", "/api/v2/importErrors")["import_errors"] == []
+            # one run at a time has the embedded metastore
+            server.ask("POST", "/api/v2/pools", {"name": "compactor", "slots": 1})
             yield server
+
+    @pytest.fixture(autouse=True)
+    def patient() -> None:
+        """Every wait has an end of its own, and all of them together last longer than any other test."""
+        faulthandler.cancel_dump_traceback_later()
 
     def versions(server: Server, dag: str, run: str) -> dict[str, tuple[str, int]]:
         """What the runs of the tables reported: outcome and version."""
@@ -124,7 +132,8 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         succeeded(airflow, "compact_hourly", run)
         assert versions(airflow, "compact_hourly", run) == dict.fromkeys(TABLES, ("idle", 2))
 
-        # three at once: what one of them takes, the others do not
+        # three at once, and two tasks that want the metastore: what one of them takes, the others do not
+        airflow.ask("PATCH", "/api/v2/pools/compactor?update_mask=slots", {"pool": "compactor", "slots": 2})
         school.land([3], TABLES)
         runs = [("backfill", airflow.trigger("backfill", {"tables": list(TABLES), "dry_run": False})) for _ in range(2)]
         runs += [("compact_hourly", airflow.trigger("compact_hourly", logical_date=began))]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from compactor.core.errors import Refused, TryLater, Unavailable
+from compactor.core.ddl import Column, TableDef
+from compactor.core.errors import CatalogRefused, NoRowsYet, OrderRefused, Refused, SchemaRefused, TryLater, Unavailable
+from compactor.core.policy import Policy
 from compactor.flows.adopt import adopt
 from compactor.flows.reports import AdoptReport
+from compactor.flows.verify import verify
 from tests.faults import ERRORS, MODES, Crash, Faults, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -86,6 +91,64 @@ def test_rows_that_keep_their_position_lose_to_newer_changes_only() -> None:
     # 1 was changed at 110 and 111 and its row is of 101; 3 at 50, its row of 103; 2 was deleted at 111
     assert {key: shown(lake).get(key) for key in (1, 2, 3, 4, 6)} == {1: -1, 2: None, 3: 1003, 4: None, 6: 1006}
     assert lake.failed_checks() == []
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "nothing said of what is in it": ({"through": None}, Refused, "--absorbed-through FOLDER, the last folder"),
+    "no folder of that form": ({"through": "hour-2"}, Refused, "'hour-2' is no folder like"),
+    "no key": ({"spec": {"key": ()}}, Refused, "it has no key"),
+    "a flat landing folder": ({"spec": {"pattern": ""}}, Refused, "one flat folder"),
+    "nothing landed": ({"spec": {"landing": "/lake/none"}}, NoRowsYet, "no change has landed below /lake/none"),
+    "no files": ({"path": "/older"}, Refused, "there are no files below /older"),
+    "Delta Lake": ({"write": "_delta_log/0.json"}, Refused, "is a table of Delta Lake"),
+    "partitions": ({"write": "day=1/p.parquet"}, Refused, r"is partitioned.*\(day=1/\)"),
+    "a column less, by policy": ({"spec": {"policy": Policy("fail")}}, SchemaRefused, "differs from its changes.*`b` was added"),
+    "an order it does not keep": ({"order_by": ("place",), "through": None}, OrderRefused, "--order-by names 'place'.*it has id, a, old, at"),
+    "a table of others": ({"table": "t_base"}, CatalogRefused, "a table school.t_base exists at /their/t_base and is not ours"),
+}
+"""What is wrong → what is done or said otherwise, the error."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_in_words_before_anything_is_written(name: str) -> None:
+    """No object appears and none goes."""
+    said, error, message = REFUSED[name]
+    lake = begun()
+    lake.spec = dataclasses.replace(lake.spec, **said.get("spec", {}))
+    if "write" in said:
+        lake.storage.write(f"{OLD}/{said['write']}", b"{}")
+    if "table" in said:
+        lake.catalog.ensure_database("school", "/lake")
+        lake.catalog.ensure_table(TableDef("school", said["table"], (Column("id", "bigint"),), (), f"/their/{said['table']}"))
+    before = [*lake.storage.list("/")]
+    with pytest.raises(error, match=message):
+        adopt(lake.world(), lake.spec, said.get("path", OLD), said.get("order_by", ()), said.get("through", THROUGH))
+    assert [*lake.storage.list("/")] == before
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_without_its_first_version_an_adopted_table_goes_on_and_is_not_rebuilt(pinned: bool) -> None:
+    """`verify` says what cannot be told, `rebuild` names the pin that would have kept it; with the pin both go."""
+    lake = begun()
+    lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0, compaction="rewrite")
+    take_over(lake)
+    if pinned:
+        lake.pin(1, "adopted")
+    lake.run()
+    rows = shown(lake)
+    for _ in range(3):
+        lake.now += 10.0
+        lake.vacuum()
+    assert (shown(lake), lake.failed_checks()) == (rows, [])
+    assert rows[1] == 1001
+    told = [check.detail for check in verify(lake.world(), lake.spec) if check.name == "view = archive"]
+    assert ["cannot be told" in detail for detail in told] == [not pinned]
+    if pinned:
+        assert lake.rebuild().outcome == "published"
+        assert (shown(lake), lake.failed_checks()) == (rows, [])
+    else:
+        with pytest.raises(Refused, match=r"adopted with rows that no landed file holds.*pin t 1"):
+            lake.rebuild()
 
 
 @pytest.mark.parametrize(("mode", "error"), WAYS)
