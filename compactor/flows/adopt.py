@@ -25,7 +25,7 @@ from compactor.flows.reports import AdoptReport, Progress, silent
 from compactor.flows.world import World
 from compactor.ports import Facts, FileInfo
 
-SAMPLES = (8, 128)
+SAMPLES = (24, 240)
 """Landed files, the newest, that are read to learn how changes look; more when none of them has a row, at last all."""
 
 

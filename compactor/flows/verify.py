@@ -178,7 +178,7 @@ def _not_comparable(world: World, spec: TableSpec, snapshot: Snapshot) -> str | 
     if snapshots.adopted(world, layout) is not None and snapshots.origin(world, layout, snapshot) is None:
         return "the table was adopted with rows that no landed file holds, and version 1, which had them, is not kept any more"
     entries = ledger.everything(world, layout, snapshot)
-    discarded = discard.ever(entries)
+    discarded = discard.ever(entries) - archive.unread(entries)
     if discarded:
         return f"{len(discarded)} raw files are past `archive_retention`"
     known = ledger.latest(entries)

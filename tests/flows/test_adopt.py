@@ -130,8 +130,13 @@ def test_refused_in_words_before_anything_is_written(name: str) -> None:
 def test_without_its_first_version_an_adopted_table_goes_on_and_is_not_rebuilt(pinned: bool) -> None:
     """`verify` says what cannot be told, `rebuild` names the pin that would have kept it; with the pin both go."""
     lake = begun()
-    lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0, compaction="rewrite")
+    lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0, compaction="rewrite", archive_retention=5.0)
     take_over(lake)
+    # what had landed before leaves the archive, which nobody misses
+    lake.now += 10.0
+    lake.vacuum()
+    assert lake.archive() == []
+    lake.spec = dataclasses.replace(lake.spec, archive_retention=None)
     if pinned:
         lake.pin(1, "adopted")
     lake.run()
