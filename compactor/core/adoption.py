@@ -107,6 +107,18 @@ def adoption(
     return Adoption(schema, order, shown, tuple(order_by), spec.epoch, unplaced, tuple(left_out), tuple(decisions))
 
 
+def told(decision: Decision) -> str:
+    """A difference, and what became of it, in words that fit a base."""
+    change = decision.change
+    if change.kind == "widened":
+        return f"`{change.column}` is {change.before} in the base, and is copied as {change.after}, which holds what its changes have too"
+    if change.kind == "added":
+        done = "left out" if decision.action == "leave out" else change.detail
+        return f"`{change.column}` ({change.after}) is in the changes only: {done}"
+    done = "stored, and not shown" if decision.action == "hide" else "kept, null in new rows"
+    return f"`{change.column}` ({change.before}) is in the base only: {done}"
+
+
 def unplaced(order: Order) -> Position:
     """The Position of a row that has none."""
     return (EPOCH, *(None for _ in order), None, None, None)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from compactor.core import increment, views
 from compactor.core.adoption import ADOPTED, OPERATION, Adoption, adoption, check_plain, refused_paths
+from compactor.core.adoption import told as difference
 from compactor.core.errors import CatalogRefused, Conflict, NoRowsYet, Refused, TryLater
 from compactor.core.layout import Layout, commit_id, join, relative
 from compactor.core.plan import Landing
@@ -122,7 +123,7 @@ def _check(world: World, spec: TableSpec, path: str, order_by: Sequence[str], th
         )
     if through is not None and not spec.pattern:
         raise Refused(f"table {spec.name}: {spec.landing} is one flat folder, of which --absorbed-through cannot name a part; say --order-by")
-    if through and increment.landed(spec.pattern, f"{join(through)}/", spec.hours_in) is None:
+    if through is not None and increment.landed(spec.pattern, f"{join(through)}/", spec.hours_in) is None:
         raise Refused(f"table {spec.name}: --absorbed-through {through!r} is no folder like {spec.pattern!r}")
     newest = snapshots.newest(world, snapshots.layout_of(spec))
     if newest is not None:
@@ -192,7 +193,7 @@ def _report(
 ) -> AdoptReport:
     columns = tuple((name, column, how.schema.field(name).type) for name, column in how.columns)
     waiting = len(landed.new) - len(absorbed)
-    notes = [decision.sentence for decision in how.decisions]
+    notes = [difference(decision) for decision in how.decisions]
     if how.left_out:
         notes.append(f"not stored: {', '.join(how.left_out)}")
     if counts["unplaced"]:

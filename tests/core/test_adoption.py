@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.core import types
-from compactor.core.adoption import Adoption, adoption, check_plain, refused_paths
+from compactor.core.adoption import Adoption, adoption, check_plain, refused_paths, told
 from compactor.core.errors import OrderRefused, Refused, SchemaRefused
 from compactor.core.policy import EVOLVE, Policy
 from compactor.core.schema import Field, Schema
@@ -51,6 +51,20 @@ def test_columns(name: str) -> None:
     assert found.left_out == left_out
     assert tuple(decision.change.kind for decision in found.decisions) == told
     assert {column for _, column in found.columns} == {*base} - {*left_out}
+
+
+def test_differences_are_told_in_words_that_fit_a_base() -> None:
+    """Not in those of a schema that changes while the table goes on."""
+    base = {"id": "int", "userid": "string", "old": "date"}
+    words = [told(decision) for decision in adopted(base).decisions]
+    assert words == [
+        "`id` is int in the base, and is copied as bigint, which holds what its changes have too",
+        "`n` (int) is in the changes only: 5 in adopted rows",
+        "`old` (date) is in the base only: kept, null in new rows",
+    ]
+    assert [told(decision) for decision in adopted(base, policy=Policy(drop="hide")).decisions][-1].endswith("stored, and not shown")
+    frozen = {"id": "bigint", "userid": "string"}
+    assert [told(decision) for decision in adopted(frozen, policy=Policy("freeze")).decisions] == ["`n` (int) is in the changes only: left out"]
 
 
 def test_a_column_that_the_base_lacks_shows_its_default_in_adopted_rows() -> None:
