@@ -17,9 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 from compactor import cli, cli_options, console
+from compactor.app import App
 from compactor.app_query import Rows
 from compactor.app_spark import local_jars
-from compactor.core.errors import Busy, ConfigError, InputRefused
+from compactor.core.errors import Busy, ConfigError, InputRefused, Refused
 from compactor.core.plan import Landing
 from compactor.core.schema import Field, Schema
 from compactor.core.snapshot import Feed, FeedPart, Input, Pin, Snapshot
@@ -533,6 +534,24 @@ def test_adopting_tells_what_becomes_of_the_columns(fake: FakeApp) -> None:
     assert (code, fake.asked["order_by"], fake.asked["through"]) == (0, ("at", "lsn"), None)
     assert json.loads(shown)["columns"] == [["id", "ID", "bigint"], ["a", "a", "string"]]
     assert "adopted as version 1" in called("adopt", "student", "/old", "--order-by", "at")[1]
+
+
+def test_adopting_is_for_this_machine(tmp_path: Path) -> None:
+    """A table that runs on EMR, and a base that this configuration does not reach, are refused before Spark starts."""
+    emr = "emr: {job: s3://code/j, plans: s3://code/p, logs: s3://code/l, application: a, role: 'arn:aws:iam::123456789012:role/j', region: us-east-1}"
+    for text, path, message in (
+        (
+            f"warehouse: s3://lake\ncatalog: {{type: glue}}\n{emr}\ntables: {{t: {{key: [id], runner: emr-serverless}}}}",
+            "/old",
+            "its runner is emr-serv",
+        ),
+        ("tables: {t: {key: [id]}}", "s3://lake/old", "is in S3, and nothing in"),
+    ):
+        config = tmp_path / "compactor.yaml"
+        config.write_text(text, encoding="utf-8")
+        with App.open(config) as here, pytest.raises(Refused, match=message):
+            here.adopt("t", path, through="increment_2024030502")
+        assert here._spark is None
 
 
 def test_pins(fake: FakeApp) -> None:

@@ -48,12 +48,11 @@ def adopt(
     _check(world, spec, path, order_by, through)
     try:
         return _adopted(world, spec, path, order_by, through, dry, progress, label)
+    except TryLater:
+        raise
     except Exception as error:
-        if (
-            isinstance(error, TryLater)
-            or snapshots.adopted(world, snapshots.layout_of(spec))
-            or not snapshots.newest(world, snapshots.layout_of(spec))
-        ):
+        newest = snapshots.newest(world, snapshots.layout_of(spec))
+        if newest is None or newest.operation == OPERATION:
             raise
         # a run beside us has archived what we were reading
         raise Conflict(f"table {spec.name}: a run committed its first version meanwhile; nothing was adopted. The last error: {error}") from error

@@ -53,11 +53,9 @@ def values(lake: Lake, spec: TableSpec) -> dict[Any, Any]:
 
 def test_rows_whose_changes_are_behind_them_lose_to_every_later_change(lake: Lake) -> None:
     """Files up to hour 02 are archived unread, although they would say otherwise; then updates, a partial one, a delete, a key change, a new column,
-    a late file; a fold, a rebuild of all of it, and what the history and the feed tell of the adopted rows.
+    a late file; a fold, a history of the adopted rows, a rebuild of all of it.
     """
-    spec = lake.spec(
-        envelope="debezium", order_by=("source.ts_ms",), compaction="delta", fold_every=3.0, target_file_bytes=2_000, feed="net", history=True
-    )
+    spec = lake.spec(envelope="debezium", order_by=("source.ts_ms",), compaction="delta", fold_every=3.0, target_file_bytes=2_000, history=True)
     base = old_base(
         lake,
         ("id int, a string, Old_Note string, __op string", [(n, f"base {n}", "kept", "u") for n in range(100)]),
@@ -82,8 +80,8 @@ def test_rows_whose_changes_are_behind_them_lose_to_every_later_change(lake: Lak
     assert values(lake, spec) == {n: f"base {n}" for n in range(200)}
 
     assert lake.run(spec).counts["applied"] == 2
-    assert (values(lake, spec)[1], values(lake, spec)[150], values(lake, spec)[2]) == ("new", "base 150", "base 2")
-    assert lake.problems(spec) == []
+    now = values(lake, spec)
+    assert (now[1], now[150], now[2]) == ("new", "base 150", "base 2")
     lake.land(spec, 4, [event("d", 3000, None, {"id": 2, "a": "base 2"}), event("u", 3001, {"id": 900, "a": "moved"}, {"id": 3, "a": "base 3"})])
     lake.land(spec, 4, [event("u", 3002, {"id": 4, "a": "four", "more": 7})], "part-1.json")
     lake.land(spec, 1, [event("u", 1500, {"id": 1, "a": "late"}), event("u", 1500, {"id": 5, "a": "late, and the first since"})], "late.json")
