@@ -545,7 +545,7 @@ def test_adopting_is_for_this_machine(tmp_path: Path) -> None:
             "/old",
             "its runner is emr-serv",
         ),
-        ("tables: {t: {key: [id]}}", "s3://lake/old", "is in S3, and nothing in"),
+        ("tables: {t: {key: [id]}}", "s3://lake/old", "is in S3, and no part of"),
     ):
         config = tmp_path / "compactor.yaml"
         config.write_text(text, encoding="utf-8")
