@@ -24,7 +24,7 @@ spark4  := build/spark4
 # What every table goes through; Avro files and topics need jars that Maven Central does not have for every Spark 4.1.
 core4   := $(addprefix tests/spark/test_,settings.py flat.py debezium.py fold.py schema_changes.py csv.py change_event.py wal2json.py)
 
-.PHONY: help setup java demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-spark4 test-all bench lint format docs constraints clean
+.PHONY: help setup java demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-airflow-server test-spark4 test-all bench lint format docs constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,6 +57,9 @@ test-terraform: setup $(tools)/.installed ## the Terraform module by terraform a
 
 test-airflow: setup $(airflow)/.installed ## the DAGs in a real Airflow (COMPACTOR_TESTS=full: every hour of the capture)
 	@COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow -m airflow $(ARGS)
+
+test-airflow-server: setup $(airflow)/.installed ## the DAGs in an Airflow with all its processes, asked through REST (minutes)
+	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow/test_server.py -m airflow $(ARGS)
 
 test-spark4: $(spark4)/.installed ## the suite's core on PySpark 4.1 (needs Java 17 or 21; fetches 460 MB)
 	@$(spark4)/bin/python -m pytest $(or $(ARGS),$(core4))

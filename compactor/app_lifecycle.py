@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
+from compactor.config import Settings
+from compactor.config_values import absolute, is_s3
 from compactor.core.errors import Refused
 from compactor.core.snapshot import Input, Pin, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows.reports import Progress, RebuildReport, TableReport, VacuumReport, silent
+from compactor.flows.reports import AdoptReport, Progress, RebuildReport, TableReport, VacuumReport, silent
 from compactor.flows.world import World
 
 
 class Lifecycle(ABC):
     """The part of an App that looks after versions."""
+
+    settings: Settings
 
     @abstractmethod
     def specs(self, names: Sequence[str] = ()) -> list[TableSpec]:
@@ -111,6 +116,33 @@ class Lifecycle(ABC):
             target = restore.at_version(files, spec, int(as_of)) if as_of.isdecimal() else restore.as_of(files, spec, as_of)
         self._need([spec], archived=True)
         return rebuild_table(self.world(), spec, target, accept, dry, progress, label)
+
+    def adopt(
+        self,
+        name: str,
+        path: str,
+        order_by: Sequence[str] = (),
+        through: str | None = None,
+        dry: bool = False,
+        progress: Progress = silent,
+        label: str = "",
+    ) -> AdoptReport:
+        """Make the plain Parquet files below `path` (local, or S3) the first version of a table. Raises Refused for one whose runner is not local."""
+        from compactor.flows.adopt import adopt
+
+        spec = self._with_schema(self.specs([name])[0])
+        kind = self.settings.runner_of(name)
+        if kind != "local":
+            raise Refused(
+                f"table {name}: adopting runs on this machine, and its runner is {kind}. Say `runner: local` for as long as it takes, on a "
+                "machine that reaches the table's storage and catalog (a cluster's first node does)."
+            )
+        if is_s3(path) and not self.settings.uses_s3:
+            raise Refused(
+                f"table {name}: {path} is in S3, and no part of {self.settings.file} is: copy it to this machine, or move the warehouse there"
+            )
+        self._need([spec], archived=False)
+        return adopt(self.world(), spec, absolute(path, os.getcwd()), order_by, through, dry, progress, label)
 
     def inputs(self, name: str) -> list[Input]:
         """A table's ledger, oldest entry first. Starts no JVM."""

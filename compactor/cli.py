@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from compactor import cli_changes, cli_init, cli_lifecycle, cli_options, cli_quarantine, cli_schema, console
+from compactor.cli_adopt import adopt
 from compactor.cli_ingest import ingest
 from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.cli_package import package
@@ -238,6 +239,7 @@ app.command()(cli_lifecycle.vacuum)
 app.command()(cli_lifecycle.restore)
 app.command()(cli_lifecycle.rebuild)
 app.command()(cli_lifecycle.pin)
+app.command()(adopt)
 app.command("init")(cli_init.init)
 app.command("sync")(cli_schema.sync)
 app.add_typer(cli_schema.commands, name="schema")

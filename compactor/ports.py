@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from compactor.core import types
+from compactor.core.adoption import Adoption
 from compactor.core.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.evolution import Evolved
 from compactor.core.history import History
@@ -302,8 +304,19 @@ class Engine(Protocol):
     def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
         """Whether the part of `made` is exactly the difference of the rows of both. Writes nothing."""
 
-    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
-        """Whether the view equals its reference definition, and one resolve of all inputs. Writes nothing."""
+    def columns(self, spec: TableSpec, path: str, files: Sequence[str]) -> dict[str, types.Type]:
+        """The columns that these Parquet files below the directory `path` have together, which others made."""
+
+    def adopt(self, spec: TableSpec, adoption: Adoption, path: str, files: Sequence[str], commit: str | None) -> Staged:
+        """Check every row of these files and make them a whole base; without `commit` only check. Counts: `adopted`, of these `unplaced`.
+
+        Raises InputRefused naming keys and files, OrderRefused for rows without the Position that they need.
+        """
+
+    def compare(
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None = None
+    ) -> list[Check]:
+        """Whether the view equals its reference definition, and one resolve of all inputs on top of what `origin` holds. Writes nothing."""
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """What the visible rows of two Snapshots differ in, read from their files; keys are those of `after`, where `before` has them.

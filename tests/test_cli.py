@@ -17,15 +17,16 @@ import pytest
 from typer.testing import CliRunner
 
 from compactor import cli, cli_options, console
+from compactor.app import App
 from compactor.app_query import Rows
 from compactor.app_spark import local_jars
-from compactor.core.errors import Busy, ConfigError, InputRefused
+from compactor.core.errors import Busy, ConfigError, InputRefused, Refused
 from compactor.core.plan import Landing
 from compactor.core.schema import Field, Schema
 from compactor.core.snapshot import Feed, FeedPart, Input, Pin, Snapshot
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.quarantine import Held
-from compactor.flows.reports import Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.flows.reports import AdoptReport, Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 
 COMMANDS = (
     *(
@@ -42,6 +43,7 @@ COMMANDS = (
         "vacuum",
         "restore",
         "rebuild",
+        "adopt",
         "pin",
         "ingest",
         "changes",
@@ -69,6 +71,9 @@ VACUUM = VacuumReport("student", 7, True, (1, 3, 4), KEPT, SWEPT)
 
 
 REBUILT = RebuildReport("student", "published", 9, 7, 12, 3456, 100, Difference(1, 2, 30, ('{"id":1}',), ("column x int is gone",)), undone=4)
+
+ORDER, COLUMNS = (("seq", "bigint"),), (("id", "ID", "bigint"), ("a", "a", "string"))
+ADOPTED = AdoptReport("student", "would be adopted", None, "/old", 2, 4567, 100, ORDER, COLUMNS, 12, 3, ("not stored: __op",))
 
 
 class FakeApp:
@@ -116,6 +121,10 @@ class FakeApp:
     def rebuild(self, name: str, **more: Any) -> RebuildReport:
         self.asked = {"name": name, **{key: value for key, value in more.items() if key != "progress"}}
         return REBUILT if more["accept"] else dataclasses.replace(REBUILT, outcome="differs", version=None)
+
+    def adopt(self, name: str, path: str, **more: Any) -> AdoptReport:
+        self.asked = {"name": name, "path": path, **{key: value for key, value in more.items() if key != "progress"}}
+        return ADOPTED if more["dry"] else dataclasses.replace(ADOPTED, outcome="adopted", version=1)
 
     def pin(self, name: str, version: int, pin_name: str, label: str) -> Pin:
         self.asked = {"name": name, "version": version, "pin": pin_name}
@@ -512,6 +521,37 @@ def test_a_rebuild_tells_what_differs(fake: FakeApp) -> None:
     code, shown, _ = called("rebuild", "student", "--accept-differences", "--output", "json")
     assert (code, json.loads(shown)["version"], json.loads(shown)["difference"]["changed"]) == (0, 9, 30)
     assert "published as version 9" in called("rebuild", "student", "--accept-differences")[1]
+
+
+def test_adopting_tells_what_becomes_of_the_columns(fake: FakeApp) -> None:
+    """A dry run says that it was one."""
+    code, shown, _ = called("adopt", "student", "/old", "--absorbed-through", "increment_2024030502", "--dry-run")
+    asked = {"name": "student", "path": "/old", "order_by": (), "through": "increment_2024030502", "dry": True, "label": ""}
+    assert (code, fake.asked) == (0, asked)
+    for told in ("2 files (4,567 bytes) hold 100 rows", "ordered by seq (bigint)", "12 landed files", "3 wait", "not stored: __op", "a dry run"):
+        assert told in shown
+    code, shown, _ = called("adopt", "student", "/old", "--order-by", "at, lsn", "-o", "json")
+    assert (code, fake.asked["order_by"], fake.asked["through"]) == (0, ("at", "lsn"), None)
+    assert json.loads(shown)["columns"] == [["id", "ID", "bigint"], ["a", "a", "string"]]
+    assert "adopted as version 1" in called("adopt", "student", "/old", "--order-by", "at")[1]
+
+
+def test_adopting_is_for_this_machine(tmp_path: Path) -> None:
+    """A table that runs on EMR, and a base that this configuration does not reach, are refused before Spark starts."""
+    emr = "emr: {job: s3://code/j, plans: s3://code/p, logs: s3://code/l, application: a, role: 'arn:aws:iam::123456789012:role/j', region: us-east-1}"
+    for text, path, message in (
+        (
+            f"warehouse: s3://lake\ncatalog: {{type: glue}}\n{emr}\ntables: {{t: {{key: [id], runner: emr-serverless}}}}",
+            "/old",
+            "its runner is emr-serv",
+        ),
+        ("tables: {t: {key: [id]}}", "s3://lake/old", "is in S3, and no part of"),
+    ):
+        config = tmp_path / "compactor.yaml"
+        config.write_text(text, encoding="utf-8")
+        with App.open(config) as here, pytest.raises(Refused, match=message):
+            here.adopt("t", path, through="increment_2024030502")
+        assert here._spark is None
 
 
 def test_pins(fake: FakeApp) -> None:

@@ -48,6 +48,7 @@ OWNERS = {
     "yaml": ("config_text.py",),
     "typer": (
         "cli.py",
+        "cli_adopt.py",
         "cli_changes.py",
         "cli_ingest.py",
         "cli_init.py",

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from compactor.core.adoption import ADOPTED
 from compactor.core.snapshot import AGAIN, Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import snapshots
@@ -72,14 +73,22 @@ def content(world: World, spec: TableSpec, item: Input, there: str | None, again
     return both[0] if both else None
 
 
+def unread(entries: Iterable[Input]) -> set[tuple[str, str]]:
+    """(path, etag) of what had landed before the table was adopted, whatever became of the files since: its rows hold what they tell."""
+    return {(item.path, item.etag) for item in entries if item.outcome == ADOPTED}
+
+
 def taken(world: World, spec: TableSpec, entries: Iterable[Input]) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """The inputs whose rows are in the table by these entries of the ledger, each once, and where they lie; what is gone has no place.
 
+    Not those of before an adoption: what they tell is in the rows that were adopted.
     A repaired copy may hold the repaired records only: then the original is an input beside it, with `~original` in its etag.
     """
     every = list(entries)
     reread = {(item.path, item.etag) for item in every if item.outcome == "reread"}
-    inputs = [item for item in {(item.path, item.etag): item for item in every}.values() if not item.unabsorbed]
+    before = unread(every)
+    latest = {name: item for item in every if (name := (item.path, item.etag)) not in before}
+    inputs = [item for item in latest.values() if not item.unabsorbed]
     found = {(item.path, item.etag): place(world, spec, item) for item in inputs}
     places = {name: there for name, there in found.items() if there}
     for item in [item for item in inputs if (item.path, item.etag) in reread and (item.path, item.etag) in places]:

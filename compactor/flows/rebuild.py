@@ -89,6 +89,7 @@ def _built(world: World, spec: TableSpec, target: Snapshot | None, progress: Pro
         head = snapshots.newest(world, layout)
         if head is None:
             raise Refused(f"table {spec.name}: nothing is committed yet, so there is nothing to build again; `compactor run {spec.name}` builds it")
+        _check_origin(world, spec, head)
         try:
             inputs, places = _sources(world, spec, target or head)
             return head, _from_nothing(world, spec, head, target, inputs, places, progress, label), inputs
@@ -163,7 +164,7 @@ def _from_nothing(
     writer = commit_id(version, world.nonce())
     progress(spec.name, "read", 0.1)
     try:
-        batch = world.engine().read(_relaxed(spec), _origin(spec, head), inputs, version, places)
+        batch = world.engine().read(_relaxed(spec), _origin(world, spec, head), inputs, version, places)
     except NoRowsYet as error:
         raise Refused(str(error)) from error
     try:
@@ -180,11 +181,26 @@ def _from_nothing(
     return _child(world, spec, head, first, label, inputs=then, restored=target.version if target else None)
 
 
-def _origin(spec: TableSpec, head: Snapshot) -> Snapshot | None:
-    """What the first file meets: nothing; where `on_schema_change` keeps columns out, a table with the columns of now and no rows.
+def _check_origin(world: World, spec: TableSpec, head: Snapshot) -> None:
+    """Raises Refused for an adopted table whose first version is not kept: nothing else holds the rows it began with."""
+    layout = snapshots.layout_of(spec)
+    if snapshots.adopted(world, layout) is not None and snapshots.origin(world, layout, head) is None:
+        raise Refused(
+            f"table {spec.name}: it was adopted with rows that no landed file holds, and version 1, which had them, is not kept any more (`compactor "
+            f"pin {spec.name} 1` would have kept it). To mend it go back to a version that is kept (`compactor restore`), or adopt a base anew: docs/"
+            "operations.md."
+        )
 
-    Then what was left out stays out. Not with another key or order: these ask for a table made anew.
+
+def _origin(world: World, spec: TableSpec, head: Snapshot) -> Snapshot | None:
+    """What the first file meets: nothing; in a table that was adopted, what it began with.
+
+    Where `on_schema_change` keeps columns out, a table with the columns of now and no rows: then what was left out stays out. Not with another key
+    or order: these ask for a table made anew.
     """
+    adopted = snapshots.origin(world, snapshots.layout_of(spec), head)
+    if adopted is not None:
+        return adopted
     same = {head.schema.field(name).source for name in head.schema.key} == {*spec.key} or (spec.keyless and head.schema.key == (ROW_ID,))
     same = same and (not spec.order_by or spec.order_by == tuple(name for name, _ in head.order))
     if not same or (spec.policy.standard == "evolve" and not spec.policy.kinds):

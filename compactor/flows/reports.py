@@ -10,7 +10,19 @@ from typing import Any
 from compactor.core.plan import Landing
 from compactor.ports import Check, Difference
 
-__all__ = ["Check", "Difference", "Progress", "RebuildReport", "Swept", "TablePlan", "TableReport", "TableStatus", "VacuumReport", "silent"]
+__all__ = [
+    "AdoptReport",
+    "Check",
+    "Difference",
+    "Progress",
+    "RebuildReport",
+    "Swept",
+    "TablePlan",
+    "TableReport",
+    "TableStatus",
+    "VacuumReport",
+    "silent",
+]
 
 Progress = Callable[[str, str, float], None]
 """Called with (table, step, share done 0..1); steps are `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `fold`, `done`."""
@@ -142,6 +154,32 @@ class RebuildReport:
     rows: int
     difference: Difference
     undone: int = 0
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class AdoptReport:
+    """What became of a base that others made. `outcome`: `adopted`, or `would be adopted` after a dry run; `version` the one made, or None.
+
+    `files`, `bytes`, `rows` of the base at `path`; `columns`: (stored name, its column in the base, type); `order`: what Positions are made of.
+    `absorbed` landed files entered the ledger unread, `waiting` are left for the next run. `notes`: what differs from the changes' columns.
+    """
+
+    table: str
+    outcome: str
+    version: int | None
+    path: str
+    files: int
+    bytes: int
+    rows: int
+    order: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, str, str], ...]
+    absorbed: int
+    waiting: int
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

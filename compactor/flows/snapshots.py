@@ -7,9 +7,11 @@ import uuid as uuids
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from compactor.core.adoption import OPERATION
 from compactor.core.errors import CheckFailed, Conflict, StateRefused
 from compactor.core.layout import Layout
 from compactor.core.plan import tiling_problem
+from compactor.core.retention import condemned
 from compactor.core.snapshot import DataFile, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows.world import World
@@ -97,6 +99,18 @@ def history(world: World, layout: Layout) -> Iterator[Snapshot]:
     while snapshot is not None:
         yield snapshot
         snapshot = read(world, layout, snapshot.parent) if snapshot.parent else None
+
+
+def adopted(world: World, layout: Layout) -> Snapshot | None:
+    """The version with which the table took over a base of others, as it is or its stub; None for a table that did not."""
+    first = read(world, layout, 1)
+    return first if first is not None and first.operation == OPERATION else None
+
+
+def origin(world: World, layout: Layout, newest: Snapshot) -> Snapshot | None:
+    """What a table that began with a base of others was before its first change; None for one that did not, or whose first version was vacuumed."""
+    first = adopted(world, layout)
+    return first if first is not None and not condemned(first, layout, newest) else None
 
 
 def overtaken(world: World, layout: Layout, snapshot: Snapshot | None) -> bool:

@@ -38,14 +38,16 @@ def verify(world: World, spec: TableSpec, deep: bool = False) -> list[Check]:
     if deep:
         checks += [_kept_versions(world, spec, snapshot), _twice(partial(_raw_files, entries), world, spec, snapshot)]
     if not world.files_only:
-        missing = _not_comparable(world, spec, entries)
+        missing = _not_comparable(world, spec, snapshot, entries)
         if missing:
             # not a failure, but nothing to compare with either
             told = Check(spec.name, "view = archive", True, f"cannot be told: {missing}")
             compared = world.engine().compare(spec, snapshot, (), {})
             return [*checks, *(check for check in compared if check.name != told.name), told]
         inputs, places = archive.taken(world, spec, entries)
-        checks += world.engine().compare(spec, snapshot, [item for item in inputs if (item.path, item.etag) in places], places)
+        there = [item for item in inputs if (item.path, item.etag) in places]
+        origin = snapshots.origin(world, snapshots.layout_of(spec), snapshot)
+        checks += world.engine().compare(spec, snapshot, there, places, origin)
     return checks
 
 
@@ -165,13 +167,17 @@ def _inputs(entries: Sequence[Input], world: World, spec: TableSpec, snapshot: S
     return Check(spec.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} absorbed, {len(landing.new)} waiting")
 
 
-def _not_comparable(world: World, spec: TableSpec, entries: Sequence[Input]) -> str | None:
+def _not_comparable(world: World, spec: TableSpec, snapshot: Snapshot, entries: Sequence[Input]) -> str | None:
     """Why the archive lacks something that is in the table, or None.
 
+    The rows that a table began with when it was adopted are in its version 1, as long as that is kept.
     A sink that writes a file again between its absorption and its archiving takes the first content with it. That shows only when a restore has
     undone the second, which holds what the first did.
     """
-    discarded = discard.ever(entries)
+    layout = snapshots.layout_of(spec)
+    if snapshots.adopted(world, layout) is not None and snapshots.origin(world, layout, snapshot) is None:
+        return "the table was adopted with rows that no landed file holds, and version 1, which had them, is not kept any more"
+    discarded = discard.ever(entries) - archive.unread(entries)
     if discarded:
         return f"{len(discarded)} raw files are past `archive_retention`"
     known = ledger.latest(entries)

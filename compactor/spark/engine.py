@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core import types
+from compactor.core.adoption import Adoption
 from compactor.core.errors import CheckFailed, CompactorError, InputRefused, Refused
 from compactor.core.feed import ALL
 from compactor.core.history import History
@@ -17,7 +19,7 @@ from compactor.core.schema import Schema
 from compactor.core.snapshot import COUNTS, Delta, FeedPart, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.ports import Check, Difference, Elsewhere, Staged, Storage
-from compactor.spark import compare, feed, history_commit, keyless, position, store
+from compactor.spark import adopt, compare, feed, history_commit, keyless, position, store
 from compactor.spark.decode import wire
 from compactor.spark.files import reason
 from compactor.spark.reading import Reader, SparkBatch
@@ -127,19 +129,41 @@ class SparkEngine:
         """The part of `made` against the difference of all rows."""
         return feed.check(self._spark, spec, parent, made)
 
-    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
-        """The view against its reference definition and against one resolve of all inputs."""
+    def columns(self, spec: TableSpec, path: str, files: Sequence[str]) -> dict[str, types.Type]:
+        """The columns of Parquet files that others made."""
+        return adopt.columns(self._spark, spec.name, path, files)
+
+    def adopt(self, spec: TableSpec, adoption: Adoption, path: str, files: Sequence[str], commit: str | None) -> Staged:
+        """The rows of these files, checked, as a whole base."""
+        rows, counts = adopt.checked(self._spark, spec, adoption, path, files)
+        if commit is None:
+            return Staged(None, (), counts)
+        size = _estimated_bytes(adoption.schema, counts["adopted"])
+        ranges: list[Range] = [(None, None, _segment_count(size, size, spec))]
+        return Staged(None, tuple(self._write_segments(rows, adoption.schema, adoption.order, spec, commit, ranges, 1)), counts)
+
+    def compare(
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None = None
+    ) -> list[Check]:
+        """The view against its reference definition and against one resolve of all inputs on top of `origin`."""
         try:
-            return self._compared(spec, snapshot, inputs, elsewhere)
+            return self._compared(spec, snapshot, inputs, elsewhere, origin)
         except CompactorError:
             raise
         except Exception as error:
             raise Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
 
-    def _compared(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
+    def _compared(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None) -> list[Check]:
         checks = [compare.against_reference(self._spark, spec, snapshot)]
+        if not inputs:
+            if origin is None:
+                return checks
+            rows = Stored(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
+            resolver = Resolver(origin.schema, origin.order, origin.version, spec.keyless)
+            return [*checks, compare.against_history(self._spark, spec, snapshot, resolver, rows)]
         # what runs have left out is left out here too, however much it is
-        batch = self.read(dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0), None, inputs, 1, elsewhere)
+        relaxed = dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)
+        batch = self.read(relaxed, origin, inputs, origin.version + 1 if origin else 1, elsewhere)
         try:
             with _Resolution.of(self._spark, batch, whole=True) as work:
                 return [*checks, compare.against_history(self._spark, spec, snapshot, work.resolver, work.heads)]

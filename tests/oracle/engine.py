@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core import checksum, types
+from compactor.core.adoption import Adoption, unplaced
 from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.evolution import evolve
 from compactor.core.history import History
@@ -246,7 +247,37 @@ class ListEngine:
             purges.append(purged)
         return Staged(None, self._segments(spec, schema, commit, ranges, snapshot.version), {}, purged_to=latest(purges))
 
-    def compare(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere) -> list[Check]:
+    # adopting -----------------------------------------------------------------------------------------------------
+
+    def columns(self, spec: TableSpec, path: str, files: Sequence[str]) -> dict[str, types.Type]:
+        """Of files with a JSON object of numbers in each line."""
+        return {name: ("bigint",) for row in self._foreign(files) for name in row}
+
+    def adopt(self, spec: TableSpec, adoption: Adoption, path: str, files: Sequence[str], commit: str | None) -> Staged:
+        """Each row as if one event had made it: where it says, or before all others."""
+        origin = dict(adoption.columns)
+        states = []
+        for row in self._foreign(files):
+            values = {field.name: row.get(origin.get(field.name, "")) for field in adoption.schema.fields}
+            place = [row.get(name) for name in adoption.order_by]
+            known = bool(place) and None not in place
+            at = (adoption.epoch, *place, None, None, None) if known else unplaced(adoption.order)
+            key = tuple(values[name] for name in adoption.schema.key)
+            payload = {name: value for name, value in values.items() if name not in adoption.schema.key and value is not None}
+            states.append(State(key, "u", 1, at, payload, (Change("c", key, payload, at),)))
+        if len({state.key for state in states}) < len(states):
+            raise InputRefused(f"table {spec.name}: keys are in {path} more than once")
+        counts = {"adopted": len(states), "unplaced": sum(state.position[0] < 0 for state in states)}
+        if commit is None or not states:
+            return Staged(None, (), counts)
+        return Staged(None, self._segments(spec, adoption.schema, commit, [(None, None, states)], 1), counts)
+
+    def _foreign(self, files: Sequence[str]) -> list[Row]:
+        return [json.loads(line) for file in files for line in self._storage.read(file).decode().splitlines()]
+
+    def compare(
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None = None
+    ) -> list[Check]:
         """What the Snapshot holds against one replay of all inputs."""
         stored = {
             **self._base(spec, snapshot.segments, snapshot, snapshot.schema),
@@ -254,7 +285,8 @@ class ListEngine:
         }
         rows = {key: shown(state.values) for key, state in stored.items() if state.op != "d"}
         changes = [event for item in inputs for event in self._events(spec, item, elsewhere)[0]]
-        again = replayed(_named(changes, snapshot.schema))
+        began = [event for state in self._base(spec, origin.segments, origin, snapshot.schema).values() for event in state.events] if origin else []
+        again = replayed(ordered([*began, *_named(changes, snapshot.schema)]))
         different = sorted({*rows, *again}, key=repr) if rows != again else []
         wrong = [key for key in different if rows.get(key) != again.get(key)]
         detail = f"{len(wrong)} keys differ, such as {wrong[0]}" if wrong else "equal"

@@ -1,0 +1,163 @@
+"""Adopting on Spark: bases that others wrote, what is refused of them, and that runs, folds and rebuilds go on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.core.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
+from compactor.core.spec import TableSpec
+from compactor.flows.adopt import adopt
+from compactor.flows.reports import AdoptReport, Difference
+from compactor.flows.run import rebuild_table
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+HOUR_2 = "increment_2024030502"
+
+
+def old_base(lake: Lake, *parts: tuple[str, Sequence[tuple[Any, ...]]], name: str = "old") -> str:
+    """A folder with a Parquet file for each (columns, rows), as a job of others leaves it."""
+    folder = lake.root / name
+    for ddl, rows in parts:
+        lake.spark.createDataFrame(list(rows), ddl).coalesce(1).write.mode("append").parquet(str(folder))
+    return str(folder)
+
+
+def files_below(folder: str) -> dict[str, bytes]:
+    """Everything in a folder."""
+    return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def adopted(lake: Lake, spec: TableSpec, path: str, order_by: Sequence[str] = (), through: str | None = None) -> AdoptReport:
+    """Adopt after a dry run that tells the same and changes nothing; what it shows is sound, and the base of others is as it was."""
+    lake.now += 1
+    before = files_below(str(lake.root))
+    told = adopt(lake.world, spec, path, order_by, through, dry=True)
+    assert files_below(str(lake.root)) == before
+    made = adopt(lake.world, spec, path, order_by, through)
+    assert (told.outcome, made.outcome, told.rows, told.columns) == ("would be adopted", "adopted", made.rows, made.columns)
+    assert files_below(path).items() >= {(name, data) for name, data in before.items() if name.startswith(path)}
+    assert lake.problems(spec) == []
+    return made
+
+
+def values(lake: Lake, spec: TableSpec) -> dict[Any, Any]:
+    """id → a."""
+    return {row["id"]: row["a"] for row in lake.rows(spec)}
+
+
+def test_rows_whose_changes_are_behind_them_lose_to_every_later_change(lake: Lake) -> None:
+    """Files up to hour 02 are archived unread, although they would say otherwise; then updates, a partial one, a delete, a key change, a new column,
+    a late file; a fold, a history of the adopted rows, a rebuild of all of it.
+    """
+    spec = lake.spec(envelope="debezium", order_by=("source.ts_ms",), compaction="delta", fold_every=3.0, target_file_bytes=2_000, history=True)
+    base = old_base(
+        lake,
+        ("id int, a string, Old_Note string, __op string", [(n, f"base {n}", "kept", "u") for n in range(100)]),
+        ("id bigint, a string, __op string", [(n, f"base {n}", "c") for n in range(100, 200)]),
+    )
+
+    def event(op: str, at: int, after: dict[str, Any] | None, before: dict[str, Any] | None = None) -> dict[str, Any]:
+        return {"op": op, "before": before, "after": after, "source": {"connector": "postgresql", "ts_ms": at, "table": "t"}, "ts_ms": at}
+
+    for hour in range(3):
+        lake.land(spec, hour, [event("u", 1000 + hour, {"id": 1, "a": "too old"}), event("d", 1000 + hour, None, {"id": 2, "a": "x"})])
+    lake.land(spec, 3, [event("u", 2000, {"id": 1, "a": "new"}), event("u", 2001, {"id": 150, "a": "__debezium_unavailable_value"})])
+    report = adopted(lake, spec, base, through=HOUR_2)
+    assert (report.rows, report.files, report.absorbed, report.waiting) == (200, 2, 3, 1)
+    assert [column for column, _, _ in report.columns] == ["id", "a", "old_note"]
+    assert any("not stored: __op" in note for note in report.notes)
+    first = lake.snapshot(spec)
+    assert (first.operation, first.hour, {item.outcome for item in first.inputs}) == ("adopt", "2024-03-05T02:00", {"adopted"})
+    assert {segment.position_max[0] for segment in first.segments if segment.position_max} == {-1}
+    assert len(first.segments) > 1
+    assert lake.landed(spec) == ["part-0.json"]
+    assert values(lake, spec) == {n: f"base {n}" for n in range(200)}
+
+    assert lake.run(spec).counts["applied"] == 2
+    now = values(lake, spec)
+    assert (now[1], now[150], now[2]) == ("new", "base 150", "base 2")
+    lake.land(spec, 4, [event("d", 3000, None, {"id": 2, "a": "base 2"}), event("u", 3001, {"id": 900, "a": "moved"}, {"id": 3, "a": "base 3"})])
+    lake.land(spec, 4, [event("u", 3002, {"id": 4, "a": "four", "more": 7})], "part-1.json")
+    lake.land(spec, 1, [event("u", 1500, {"id": 1, "a": "late"}), event("u", 1500, {"id": 5, "a": "late, and the first since"})], "late.json")
+    lake.land(spec, 4, [event("u", 3003, {"id": n, "a": "many"}) for n in range(10, 60)], "part-2.json")
+    lake.run(spec)
+    lake.land(spec, 5, [event("u", 4000, {"id": 199, "a": "last"})])
+    assert [name.split()[0] for name in lake.run(spec).operations] == ["commit", "fold"]
+    # one of the adopted segments has become another, the others are as they were written
+    assert {*first.segments} & {*lake.snapshot(spec).segments} != {*first.segments}
+    now = values(lake, spec)
+    assert {n: now.get(n) for n in (1, 2, 3, 900, 4, 5)} == {1: "new", 2: None, 3: None, 900: "moved", 4: "four", 5: "late, and the first since"}
+    assert len(now) == 199
+    assert {row["more"] for row in lake.rows(spec)} == {None, 7}
+    assert lake.problems(spec) == []
+    assert len(lake.rows(spec, "t_history")) >= 200
+
+    lake.now += 1
+    rows = lake.rows(spec)
+    rebuilt = rebuild_table(lake.world, spec)
+    assert (rebuilt.outcome, rebuilt.files, rebuilt.difference) == ("published", 6, Difference())
+    assert lake.rows(spec) == rows
+    assert lake.problems(spec) == []
+
+
+def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: Lake) -> None:
+    """An older change loses, a newer one wins, one of the same place too; a delete that is older than the row leaves it; text is a number if changes'
+    are; rows without a position are only taken beside --absorbed-through."""
+    spec = lake.spec(compaction="delta")
+    lake.land(spec, 1, [{"id": n, "a": f"change {n}", "seq": 50, "op": "u"} for n in range(1, 4)] + [{"id": 4, "seq": 50, "op": "d"}])
+    ddl = "id bigint, a string, at string"
+    base = old_base(lake, (ddl, [(1, "newer", "60"), (2, "older", "9"), (3, "same place", "50"), (4, "alive", "51"), (5, "alone", "1")]))
+    report = adopted(lake, spec, base, ("at",))
+    # what only tells the Position is no column
+    assert [column for column, _, _ in report.columns] == ["id", "a"]
+    assert any("deleted rows keep no position" in note for note in report.notes)
+    assert lake.snapshot(spec).position == (0, 60, None, None, None)
+    lake.run(spec)
+    assert values(lake, spec) == {1: "newer", 2: "change 2", 3: "change 3", 4: "alive", 5: "alone"}
+    assert lake.problems(spec) == []
+
+    both = lake.spec("both")
+    lake.land(both, 1, [{"id": 1, "a": "old", "seq": 50}])
+    lake.land(both, 3, [{"id": 1, "a": "landed late", "seq": 55}, {"id": 2, "a": "landed late", "seq": 55}])
+    some = old_base(lake, (ddl, [(1, "newer", "60"), (2, "no position", None)]), name="some")
+    with pytest.raises(OrderRefused, match=r"in 1 rows of .* at is null"):
+        adopt(lake.world, both, some, ("at",))
+    assert adopted(lake, both, some, ("at",), HOUR_2).absorbed == 1
+    lake.run(both)
+    assert values(lake, both) == {1: "newer", 2: "landed late"}
+
+
+GOOD = ("id bigint, a string", [(1, "one")])
+REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
+    "the view's name is a table": ([GOOD], {"table": True}, CatalogRefused, "say `view:` or rename it"),
+    "a key twice": ([GOOD, GOOD], {}, InputRefused, r'1 keys are in .* more than once, such as \{"id":1\} 2 times in .*parquet and .*parquet'),
+    "no key in a row": ([("id bigint, a string", [(None, "x")])], {}, InputRefused, r"1 rows of .* have no key \(id is null\), such as in part-"),
+    "deleted rows": ([("id bigint, a string, __deleted string", [(1, "x", "true")])], {}, InputRefused, "1 rows of .* marked as deleted"),
+    "types that disagree": ([GOOD, ("id bigint, a boolean", [(2, True)])], {}, SchemaRefused, "column a: files of .* string and.* boolean"),
+    "another kind of order": ([("id bigint, a string, at double", [(1, "x", 2.5)])], {"order_by": ("at",)}, OrderRefused, "at is compared as double"),
+    "damaged": ([GOOD], {"write": "part-9.parquet"}, InputRefused, "part-9.parquet is not a readable Parquet file"),
+}
+"""What is wrong → the base's files, what is said or done besides, the error. What needs no Spark is in `tests/flows` and `tests/core`."""
+
+
+def test_what_cannot_be_adopted_is_refused_in_words_and_leaves_nothing(lake: Lake) -> None:
+    """No file appears below the table's root; each message names what is wrong, and where."""
+    for number, (name, (parts, said, error, message)) in enumerate(REFUSED.items()):
+        spec = lake.spec(f"t{number}")
+        lake.land(spec, 1, [{"id": 7, "a": "x", "seq": 1}])
+        base = old_base(lake, *parts, name=f"old{number}")
+        if "write" in said:
+            Path(base, said["write"]).write_bytes(b"no Parquet")
+        if said.get("table"):
+            lake.spark.sql(f"CREATE DATABASE IF NOT EXISTS {lake.database}")
+            lake.spark.sql(f"CREATE TABLE {lake.database}.{spec.view} (id bigint) STORED AS PARQUET")
+        before = files_below(str(lake.root))
+        with pytest.raises(error, match=message):
+            adopt(lake.world, spec, base, said.get("order_by", ()), None if said.get("order_by") else HOUR_2)
+        assert files_below(str(lake.root)) == before, name
