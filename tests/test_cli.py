@@ -47,7 +47,7 @@ COMMANDS = (
         "changes",
         "package",
     ),
-    *("schema diff", "schema history", "schema notify", "quarantine list", "quarantine show", "quarantine replay"),
+    *("schema diff", "schema check", "schema history", "schema notify", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (
     *(("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only", "--deep")),
