@@ -221,8 +221,9 @@ def _followed(field: Field, column: WriterField, writer: WriterSchema, table: st
     stored, follows = types.parse(field.type), log.within(field)
     if _only_text(stored, column):
         joined: types.Type | None = ("string",)
-        more = "" if column.type == joined else f", to hold {types.text(column.type)} too"
-        follows(Change("widened", field.source, field.type, "string", more))
+        if stored != joined:
+            more = "" if column.type == joined else f", to hold {types.text(column.type)} too"
+            follows(Change("widened", field.source, field.type, "string", more))
     else:
         joined = members.joined(stored, column.type, field.source, column.inferred, follows)
     if joined is None:

@@ -196,6 +196,8 @@ def test_a_late_file_of_an_old_schema_is_no_change(follow: Policy) -> None:
     evolved = evolve(schema, [writer(0, 9, a="int", b="string")], ["id"], 2, "t", follow)
     assert evolved.decisions == ()
     assert shown(evolved.schema) == shown(schema)
+    grown = evolve(evolve(None, [writer(0, 9, a="int")], ["id"], 1, "t").schema, [writer(20, 29, a="string")], ["id"], 2, "t").schema
+    assert evolve(grown, [writer(3, 12, a="int")], ["id"], 3, "t", follow).decisions == ()
 
 
 def test_removed_columns_are_hidden_until_they_come_back() -> None:
