@@ -16,12 +16,15 @@ from compactor.core import types
 from compactor.core.types import Type
 from compactor.spark.session import find_java
 from tests.parts import metastore as parts
+from tests.parts import stack
 
+VERSION = "2.3.9"
+_NONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _JARS = (
     *(("org.apache.calcite", name, "1.10.0") for name in ("calcite-core", "calcite-linq4j", "calcite-druid")),
     ("org.apache.calcite.avatica", "avatica", "1.8.0"),
     ("net.hydromatic", "eigenbase-properties", "1.1.5"),
-    ("org.apache.hive", "hive-llap-client", "2.3.9"),
+    ("org.apache.hive", "hive-llap-client", VERSION),
 )
 _OPENED = ("lang", "net", "util", "util.concurrent", "nio", "lang.reflect", "io", "util.regex", "util.concurrent.atomic", "time", "security")
 _NULL = "~"
@@ -97,7 +100,7 @@ def _value(kind: Type, text: str) -> Any:
     if kind[0] in ("tinyint", "smallint", "int", "bigint", "date"):
         return int(said)
     if kind[0] == "boolean":
-        return said == "true"
+        return {"TRUE": True, "FALSE": False}[said]
     if kind[0] == "timestamp":
         return _moment(int(Decimal(said) * 1_000_000))
     return said if kind[0] == "string" or said in ("NaN", "Infinity", "-Infinity") else Decimal(said)
@@ -137,7 +140,7 @@ def hive(tmp: Path, metastore_uri: str) -> Iterator[Hive]:
     }
     lines = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items()]
     (home / "hive-site.xml").write_text("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n")
-    jars = [parts.SPARK_HOME / "jars" / "*", *(parts._jar(*jar) for jar in _JARS)]
+    jars = [parts.SPARK_HOME / "jars" / "*", _jars() / "*"]
     # moments are shown in the zone of the JVM
     java = [
         Path(find_java()) / "bin" / "java",
@@ -149,3 +152,15 @@ def hive(tmp: Path, metastore_uri: str) -> Iterator[Hive]:
     ]
     opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
     yield Hive((*java, *opened, "-cp", ":".join(map(str, [home, *jars])), "org.apache.hadoop.hive.cli.CliDriver"), home)
+
+
+def _jars() -> Path:
+    """Those that PySpark lacks, without what they depend on: that is among PySpark's."""
+    home = parts._CACHE / f"hive-{VERSION}"
+    if not home.exists():
+        fetched = stack._empty(home)
+        listed = (f"<groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>{_NONE}" for group, name, version in _JARS)
+        (fetched / "pom.xml").write_text(stack._POM.format("".join(f"<dependency>{one}</dependency>" for one in listed)))
+        stack._maven(["-f", fetched / "pom.xml", "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"], "Hive")
+        fetched.rename(home)
+    return home
