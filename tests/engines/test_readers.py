@@ -22,7 +22,7 @@ from tests.spark.lake import Lake
 
 pytestmark = [pytest.mark.engines, pytest.mark.spark]
 
-PUBLISHES = 50 if os.environ.get("COMPACTOR_TESTS") == "full" else 12
+PUBLISHES = 50 if os.environ.get("COMPACTOR_TESTS") == "full" else 8
 KEYS, CHANGED = 30, 4
 State = frozenset[tuple[int, int, int]]
 """Rows (id, batch, amount) of one version."""

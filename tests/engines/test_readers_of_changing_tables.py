@@ -32,7 +32,7 @@ STEPS: tuple[set[str], ...] = (
     {"plus", "more"},
     # a column comes back
     {"plus", "more", "note"},
-    # a struct gets another member: another generation
+    # a struct's member gets fractions: another generation
     {"plus", "more", "note"},
 )
 """The columns beside ALWAYS, step by step."""
@@ -50,7 +50,7 @@ def events(batch: int) -> list[dict[str, Any]]:
     for change in changes(batch):
         key = change["id"]
         told = {**change, "amount": change["amount"] + (0.5 if at >= 2 else 0), "size": f"s{key}" if at >= 5 else key}
-        more = {"x": key, **({"y": f"y{batch}"} if at >= 7 else {})}
+        more = {"x": key + (0.25 if at >= 7 else 0), "y": f"y{batch}"}
         told |= {name: value for name, value in {"note": f"n{batch}", "plus": f"p{batch}", "more": more}.items() if name in STEPS[at]}
         found.append(told)
     return found
@@ -92,11 +92,11 @@ class ColumnReader(Reader):
 
 
 def shown(value: Any) -> Any:
-    """A value as it is compared: `size` was a number once, `amount` an integer; a struct comes as JSON, its absent members as nulls or not."""
+    """A value as it is compared: `size` was a number once, `amount` an integer; a struct comes as JSON."""
     if isinstance(value, str) and value.startswith("{"):
         value = json.loads(value)
     if isinstance(value, dict):
-        return {name: member for name, member in value.items() if member is not None}
+        return {name: shown(member) for name, member in value.items()}
     try:
         return float(value)
     except (TypeError, ValueError):

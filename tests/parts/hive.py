@@ -65,14 +65,25 @@ def _leaves(path: tuple[str, ...], kind: Type) -> Iterator[tuple[tuple[str, ...]
 
 def _asked(path: tuple[str, ...], kind: Type) -> str:
     value = ".".join(f"`{name}`" for name in path)
-    if kind[0] in ("array", "map"):
-        # printed as JSON
+    if kind[0] in ("array", "map", "decimal"):
+        # printed as JSON; Hive 2 casts a decimal of more than 20 digits to a null, and prints it right
         return value
     # Hive 2 shows days before 1582-10-15 in the Julian calendar and leaves out the era: what it has read is asked for as a number, in which
     # it is the day, and the moment, that it is
-    text = {"date": f"datediff({value}, '1970-01-01')", "timestamp": f"CAST({value} AS DECIMAL(30,9))"}.get(kind[0], value)
+    text = {"date": f"datediff({value}, '1970-01-01')", "timestamp": _SINCE_1970.format(value)}.get(kind[0], value)
     encoded = f"base64({value})" if kind[0] == "binary" else f"base64(CAST(CAST({text} AS STRING) AS BINARY))"
     return f"coalesce({encoded}, '{_NULL}')"
+
+
+_FRACTION = "regexp_extract(CAST({0} AS STRING), '[.]([0-9]+)$', 1)"
+_SINCE_1970 = (
+    "concat(CAST(unix_timestamp({0}) - CASE WHEN {0} < CAST('1970-01-01 00:00:00' AS TIMESTAMP) AND "
+    + _FRACTION
+    + " RLIKE '[1-9]' THEN 1 ELSE 0 END AS STRING), '.', rpad("
+    + _FRACTION
+    + ", 6, '0'))"
+)
+"""Whole seconds and microseconds; Hive's seconds are cut towards 1970, and as a double the microseconds of the year 9999 would be rounded."""
 
 
 def _row(leaves: Sequence[tuple[tuple[str, ...], Type]], told: Sequence[str]) -> dict[str, Any]:
@@ -90,8 +101,8 @@ def _row(leaves: Sequence[tuple[tuple[str, ...], Type]], told: Sequence[str]) ->
 
 
 def _value(kind: Type, text: str) -> Any:
-    if kind[0] in ("array", "map"):
-        return None if text == "NULL" else json.loads(text, parse_float=Decimal)
+    if kind[0] in ("array", "map", "decimal"):
+        return None if text == "NULL" else Decimal(text) if kind[0] == "decimal" else json.loads(text, parse_float=Decimal)
     if text == _NULL:
         return None
     if kind[0] == "binary":
@@ -102,7 +113,8 @@ def _value(kind: Type, text: str) -> Any:
     if kind[0] == "boolean":
         return {"TRUE": True, "FALSE": False}[said]
     if kind[0] == "timestamp":
-        return _moment(int(Decimal(said) * 1_000_000))
+        seconds, micros = said.split(".")
+        return _moment(int(seconds) * 1_000_000 + int(micros))
     return said if kind[0] == "string" or said in ("NaN", "Infinity", "-Infinity") else Decimal(said)
 
 
