@@ -21,7 +21,7 @@ from compactor.app_asof import as_of_views, micros
 from compactor.app_lifecycle import Lifecycle
 from compactor.app_query import AS_JSON, Rows, in_words, texts
 from compactor.app_runner import Sender
-from compactor.app_schema import Announced, Foreseen, Synced, announce, foreseen, notify, registered_key, sync
+from compactor.app_schema import Announced, Checked, Foreseen, Synced, announce, checked, foreseen, notify, registered_key, sync
 from compactor.app_spark import avro_package, check_reader, coordinates, opened, s3_packages
 from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
@@ -207,6 +207,11 @@ class App(Lifecycle, Sender):
         """What the newest declared schema differs in from the stored one, and what a run would do about it. Starts no JVM."""
         (spec,) = self.specs([name])
         return foreseen(self.world(files_only=True), self._registry() if spec.subject else None, self._with_schema(spec))
+
+    def schema_check(self, name: str, text: str) -> Checked:
+        """Whether an Avro schema may come next: for the registry, and for the table. Registers nothing, starts no JVM."""
+        (spec,) = self.specs([name])
+        return checked(self.world(files_only=True), self._registry(), self._with_schema(spec) if spec.registered_key else spec, text)
 
     def schema_notify(self, names: Sequence[str] = ()) -> list[Announced]:
         """Tell of declared schemas that change tables, before their first use; without names, of all tables with one. Starts no JVM."""

@@ -113,6 +113,42 @@ def foreseen(world: World, registry: Registry | None, spec: TableSpec) -> Forese
     return Foreseen(spec.name, used, now, tuple(changes), schema_history.foreseen(spec, snapshot))
 
 
+@dataclass(frozen=True)
+class Checked:
+    """Whether a schema may come next. `level` is what the subject's versions are held to, `problems` why it would not be taken under it;
+    `decisions`: what a run would do about rows of it, () before the table's first commit."""
+
+    table: str
+    subject: str
+    level: str
+    problems: tuple[str, ...]
+    decisions: tuple[Decision, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the registry takes it, and the table goes on with it."""
+        return not self.problems and all(decision.action != "refuse" for decision in self.decisions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        decisions = [one.to_json() for one in self.decisions]
+        found = {"table": self.table, "subject": self.subject, "level": self.level, "passed": self.passed}
+        return {**found, "problems": list(self.problems), "decisions": decisions}
+
+
+def checked(world: World, registry: Registry, spec: TableSpec, text: str) -> Checked:
+    """Whether the Avro schema `text` may become the next version of a table's subject. Registers nothing. Raises Refused, SchemaRefused."""
+    from compactor.core import schema_history
+    from compactor.flows import snapshots
+
+    if spec.subject is None:
+        raise Refused(f"table {spec.name}: no subject is declared to check against; say `schema: {{subject: ..}}`")
+    problems, level = registry.check(spec.subject, text), registry.compatibility(spec.subject)
+    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
+    decisions = schema_history.foreseen(dataclasses.replace(spec, avro_schema=text), snapshot) if snapshot is not None else ()
+    return Checked(spec.name, spec.subject, level, tuple(problems), decisions)
+
+
 def announce(world: World, spec: TableSpec) -> Announced:
     """Tell `notify:` targets what the declared schema of a table will change, before a run uses it; each is told once. Raises NoRowsYet."""
     from compactor.core.schema_history import expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -50,6 +51,7 @@ commands = typer.Typer(
 Example:
   compactor schema history student
   compactor schema diff student
+  compactor schema check student next.avsc
 """,
 )
 
@@ -92,6 +94,33 @@ def diff(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = Out
     else:
         console.schema_foreseen(found)
     raise typer.Exit(1 if any(item.action == "refuse" for item in found.decisions) else 0)
+
+
+@commands.command()
+def check(
+    table: OneTable,
+    file: Annotated[Path, typer.Argument(help="The Avro schema that is to come, an .avsc file.", exists=True, dir_okay=False)],
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    verbose: Verbose = False,
+) -> None:
+    """Ask whether a schema may come next, before a producer has it.
+
+    The registry by the subject's compatibility level, and the table by its on_schema_change. Registers nothing, starts no Spark.
+    Exits 1 when the registry would not take it, or the table would stop.
+
+    \b
+    Example:
+      compactor schema check student student.avsc
+      compactor schema check student student.avsc --output json --config compactor.yaml
+    """
+    with cli_options.opened(config, verbose) as here:
+        found = here.schema_check(table, file.read_text(encoding="utf-8"))
+    if output is Output.json:
+        console.as_json(found.to_json())
+    else:
+        console.schema_checked(found)
+    raise typer.Exit(0 if found.passed else 1)
 
 
 @commands.command()

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from compactor.app_schema import Foreseen, Synced
+from compactor.app_schema import Checked, Foreseen, Synced
 from compactor.core.proposal import Found
 from compactor.core.schema_history import Step
 from compactor.core.snapshot import Snapshot
@@ -197,6 +197,18 @@ def schema_foreseen(found: Foreseen) -> None:
     out.print(f"{found.table}: from {known[0]} to {known[1]}", style="bold", soft_wrap=True)
     for change in found.registry:
         out.print(f"  {change.sentence}", soft_wrap=True)
+    out.print("what a run would do:" if found.decisions else "no stored column is concerned", style="bold")
+    for decision in found.decisions:
+        out.print(f"  {decision.sentence}", soft_wrap=True)
+
+
+def schema_checked(found: Checked) -> None:
+    """Whether a schema may come next."""
+    out = console()
+    said = "may not follow" if found.problems else "may follow"
+    out.print(f"{found.table}: the schema {said} in {found.subject}, whose level is {found.level}", style="bold", soft_wrap=True)
+    for problem in found.problems:
+        out.print(f"  {problem}", soft_wrap=True)
     out.print("what a run would do:" if found.decisions else "no stored column is concerned", style="bold")
     for decision in found.decisions:
         out.print(f"  {decision.sentence}", soft_wrap=True)

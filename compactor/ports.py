@@ -100,7 +100,10 @@ class Catalog(Protocol):
         """The view as it is, or None. Refused when the name is a table."""
 
     def replace_view(self, view: ViewDef) -> None:
-        """Create the view or replace text, columns and properties in ONE metastore transaction: a reader sees the old one or the new one."""
+        """Create the view or replace it: a reader sees the old one or the new one, by a text that is replaced in ONE metastore transaction.
+
+        Where columns change, those that both have may be all that is listed for a moment.
+        """
 
 
 @dataclass(frozen=True)

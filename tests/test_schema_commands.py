@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from compactor import cli, cli_options
-from compactor.app_schema import Announced, Foreseen, Synced, announce, foreseen
+from compactor.app_schema import Announced, Checked, Foreseen, Synced, announce, checked, foreseen
 from compactor.core.errors import CatalogRefused, NoRowsYet, Refused
 from compactor.core.policy import Decision, Policy
 from compactor.core.schema_diff import Change
@@ -67,6 +67,25 @@ def test_what_the_newest_schema_will_do_is_foreseen(lake: Lake, tmp_path: Path, 
     assert [decision.action for decision in failing.decisions] == ["refuse"] * len(decided)
 
 
+@pytest.mark.parametrize(("policy", "level"), [("evolve", "BACKWARD"), ("fail", "BACKWARD"), ("evolve", "NONE"), ("fail", "NONE")])
+def test_a_schema_that_is_to_come_is_asked_of_registry_and_table(lake: Lake, tmp_path: Path, policy: str, level: str) -> None:
+    """Either may say no; nothing is registered, and before the first commit the table has nothing to say."""
+    tmp_path.joinpath("t-value.avsc").write_text(OLD)
+    registry = FileRegistry(LocalStorage(), str(tmp_path), level)
+    spec = dataclasses.replace(lake.spec, policy=Policy(policy))
+    for text, allowed in ((schema({"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}), True), (NEW["a wider one"][0], False)):
+        found = checked(lake.world(), registry, spec, text)
+        assert (found.subject, found.level) == ("t-value", level)
+        assert bool(found.problems) == (not allowed and level == "BACKWARD")
+        refused = [decision.change.column for decision in found.decisions if decision.action == "refuse"]
+        assert refused == (["a"] if policy == "fail" and not allowed else [])
+        assert found.passed == (not found.problems and not refused)
+        assert checked(Lake(table()).world(), registry, table(subject="t-value"), text).decisions == ()
+    assert registry.versions("t-value") == [1]
+    with pytest.raises(Refused, match="no subject is declared"):
+        checked(lake.world(), registry, table(), OLD)
+
+
 def test_nothing_is_foreseen_where_nothing_is_known(lake: Lake) -> None:
     """No declared schema; no rows yet."""
     with pytest.raises(Refused, match="no schema is declared"):
@@ -97,6 +116,9 @@ class FakeApp:
 
     def schema_diff(self, name: str) -> Foreseen:
         return Foreseen(name, ("t-value", 1, 4), ("t-value", 2, 9), (Change("required", "b"),), self.decisions)
+
+    def schema_check(self, name: str, text: str) -> Checked:
+        return Checked(name, "t-value", "FULL", tuple(text.split()), self.decisions)
 
     def schema_history(self, name: str) -> list[Step]:
         return [Step(3, "2026-11-20T14:00:00.000Z", 2, ("t-value", 2, 9), (Change("widened", "a", "int", "bigint"),))]
@@ -133,6 +155,24 @@ def test_schema_diff_ends_with_1_when_the_table_would_stop(monkeypatch: pytest.M
     code, out, _ = compactor(monkeypatch, "schema", "diff", "t", "--output", "json")
     assert code == 1
     assert json.loads(out)["decisions"][0]["action"] == "refuse"
+
+
+def test_schema_check_ends_with_1_when_somebody_says_no(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The registry, or the table; a file that is not there is a wrong command line."""
+    file = tmp_path / "next.avsc"
+    file.write_text("")
+    code, out, _ = compactor(monkeypatch, "schema", "check", "t", str(file))
+    assert code == 0
+    assert "t: the schema may follow in t-value, whose level is FULL" in out
+    assert "`c` was added: int, older rows read 7: a column is added" in out
+    file.write_text("because")
+    code, out, _ = compactor(monkeypatch, "schema", "check", "t", str(file))
+    assert (code, "may not follow" in out, "  because\n" in out) == (1, True, True)
+    file.write_text("")
+    monkeypatch.setattr(FakeApp, "decisions", tuple(dataclasses.replace(decision, action="refuse") for decision in FakeApp.decisions))
+    code, out, _ = compactor(monkeypatch, "schema", "check", "t", str(file), "--output", "json")
+    assert (code, json.loads(out)["passed"], json.loads(out)["problems"]) == (1, False, [])
+    assert compactor(monkeypatch, "schema", "check", "t", str(tmp_path / "none.avsc"))[0] == 2
 
 
 def test_schema_history_tells_snapshots_and_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,11 @@ class HiveCatalog:
         return ViewDef(told["dbName"], told["tableName"], text, _columns(told["sd"]["cols"]), {**rules.shown(told["parameters"]), **comment})
 
     def replace_view(self, view: ViewDef) -> None:
-        """Create the view, or replace text, columns and properties by one `alter_table`; foreign properties stay."""
+        """Create the view, or replace text, columns and properties by one `alter_table`; foreign properties stay.
+
+        Where the columns change it takes up to three, so that whatever a reader gets of two that follow one another, it can read it. The version
+        among the properties is changed by the last: what a crash leaves between is replaced again.
+        """
         label = f"{view.database}.{view.name}"
         if view.dialect != "hive":
             raise CatalogRefused(f"{label}: a view in the form of {view.dialect} is kept in Glue only")
@@ -187,12 +191,24 @@ class HiveCatalog:
                 return
             told = self._read(existing)
             _check_view(label, told)
+            columns = rules.stored(view.columns)
+            properties = rules.kept(told["parameters"])
+            existing.setParameters(properties)
+            now = _shape(_columns(told["sd"]["cols"]))
+            both = rules.between(_columns(told["sd"]["cols"]), columns) if now != _shape(columns) else None
+            if both and _shape(both) != now:
+                self._alter_view(view, existing, both)
             # Engines differ in which of the two texts they read.
             existing.setViewOriginalText(view.text)
             existing.setViewExpandedText(view.text)
-            existing.setSd(self._descriptor(rules.stored(view.columns), "", VIEW_FORMAT))
-            existing.setParameters({**rules.kept(told["parameters"]), **view.properties})
-            self._client.alter_table(view.database, view.name, existing)
+            if both and both != columns:
+                self._alter_view(view, existing, both)
+            existing.setParameters({**properties, **view.properties})
+            self._alter_view(view, existing, columns)
+
+    def _alter_view(self, view: ViewDef, handle: Any, columns: Sequence[Column]) -> None:
+        handle.setSd(self._descriptor(columns, "", VIEW_FORMAT))
+        self._client.alter_table(view.database, view.name, handle)
 
     def _get(self, database: str, name: str) -> Any | None:
         try:
@@ -342,6 +358,10 @@ def _kind(told: dict[str, Any]) -> str:
 
 def _columns(fields: Iterable[dict[str, str]]) -> tuple[Column, ...]:
     return tuple(Column(each["name"], each["type"], each.get("comment", "")) for each in fields)
+
+
+def _shape(columns: Iterable[Column]) -> list[tuple[str, str]]:
+    return [(column.name, column.type) for column in columns]
 
 
 def _partition(entry: dict[str, Any]) -> PartitionDef:

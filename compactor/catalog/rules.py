@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from compactor.core import views
+from compactor.core import types, views
 from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.errors import CatalogRefused
 
@@ -122,6 +122,31 @@ def kept(properties: Mapping[str, str]) -> dict[str, str]:
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
     """An object's properties without what the metastore itself writes."""
     return {name: value for name, value in kept(properties).items() if name not in _SYSTEM}
+
+
+def between(now: Sequence[Column], wanted: Sequence[Column]) -> tuple[Column, ...] | None:
+    """The columns under which both texts of a view can be read while it changes from `now` to `wanted`; None where there are no such columns.
+
+    A metastore does not read text and columns of a view in one transaction, and Spark picks the columns listed out of what the text gives, by name,
+    each cast to the type listed as long as nothing can be lost. So: the columns of both, in the types of then. The text alone changes under these.
+    """
+    types_now = {column.name: column.type for column in now}
+    both = tuple(column for column in wanted if column.name in types_now)
+    return both if all(_follows(types.parse(types_now[column.name]), types.parse(column.type)) for column in both) else None
+
+
+def _follows(old: types.Type, new: types.Type) -> bool:
+    """Whether Spark reads the values of one type where a view lists the other (UpCast)."""
+    if old == new:
+        return True
+    if old[0] == new[0] and old[0] in ("array", "map"):
+        return all(_follows(before, after) for before, after in zip(old[1:], new[1:]))
+    if old[0] == new[0] == "struct":
+        named = [name for name, _ in old[1]] == [name for name, _ in new[1]]
+        return named and all(_follows(before, after) for (_, before), (_, after) in zip(old[1], new[1]))
+    if not types.is_scalar(old) or (old[0] == "decimal" and new[0] in ("float", "double")):
+        return False
+    return new == ("string",) or types.widest(old, new, numbers=True, dates=True) == new
 
 
 def outdated(view: ViewDef, properties: Mapping[str, str]) -> bool:

@@ -6,7 +6,9 @@ Rules, in the order in which they are tried for one writer's column and the stor
 |---|---|---|
 | a name never seen | - | added; rows of older writers read the default it came with (H15) |
 | the same type, or one that fits | as it is | as it is |
-| a wider type (int → bigint, decimal digits up, float → double, struct members added) | widened: a new generation (H14) |
+| a wider type (int → bigint, decimal digits up, float → double) | widened: a new generation (H14) |
+| a timestamp where dates are, or the other way round | refused; `date_to_timestamp: evolve`: midnights, a new generation |
+| a struct with more members, fewer, wider ones | each member as a column is (`core/members.py`), the type rewritten: a new generation |
 | whole numbers where fractions are, or the other way round (JSON without schema) | double: a new generation |
 | two scalars with no common number type (boolean → text) | widened to string: a new generation |
 | another type (not a guessed one), after the column was away or before it existed | a new column; the newest of one source name is shown under it |
@@ -22,12 +24,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from compactor.core import names, policy, types
+from compactor.core import members, names, policy, types
 from compactor.core.errors import SchemaRefused
-from compactor.core.policy import EVOLVE, Decision, Policy
+from compactor.core.policy import ASKED, EVOLVE, Decision, Policy
 from compactor.core.position import Position, at_or_below, latest
 from compactor.core.schema import RESERVED, Field, Schema
 from compactor.core.schema_diff import Change
@@ -63,7 +65,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
         columns[writer.id] = {}
         written = [field.last for field in fields]
         for column in writer.fields:
-            at = _owner(fields, column, writer, written)
+            at = _owner(fields, column, writer, written, follow.of("date_to_timestamp") == "evolve")
             if at is None:
                 if not log.comes(column, fields):
                     continue
@@ -71,7 +73,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
                 at = len(fields) - 1
             else:
                 followed = _followed(fields[at], column, writer, table, retyped, log)
-                kept = {} if writer.whole else {"first": fields[at].first, "last": fields[at].last, "default": fields[at].default}
+                kept = {} if writer.whole else {name: getattr(fields[at], name) for name in ("first", "last", "default", "gone")}
                 fields[at] = dataclasses.replace(followed, **kept)
             columns[writer.id][column.name] = fields[at].name
         for name in writer.undecided:
@@ -118,31 +120,38 @@ class _Log:
         older = "null in older rows" if column.default is None else f"older rows read {json.dumps(column.default, ensure_ascii=False)}"
         return self._decide(Change("added", column.name, after=types.text(column.type), detail=older), stored) != "leave out"
 
-    def widened(self, field: Field, to: types.Type, given: types.Type) -> None:
-        """A stored column whose type has to grow."""
-        known = self._before.get(field.name)
-        if known is not None:
-            more = "" if to == given else f", to hold {types.text(given)} too"
-            self._decide(Change("widened", field.source, known.type, types.text(to), more), field.name)
+    def within(self, field: Field) -> Callable[[Change], bool]:
+        """What is told of each difference between a stored column's type and a writer's; gives back whether the table follows."""
 
-    def incompatible(self, field: Field, given: types.Type) -> None:
-        """A stored column whose new values no type holds beside the old ones."""
-        self._decide(Change("incompatible", field.source, field.type, types.text(given)), field.name)
+        def follows(change: Change) -> bool:
+            # what a column of this run itself begins with is no change, and refused only where no policy, or none that was named, follows it
+            refused = change.kind in (*ASKED, "incompatible") and self._follow.action(change.kind) == "refuse"
+            if field.name not in self._before and not refused:
+                return True
+            return self._decide(change, field.name) != "leave out"
+
+        return follows
 
     def renamed(self, field: Field, name: str) -> bool:
         """A stored column with another name at the source; gives back whether the view follows."""
         return field.name not in self._before or self._decide(Change("renamed", name, field.source), field.name) == "rename"
 
     def gone(self, fields: Sequence[Field], key: Sequence[str]) -> None:
-        """Columns that were written until now, and are not any more."""
+        """Columns, and members of their structs, that were written until now, and are not any more."""
         for field in fields if not self._follow.partial else ():
             known = self._before.get(field.name)
             newly = known is not None and known.visible and not _away(known, list(self._before.values())) and _away(field, fields)
             if newly and field.name not in key and not any(other.source == field.source and other is not field for other in fields):
                 self._decide(Change("removed", field.source, before=field.type), field.name)
+            for path in field.gone if known is not None and known.visible else ():
+                was = members.paths(types.parse(known.type)).get(path) if known is not None and path not in known.gone else None
+                if was is not None:
+                    # a view hides columns, never what is inside them
+                    self._decide(Change("removed", f"{field.source}{path}", before=types.text(was)), field.name, hides=False)
 
-    def _decide(self, change: Change, stored: str) -> str:
-        decision = Decision(change, self._follow.action(change.kind), stored)
+    def _decide(self, change: Change, stored: str, hides: bool = True) -> str:
+        action = self._follow.action(change.kind)
+        decision = Decision(change, "keep" if action == "hide" and not hides else action, stored)
         # several writers of a run may bring the same
         if not any((known.change.kind, known.change.column) == (change.kind, change.column) for known in self.decisions):
             self.decisions.append(decision)
@@ -159,10 +168,10 @@ def _seen(field: Field, writer: WriterSchema) -> Field:
     return dataclasses.replace(field, last=latest([field.last, writer.last]))
 
 
-def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None]) -> int | None:
+def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None], dates: bool) -> int | None:
     named = [at for at, field in enumerate(fields) if field.source == column.name] or _under_another_name(fields, column, writer)
     for at in reversed(named):
-        if _joined(types.parse(fields[at].type), column) == types.parse(fields[at].type):
+        if _joined(types.parse(fields[at].type), column, dates) == types.parse(fields[at].type):
             return at
     if not named:
         return None
@@ -170,7 +179,7 @@ def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, writt
     came_later = writer.last is not None and at_or_below(writer.last, fields[newest].first) and writer.last != fields[newest].first
     # some writer after its last one and before this one knew other columns and not this one, in this run or an earlier one
     was_away = any(_between(fields[newest].last, last, writer.first) for last in written)
-    joined = _joined(types.parse(fields[newest].type), column)
+    joined = _joined(types.parse(fields[newest].type), column, dates)
     # a guess that differs is no other column: the next file may look otherwise again
     return None if joined is None and not column.guessed and (came_later or was_away) else newest
 
@@ -191,9 +200,16 @@ def _between(low: Position | None, position: Position | None, high: Position | N
     return at_or_below(low, position) and not at_or_below(position, low) and at_or_below(position, high)
 
 
-def _joined(stored: types.Type, column: WriterField) -> types.Type | None:
-    """The type that holds what is stored and what the column brings, or None."""
-    return types.widest(stored, column.type, column.inferred)
+def _joined(stored: types.Type, column: WriterField, dates: bool) -> types.Type | None:
+    """The type that holds what is stored and what the column brings, or None. `dates`: whether a date may be its midnight."""
+    return types.widest(stored, column.type, column.inferred, dates)
+
+
+def _only_text(stored: types.Type, column: WriterField) -> bool:
+    """Whether only text holds both: scalars that are no common number, arrays of another depth."""
+    if _joined(stored, column, True) is not None:
+        return False
+    return (types.is_scalar(stored) and types.is_scalar(column.type)) or _depth(stored) != _depth(column.type) > 0 < _depth(stored)
 
 
 def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version: int) -> Field:
@@ -202,26 +218,32 @@ def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version
 
 
 def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, retyped: list[str], log: _Log) -> Field:
-    stored = types.parse(field.type)
-    joined = _joined(stored, column)
-    if joined is None and ((types.is_scalar(stored) and types.is_scalar(column.type)) or _depth(stored) != _depth(column.type) > 0 < _depth(stored)):
-        joined = ("string",)
+    stored, follows = types.parse(field.type), log.within(field)
+    if _only_text(stored, column):
+        joined: types.Type | None = ("string",)
+        if stored != joined:
+            more = "" if column.type == joined else f", to hold {types.text(column.type)} too"
+            follows(Change("widened", field.source, field.type, "string", more))
+    else:
+        joined = members.joined(stored, column.type, field.source, column.inferred, follows)
     if joined is None:
-        log.incompatible(field, column.type)
+        change = log.decisions[-1].change
+        inside = "" if change.column == field.source else f" ({change.sentence})"
         raise SchemaRefused(
-            f"table {table}, column {field.source}: stored as {field.type}, the new data has {types.text(column.type)}, and no type holds both. "
-            "The increments stay in landing. Repair the producer, or rename the column.",
+            f"table {table}, column {field.source}: stored as {field.type}, the new data has {types.text(column.type)}, and no type holds both"
+            f"{inside}. The increments stay in landing. Repair the producer, or rename the column.",
             tuple(log.decisions),
         )
     if joined != stored:
         retyped.append(field.name)
-        log.widened(field, joined, column.type)
     last = latest([field.last, writer.last])
     earlier = writer.first is not None and at_or_below(writer.first, field.first)
     # an older writer that knows the column moves its beginning back; the default is the one of the beginning
     first, default = (writer.first, column.default) if earlier else (field.first, field.default)
     comment = names.comment(column.doc) if column.doc and last == writer.last else field.comment
-    followed = dataclasses.replace(field, type=types.text(joined), last=last, first=first, default=default, comment=comment)
+    # values of JSON without schema do not tell a member that is gone from one that is null
+    gone = members.lacking(joined, column.type) if last == writer.last and not column.inferred else field.gone
+    followed = dataclasses.replace(field, type=types.text(joined), last=last, first=first, default=default, comment=comment, gone=gone)
     if column.name != field.source and column.name not in field.formerly and last == writer.last and log.renamed(field, column.name):
         # stored under its first name for ever; the view takes its name from the source's
         return dataclasses.replace(followed, source=column.name, formerly=(*field.formerly, field.source))

@@ -36,6 +36,7 @@ TABLE = {
     "renamed": ("rename", "keep", "refuse"),
     "replaced": ("add", "refuse", "refuse"),
     "widened": ("widen", "refuse", "refuse"),
+    "date_to_timestamp": ("widen", "refuse", "refuse"),
     "incompatible": _REFUSE,
     "key": _REFUSE,
     # what a wider column holds, and what only the source's own schema knows
@@ -53,6 +54,9 @@ TABLE = {
 
 CHOOSABLE = tuple(kind for kind, actions in TABLE.items() if len(set(actions)) > 1)
 """The kinds for which policies differ."""
+
+ASKED = ("date_to_timestamp",)
+"""The kinds that are followed only where a policy names them: whether a date means its midnight, and where, no schema says."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,12 @@ class Policy:
 
     def of(self, kind: str) -> str:
         """The policy for a kind."""
-        return dict(self.kinds).get(kind, self.standard)
+        return dict(self.kinds).get(kind, "fail" if kind in ASKED else self.standard)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out, whatever comes."""
+        return all(policy == "evolve" for policy in (self.standard, *dict(self.kinds).values()))
 
     def action(self, kind: str) -> str:
         """What is done about a kind.
@@ -111,9 +120,11 @@ def check(table: str, decisions: Sequence[Decision], policy: Policy) -> None:
     """Raises SchemaRefused, which carries all decisions, when one of them is to refuse."""
     refused = [decision.change for decision in decisions if decision.action == "refuse"]
     if refused:
-        said = sorted({policy.of(change.kind) for change in refused})
+        said = "/".join(sorted({policy.of(change.kind) for change in refused if change.kind not in ASKED}))
+        why = f"`on_schema_change: {said}` does not follow that." if said else "That is followed only where `on_schema_change` names it."
+        wanted = ", ".join(f"{kind}: evolve" for kind in dict.fromkeys(change.kind for change in refused))
         raise SchemaRefused(
-            f"table {table}: {'; '.join(change.sentence for change in refused)}. `on_schema_change: {'/'.join(said)}` does not follow that. The "
-            f"increments stay in landing. Say `on_schema_change: {{{refused[0].kind}: evolve}}` to follow it, or repair the producer.",
+            f"table {table}: {'; '.join(change.sentence for change in refused)}. {why} The "
+            f"increments stay in landing. Say `on_schema_change: {{{wanted}}}` to follow it, or repair the producer.",
             tuple(decisions),
         )

@@ -41,7 +41,8 @@ class Field:
     `since` is the version that brought the column, `first` the Position of the first Change whose writer knew it (None: there from
     the start), `last` that of the newest Change whose writer knew it. `default` is what the source shows for rows written before `first`
     (JSON scalar; H15). `visible` is False for a column whose source name has passed to a newer column of another type, and for a
-    removed one that is to be hidden. `formerly` are source names that Avro aliases have replaced by `source`.
+    removed one that is to be hidden. `formerly` are source names that Avro aliases have replaced by `source`. `gone` are the members of its structs
+    (paths as in `core/members.py`) that the newest writer of the column does not have.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Field:
     visible: bool = True
     comment: str = ""
     formerly: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -65,7 +67,8 @@ class Field:
         values = dict(data)
         for name in ("first", "last"):
             values[name] = tuple(values[name]) if values.get(name) is not None else None
-        values["formerly"] = tuple(values.get("formerly", ()))
+        for name in ("formerly", "gone"):
+            values[name] = tuple(values.get(name, ()))
         return cls(**values)
 
 

@@ -23,6 +23,7 @@ KINDS = {
     "widened": "`{column}` was widened from {before} to {after}{detail}",
     "narrowed": "`{column}` was narrowed from {before} to {after}",
     "replaced": "`{column}` came back as {after}, after it was away; what it held as {before} stays in a column of its own",
+    "date_to_timestamp": "`{column}` changed from {before} to {after}, and a date is a timestamp only as its midnight",
     "incompatible": "`{column}` changed from {before} to {after}, and no type holds both",
     "encoded": "`{column}` is written in another way, {after} instead of {before}, and stored as {detail} as before",
     "nullable": "`{column}` may be null from now on",
@@ -149,7 +150,9 @@ def _retyped(before: types.Type, after: types.Type, path: str) -> Iterator[Chang
     joined = types.widest(before, after)
     if before == after:
         return
-    if joined is None:
+    if {before[0], after[0]} == {"date", "timestamp"}:
+        yield Change("date_to_timestamp", path, _text(before), _text(after))
+    elif joined is None:
         yield Change("incompatible", path, _text(before), _text(after))
     elif joined == before:
         yield Change("narrowed", path, _text(before), _text(after))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core import members, types
 from compactor.core.errors import SchemaRefused
 from compactor.core.evolution import evolve
 from compactor.core.policy import Decision
@@ -74,12 +75,25 @@ def differences(before: Schema, after: Schema) -> list[Change]:
         if known.source != field.source:
             found.append(Change("renamed", field.source, known.source))
         if known.type != field.type:
-            found.append(Change("widened", field.source, known.type, field.type))
+            found += _grown(known, field)
         if known.visible and not field.visible and not any(other.source == field.source and other.visible for other in after.fields):
             found.append(Change("removed", field.source, before=field.type))
         if known.comment != field.comment:
             found.append(Change("comment", field.source, known.comment or "none", field.comment or "none"))
     return found
+
+
+def _grown(known: Field, field: Field) -> list[Change]:
+    """What makes a column's type another one, inside it where the change is there."""
+    told: list[Change] = []
+    was, now = types.parse(known.type), types.parse(field.type)
+
+    def follows(change: Change) -> bool:
+        told.append(change)
+        return True
+
+    joined = members.joined(was, now, field.source, False, follows)
+    return told if joined == now else [Change("widened", field.source, known.type, field.type)]
 
 
 def _older(field: Field) -> str:

@@ -102,12 +102,12 @@ def _member(name: str, quote: bool) -> str:
     return "`" + name.replace("`", "``") + "`" if quote or _BREAKING.search(name) else name
 
 
-def widest(left: Type, right: Type, numbers: bool = False) -> Type | None:
+def widest(left: Type, right: Type, numbers: bool = False, dates: bool = False) -> Type | None:
     """The narrowest type that holds every value of both without loss, or None.
 
-    int < bigint < decimal; int < double; float < double (int and float: double); decimals grow to 38 digits; date < timestamp never (asked for only);
-    arrays, maps and structs member by member (a struct gains members). With `numbers` a whole number and a fraction make a double whatever their
-    size: JSON has one kind of number, and which of them a file holds is chance.
+    int < bigint < decimal; int < double; float < double (int and float: double); decimals grow to 38 digits; arrays, maps and structs member by
+    member (a struct gains members). With `numbers` a whole number and a fraction make a double whatever their size: JSON has one kind of number,
+    and which of them a file holds is chance. With `dates` a date is a timestamp, its midnight: only where somebody asked for that.
     """
     if left == right:
         return left
@@ -116,13 +116,15 @@ def widest(left: Type, right: Type, numbers: bool = False) -> Type | None:
     if left[0] in _INTEGERS and right[0] in _INTEGERS:
         return max(left, right, key=lambda kind: _INTEGERS.index(kind[0]))
     if left[0] == right[0] == "array":
-        item = widest(left[1], right[1], numbers)
+        item = widest(left[1], right[1], numbers, dates)
         return ("array", item) if item else None
     if left[0] == right[0] == "map":
-        key, value = widest(left[1], right[1], numbers), widest(left[2], right[2], numbers)
+        key, value = widest(left[1], right[1], numbers, dates), widest(left[2], right[2], numbers, dates)
         return ("map", key, value) if key and value else None
     if left[0] == right[0] == "struct":
-        return _widest_struct(left, right, numbers)
+        return _widest_struct(left, right, numbers, dates)
+    if dates and {left[0], right[0]} == {"date", "timestamp"}:
+        return ("timestamp",)
     if _RANK.get(left[0], 9) > _RANK.get(right[0], 9):
         left, right = right, left
     if right[0] == "decimal" and (left[0] in _INTEGERS or left[0] == "decimal"):
@@ -140,10 +142,10 @@ def _whole(kind: Type) -> bool:
     return kind[0] in _INTEGERS or (kind[0] == "decimal" and kind[2] == 0)
 
 
-def _widest_struct(left: Type, right: Type, numbers: bool) -> Type | None:
+def _widest_struct(left: Type, right: Type, numbers: bool, dates: bool) -> Type | None:
     members = dict(left[1])
     for name, kind in right[1]:
-        joined = widest(members[name], kind, numbers) if name in members else kind
+        joined = widest(members[name], kind, numbers, dates) if name in members else kind
         if joined is None:
             return None
         members[name] = joined

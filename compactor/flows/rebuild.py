@@ -203,7 +203,7 @@ def _origin(world: World, spec: TableSpec, head: Snapshot) -> Snapshot | None:
         return adopted
     same = {head.schema.field(name).source for name in head.schema.key} == {*spec.key} or (spec.keyless and head.schema.key == (ROW_ID,))
     same = same and (not spec.order_by or spec.order_by == tuple(name for name, _ in head.order))
-    if not same or (spec.policy.standard == "evolve" and not spec.policy.kinds):
+    if not same or spec.policy.whole:
         return None
     nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
     return dataclasses.replace(head, **nothing, segments=(), offsets=())

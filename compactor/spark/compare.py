@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,6 +11,8 @@ from compactor.core.schema import Schema
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 from compactor.ports import Check, Difference
+from compactor.spark import values
+from compactor.spark.files import from_spark
 from compactor.spark.resolve import Resolver
 from compactor.spark.sql import literal, named, quoted
 from compactor.spark.stored import Stored
@@ -31,12 +33,21 @@ def comparable(value: str, kind: str) -> str:
 
 def as_text(rows: DataFrame, columns: list[tuple[str, str]], key: Sequence[str] = ()) -> DataFrame:
     """Every row as one JSON text of (name, type) columns: comparable whatever the types, maps too; with `key`, these columns apart as well."""
-    return rows.selectExpr(f"{_json(columns)} AS row", *([f"{_json([column for column in columns if column[0] in key])} AS key"] if key else []))
+    found = {field.name: from_spark(field.dataType) for field in rows.schema.fields}
+    texts = [f"{_json(columns, found)} AS row"]
+    texts += [f"{_json([column for column in columns if column[0] in key], found)} AS key"] if key else []
+    return rows.selectExpr(*texts)
 
 
-def _json(columns: list[tuple[str, str]]) -> str:
-    members = ", ".join(f"{literal(name)}, CAST({quoted(name)} AS {types.text(types.parse(kind), quote=True)})" for name, kind in columns)
+def _json(columns: list[tuple[str, str]], found: Mapping[str, types.Type]) -> str:
+    members = ", ".join(f"{literal(name)}, {_as(name, found[name], types.parse(kind))}" for name, kind in columns)
     return f"to_json(named_struct({members}), map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS'))"
+
+
+def _as(name: str, found: types.Type, wanted: types.Type) -> str:
+    # members by name: either side may have some that the other lacks
+    nested = found[0] == wanted[0] and wanted[0] in ("array", "map", "struct")
+    return values.plain(quoted(name), found, wanted) if nested else f"CAST({quoted(name)} AS {types.text(wanted, quote=True)})"
 
 
 def difference(left: DataFrame, right: DataFrame) -> tuple[int, int, str | None]:

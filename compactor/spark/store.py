@@ -16,7 +16,7 @@ from compactor.core.position import Position
 from compactor.core.schema import Schema
 from compactor.core.snapshot import DataFile, Segment
 from compactor.ports import Storage
-from compactor.spark import position
+from compactor.spark import position, values
 from compactor.spark.conform import key_columns, key_text
 from compactor.spark.files import reason
 from compactor.spark.resolve import ALL, STATE
@@ -52,9 +52,8 @@ def payload(schema: Schema, old: Mapping[str, str]) -> list[str]:
     for field in schema.fields:
         value = quoted(field.name)
         if old.get(field.name, field.type) != field.type:
-            was, wanted = types.parse(old[field.name]), types.parse(field.type)
-            # an array that became text is JSON, as new rows are
-            value = f"to_json({value})" if was[0] == "array" and wanted == ("string",) else f"CAST({value} AS {types.text(wanted, quote=True)})"
+            # as new rows are: members by name, an array that became text as JSON
+            value = values.plain(value, types.parse(old[field.name]), types.parse(field.type))
         if field.default is not None and field.since > 1:
             # a row written before the column came reads its first default (H15)
             value = f"CASE WHEN _version < {field.since} THEN {cast(literal(field.default), types.parse(field.type))} ELSE {value} END"

@@ -50,6 +50,9 @@ def stored(value: str, found: types.Type, field: WriterField) -> str:
         return texts.stored(value, field)
     if field.item is not None and found[0] == "array":
         return f"transform({value}, _e -> {stored('_e', found[1], field.item)})"
+    if field.semantic and found == ("string",) and field.raw[0] in ("int", "bigint"):
+        # another writer of the batch wrote text under this name, so that all was read as text
+        value, found = cast(value, field.raw), field.raw
     short = field.semantic.rsplit(".", 1)[-1]
     number = found[0] in ("int", "bigint")
     if field.semantic == DECIMAL and found[0] in ("string", "binary"):

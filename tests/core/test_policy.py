@@ -26,6 +26,14 @@ def test_every_kind_of_change_has_an_action_for_every_policy() -> None:
     assert {action for actions in policy.TABLE.values() for action in actions} <= set(policy.ACTIONS)
 
 
+def test_what_has_to_be_asked_for_is_refused_until_it_is_named() -> None:
+    """Under whatever policy stands for all the others."""
+    for standard in POLICIES:
+        for kind in policy.ASKED:
+            assert Policy(standard).action(kind) == "refuse"
+            assert Policy(standard, ((kind, "evolve"),)).action(kind) == "widen"
+
+
 def test_no_policy_loses_what_another_keeps_without_saying_so() -> None:
     """Under `fail` whatever `evolve` acts on is refused; under `freeze` no stored column changes."""
     for kind, (evolved, frozen, failing) in policy.TABLE.items():
@@ -43,6 +51,9 @@ def column(name: str, kind: str = "int", *aliases: str) -> WriterField:
 
 
 OLD = [writer(0, 9, a="int", b="string")]
+DAY = {"a": "date", "b": "string"}
+INSIDE = {"a": "array<struct<x:int,y:struct<u:int,v:string>>>", "b": "string"}
+BEFORE = {"date_to_timestamp": DAY, "added inside": INSIDE, "removed inside": INSIDE, "widened inside": INSIDE, "incompatible inside": INSIDE}
 CHANGES = {
     "added": [writer(10, 19, a="int", b="string", c=("int", 7))],
     "removed": [writer(10, 19, a="int")],
@@ -51,9 +62,15 @@ CHANGES = {
     "replaced": [writer(10, 19, b="string"), writer(20, 29, a="string", b="string")],
     "incompatible": [writer(10, 19, a="struct<x:int>", b="string")],
     "narrowed": [writer(10, 19, a="smallint", b="string")],
+    "date_to_timestamp": [writer(10, 19, a="timestamp", b="string")],
+    "added inside": [writer(10, 19, **{**INSIDE, "a": "array<struct<x:int,y:struct<u:int,v:string,w:date>>>"})],
+    "removed inside": [writer(10, 19, **{**INSIDE, "a": "array<struct<x:int>>"})],
+    "widened inside": [writer(10, 19, **{**INSIDE, "a": "array<struct<x:int,y:struct<u:bigint,v:string>>>"})],
+    "incompatible inside": [writer(10, 19, **{**INSIDE, "a": "array<struct<x:int,y:struct<u:boolean,v:string>>>"})],
     "reordered": [writer(10, 19, b="string", a="int")],
 }
 SAME = [("a", "a", "int"), ("b", "b", "string")]
+KEPT = [("a", "a", INSIDE["a"]), ("b", "b", "string")]
 SHOWN = {
     ("added", "evolve"): [*SAME, ("c", "c", "int")],
     ("added", "freeze"): SAME,
@@ -63,8 +80,15 @@ SHOWN = {
     ("renamed", "freeze"): SAME,
     ("widened", "evolve"): [("a", "a", "bigint"), ("b", "b", "string")],
     ("replaced", "evolve"): [("b", "b", "string"), ("a", "a_2", "string")],
+    ("date_to_timestamp", "evolve"): [("a", "a", "timestamp"), ("b", "b", "string")],
+    ("added inside", "evolve"): [("a", "a", "array<struct<x:int,y:struct<u:int,v:string,w:date>>>"), ("b", "b", "string")],
+    ("added inside", "freeze"): KEPT,
+    ("removed inside", "evolve"): KEPT,
+    ("removed inside", "freeze"): KEPT,
+    ("widened inside", "evolve"): [("a", "a", "array<struct<x:int,y:struct<u:bigint,v:string>>>"), ("b", "b", "string")],
     **{(kind, each): SAME for kind in ("narrowed", "reordered") for each in POLICIES},
 }
+PATHS = {"added inside": "a[].y.w", "removed inside": "a[].y", "widened inside": "a[].y.u", "incompatible inside": "a[].y.u"}
 """(kind, policy) → (name in the view, stored name, type) of the columns; refused where nothing stands here."""
 
 
@@ -73,31 +97,90 @@ def shown(schema: Schema) -> list[tuple[str, str, str]]:
     return [(schema.view_name(field), field.name, field.type) for field in schema.payload if field.name != "id"]
 
 
-def after(changes: Sequence[WriterSchema], follow: Policy) -> Evolved:
+def after(changes: Sequence[WriterSchema], follow: Policy, before: Sequence[WriterSchema] = OLD) -> Evolved:
     """The old schema with these changes."""
-    return evolve(evolve(None, OLD, ["id"], 1, "t").schema, changes, ["id"], 2, "t", follow)
+    return evolve(evolve(None, before, ["id"], 1, "t").schema, changes, ["id"], 2, "t", follow)
 
 
 @pytest.mark.parametrize("policy_name", POLICIES)
-@pytest.mark.parametrize("kind", CHANGES)
-def test_the_matrix(kind: str, policy_name: str) -> None:
+@pytest.mark.parametrize("case", CHANGES)
+def test_the_matrix(case: str, policy_name: str) -> None:
     """What the view shows after a change of each kind, or that it is refused with what to do; said for the kind alone it is the same."""
+    kind, before = case.replace(" inside", ""), [writer(0, 9, **BEFORE[case])] if case in BEFORE else OLD
     others = next(name for name in POLICIES if name != policy_name)
     policies = [Policy(policy_name), *([Policy(others, ((kind, policy_name),))] if kind in policy.CHOOSABLE else [])]
+    if kind in policy.ASKED:
+        policies = policies[1:]
     if kind == "replaced":
         # the column is away first
         policies = [dataclasses.replace(each, kinds=(*each.kinds, ("removed", "evolve"))) for each in policies]
     for follow in policies:
-        if (kind, policy_name) in SHOWN:
-            evolved = after(CHANGES[kind], follow)
-            assert sorted(shown(evolved.schema)) == sorted(SHOWN[kind, policy_name])
-            told = [decision.change.kind for decision in evolved.decisions]
-            assert (kind in told) == (kind not in ("narrowed", "reordered"))
+        if (case, policy_name) in SHOWN:
+            evolved = after(CHANGES[case], follow, before)
+            assert sorted(shown(evolved.schema)) == sorted(SHOWN[case, policy_name])
+            told = [(decision.change.kind, decision.change.column) for decision in evolved.decisions]
+            assert (kind in [each for each, _ in told]) == (kind not in ("narrowed", "reordered"))
+            assert case not in PATHS or told == [(kind, PATHS[case])]
+            assert Schema.from_json(evolved.schema.to_json()) == evolved.schema
+            # the next file of the same writer brings nothing new
+            assert evolve(evolved.schema, CHANGES[case][-1:], ["id"], 3, "t", Policy(kinds=follow.kinds)).decisions == () or policy_name == "freeze"
             continue
         with pytest.raises(SchemaRefused, match="stay in landing") as refused:
-            after(CHANGES[kind], follow)
+            after(CHANGES[case], follow, before)
         (found,) = [decision for decision in refused.value.decisions if decision.action == "refuse"]  # type: ignore[attr-defined]
-        assert found.change.kind == kind
+        assert (found.change.kind, found.change.column) == (kind, PATHS.get(case, found.change.column))
+        assert kind not in policy.CHOOSABLE or f"{{{kind}: evolve}}" in str(refused.value)
+
+
+def test_a_date_is_a_midnight_only_where_it_is_asked_for() -> None:
+    """Either way round, inside a struct, in the first run and in a late file; without asking no column becomes text of it."""
+    asked = Policy("freeze", (("date_to_timestamp", "evolve"), ("widened", "evolve")))
+    pairs = [
+        ("date", "timestamp"),
+        ("timestamp", "date"),
+        ("struct<d:array<date>>", "struct<d:array<timestamp>>"),
+        ("map<string,timestamp>", "map<string,date>"),
+    ]
+    for old, new in pairs:
+        moment = types.text(types.parse(old.replace("date", "timestamp")))
+        for batches in (
+            [[writer(0, 9, a=old)], [writer(10, 19, a=new)]],
+            [[writer(0, 9, a=old), writer(10, 19, a=new)]],
+            [[writer(10, 19, a=old)], [writer(0, 9, a=new)]],
+        ):
+            schema: Schema | None = None
+            for version, writers in enumerate(batches, 1):
+                schema = evolve(schema, writers, ["id"], version, "t", asked).schema
+            assert schema is not None
+            assert [(field.name, field.type) for field in schema.payload] == [("id", "bigint"), ("a", moment)]
+        for batches in ([[writer(0, 9, a=old)], [writer(10, 19, a=new)]], [[writer(0, 9, a=old), writer(10, 19, a=new)]]):
+            before = evolve(None, batches[0], ["id"], 1, "t").schema if batches[1:] else None
+            with pytest.raises(SchemaRefused, match=r"followed only where .*Say `on_schema_change: \{date_to_timestamp: evolve\}`"):
+                evolve(before, batches[-1], ["id"], 2, "t", EVOLVE)
+
+
+def test_members_go_and_come_back() -> None:
+    """Told once each time they go; a late file without them, JSON that may only have nulls in them and a delete's row say nothing."""
+    with_, without = {"a": "struct<x:int,y:struct<u:int>>"}, {"a": "struct<x:int>"}
+    guessed = dataclasses.replace(writer(40, 49), fields=tuple(dataclasses.replace(field, inferred=True) for field in writer(0, 9, **without).fields))
+    batches = [
+        (writer(10, 19, **with_), []),
+        (writer(0, 9, **without), []),
+        (writer(20, 29, **without), [("removed", "a.y")]),
+        (writer(25, 35, **without), []),
+        (writer(36, 39, **with_), []),
+        (guessed, []),
+        (dataclasses.replace(writer(50, 59, **without), whole=False), []),
+        (writer(60, 69, **without), [("removed", "a.y")]),
+    ]
+    schema: Schema | None = None
+    for version, (told, expected) in enumerate(batches, 1):
+        evolved = evolve(schema, [told], ["id"], version, "t", HIDE)
+        schema = evolved.schema
+        assert [(decision.change.kind, decision.change.column) for decision in evolved.decisions] == expected, version
+        assert {decision.action for decision in evolved.decisions} <= {"keep"}
+        assert schema.field("a").type == "struct<x:int,y:struct<u:int>>"
+        assert schema.field("a").visible
 
 
 def test_a_first_load_is_no_change() -> None:
@@ -113,6 +196,8 @@ def test_a_late_file_of_an_old_schema_is_no_change(follow: Policy) -> None:
     evolved = evolve(schema, [writer(0, 9, a="int", b="string")], ["id"], 2, "t", follow)
     assert evolved.decisions == ()
     assert shown(evolved.schema) == shown(schema)
+    grown = evolve(evolve(None, [writer(0, 9, a="int")], ["id"], 1, "t").schema, [writer(20, 29, a="string")], ["id"], 2, "t").schema
+    assert evolve(grown, [writer(3, 12, a="int")], ["id"], 3, "t", follow).decisions == ()
 
 
 def test_removed_columns_are_hidden_until_they_come_back() -> None:

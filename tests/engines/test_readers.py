@@ -22,7 +22,7 @@ from tests.spark.lake import Lake
 
 pytestmark = [pytest.mark.engines, pytest.mark.spark]
 
-PUBLISHES = 50 if os.environ.get("COMPACTOR_TESTS") == "full" else 12
+PUBLISHES = 50 if os.environ.get("COMPACTOR_TESTS") == "full" else 8
 KEYS, CHANGED = 30, 4
 State = frozenset[tuple[int, int, int]]
 """Rows (id, batch, amount) of one version."""
@@ -75,9 +75,13 @@ class Reader:
                 while not self.stop.is_set():
                     with contextlib.closing(connection.cursor()) as cursor:
                         cursor.execute(self.query)
-                        self.versions.append(self.version(cursor.fetchall()))
+                        self.versions.append(self.read(cursor))
         except BaseException as error:
             self.errors.append(error)
+
+    def read(self, cursor: Any) -> int:
+        """Which batch the answer is."""
+        return self.version(cursor.fetchall())
 
     def version(self, rows: list[tuple[Any, ...]]) -> int:
         """Which batch these rows are."""
@@ -129,13 +133,13 @@ def servers() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def published(root: Path, uri: str) -> Iterator[tuple[Lake, TableSpec]]:
+def published(root: Path, uri: str, **settings: Any) -> Iterator[tuple[Lake, TableSpec]]:
     """A lake on that metastore whose every commit is a Delta and every run folds what is worth it."""
     conf = (*SPARK.items(), ("spark.driver.memory", "1g"))
     spark = open_session(SessionSettings(uri, None, str(root / "warehouse"), master="local[2]", conf=conf))
     try:
         lake = Lake(spark, root / "shop")
-        yield lake, lake.spec(op="op", compaction="delta", fold_every=0.0)
+        yield lake, lake.spec(op="op", compaction="delta", fold_every=0.0, **settings)
     finally:
         close_session(spark)
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
+from compactor.app import App
 from compactor.core import avro, compatibility
 from compactor.core.errors import RegistryRefused, SchemaRefused
 from compactor.registry.confluent import ConfluentRegistry
@@ -108,21 +109,26 @@ def test_references(call: Call, registry: ConfluentRegistry) -> None:
 
 
 @pytest.mark.parametrize("level", compatibility.LEVELS)
-def test_a_level_as_the_server_judges_it(level: str, call: Call, registry: ConfluentRegistry) -> None:
-    """Confluent's rules: the server's verdict and our own agree in every case, and a reason is told either way."""
-    for at, (what, new, old, refused) in enumerate(LEVEL_CASES):
-        if not old:
-            continue
-        subject = f"{level.lower()}-{at}"
-        call("PUT", f"/config/{put(call, subject, old[0]) and subject}", {"compatibility": "NONE"})
-        for each in old[1:]:
-            put(call, subject, each)
-        call("PUT", f"/config/{subject}", {"compatibility": level})
-        assert registry.compatibility(subject) == level
-        why = registry.check(subject, json.dumps(new))
-        assert bool(why) == (level in refused.split()), (what, why)
-        if why:
-            assert why == compatibility.check(level, json.dumps(new), [json.dumps(each) for each in old])
+def test_a_level_as_the_server_judges_it(level: str, url: str, call: Call, registry: ConfluentRegistry, tmp_path: Path) -> None:
+    """Confluent's rules: the server's verdict and our own agree in every case, and a reason is told; `schema check` tells the same."""
+    cases = {f"{level.lower()}-{at}": case for at, case in enumerate(LEVEL_CASES) if case[2]}
+    tables = {f"t{at}": {"key": ["id"], "schema": {"subject": subject}} for at, subject in enumerate(cases)}
+    text = json.dumps({"warehouse": str(tmp_path), "catalog": {"database": "school"}, "registry": {"url": url}, "tables": tables})
+    (tmp_path / "compactor.yaml").write_text(text, encoding="utf-8")
+    with App.open(tmp_path / "compactor.yaml") as app:
+        for at, (subject, (what, new, old, refused)) in enumerate(cases.items()):
+            call("PUT", f"/config/{put(call, subject, old[0]) and subject}", {"compatibility": "NONE"})
+            for each in old[1:]:
+                put(call, subject, each)
+            call("PUT", f"/config/{subject}", {"compatibility": level})
+            assert registry.compatibility(subject) == level
+            why = registry.check(subject, json.dumps(new))
+            assert bool(why) == (level in refused.split()), (what, why)
+            if why:
+                assert why == compatibility.check(level, json.dumps(new), [json.dumps(each) for each in old])
+            found = app.schema_check(f"t{at}", json.dumps(new))
+            assert (found.subject, found.level, found.problems, found.passed) == (subject, level, tuple(why), not why)
+            assert registry.versions(subject) == list(range(1, len(old) + 1)), "asking registers nothing"
 
 
 def test_the_level_of_a_subject_that_does_not_exist(registry: ConfluentRegistry) -> None:
