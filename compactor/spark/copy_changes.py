@@ -33,7 +33,7 @@ from compactor.core.quarantine import Unusable
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.ports import Facts
-from compactor.spark import position, store
+from compactor.spark import position
 from compactor.spark.compare import comparable
 from compactor.spark.conform import key_text
 from compactor.spark.copies import check_records, micros
@@ -103,7 +103,7 @@ class Differences:
         stretches = self._stretches(found)
         parts, first, taken, written, made = [], [], 0, 0, 0
         for stretch in stretches:
-            changes = store.held(self._changes(rows, stretch))
+            changes = self.opened.held(self._changes(rows, stretch))
             grouped = changes.groupBy("_op", "__copy_at").agg(named("count(1)", "n"), named(self._key_text, "k")).collect()
             told = {(row["_op"], row["__copy_at"]): row for row in grouped}
             self._check_keys(stretch, {at: (row.n, row.k) for (op, at), row in told.items() if op == _TWICE})

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core import increment
 from compactor.core.copies import ENVELOPE
@@ -18,7 +18,7 @@ from compactor.core.snapshot import Input
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.ports import Elsewhere
-from compactor.spark import csv_files, files, text_types, zstandard
+from compactor.spark import csv_files, files, store, text_types, zstandard
 from compactor.spark.decode import dms
 
 FORMATS = ("parquet", "avro", "json", "csv")
@@ -55,6 +55,12 @@ class Inputs:
         # plain rows have no operation: a column Op of theirs is one like others
         words = () if self.spec.envelope == ENVELOPE else (self.spec.op or csv_files.OPERATION,)
         return text_types.typed(found, known, schema, words, dms.BEFORE if self.spec.envelope == "dms" else "")
+
+    def held(self, rows: DataFrame) -> DataFrame:
+        """Rows computed once and kept until the batch is closed."""
+        kept = store.held(rows)
+        self._scratch.callback(kept.unpersist)
+        return kept
 
     def find_broken(self) -> bool:
         """Find the files that make Spark fail: read each half alone until single files are left (H29). Whether there are any."""
