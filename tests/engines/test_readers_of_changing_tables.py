@@ -146,5 +146,5 @@ def test_no_read_of_a_changing_table_is_wrong(tmp_path: Path) -> None:
         assert reader.versions == sorted(reader.versions), "a version came back"
         assert reader.versions[-1] == RUNS
         assert len(set(reader.versions)) > RUNS // 3
-    assert len(columns.shapes) >= 4
+    assert len(columns.shapes) >= (4 if FULL else 2)
     print(f"{RUNS} runs, {[len(reader.versions) for reader in readers]} reads, {len(columns.shapes)} sets of columns")
