@@ -41,7 +41,7 @@ SAMPLE = {
     "wal2json, a change a line": ("wal2json_v2", ("measure", "audit_log"), [[0, 1, 2, 3, 4], [5, 6, 7, 8]], {}),
     "Kafka records of Avro by schema id, base64 in JSON": (
         "debezium_avro_kafka",
-        ("evolve", "type_zoo"),
+        ("evolve",),
         [[0, 1, 2, 3], [4, 5, 6, 7, 8]],
         {"files": 2},
     ),
