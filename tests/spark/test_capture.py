@@ -36,7 +36,7 @@ SAMPLE = {
         [[4, 0, 7, 2, 8, 1, 6, 3, 5]],
         {"files": 2, "seed": 5, "duplicate": 0},
     ),
-    "hours one after the other, Kafka records": ("debezium_json_kafka", ("student", "toast_def"), [[0, 1, 2], [3, 4], [5, 6, 7, 8]], {}),
+    "hours one after the other, Kafka records": ("debezium_json_kafka", ("toast_def",), [[0, 1, 2], [3, 4], [5, 6, 7, 8]], {}),
     "wal2json, transactions of all tables in one stream": ("wal2json_v1", ("enrollment", "toast_def"), [[0, 1], [2, 3]], {"files": 2}),
     "wal2json, a change a line": ("wal2json_v2", ("measure", "audit_log"), [[0, 1, 2, 3, 4], [5, 6, 7, 8]], {}),
     "Kafka records of Avro by schema id, base64 in JSON": (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -126,7 +127,7 @@ def test_a_value_follows_its_row_to_a_new_key(lake: Lake, apart: bool) -> None:
 
 
 @pytest.mark.parametrize("order", [("delete", "create"), ("create", "delete"), ("both",)], ids="-".join)
-@pytest.mark.parametrize("fold", [False, True], ids=["delta", "folded"])
+@pytest.mark.parametrize("fold", [False, True] if FULL else [False])
 def test_the_halves_of_a_key_change_find_each_other_by_transaction_and_lsn(lake: Lake, order: tuple[str, ...], fold: bool) -> None:
     """Where the sink keeps no headers, and whichever half a run absorbs first; another row deleted in the same transaction is no half."""
     spec = debezium(lake, compaction="rewrite" if fold else "delta")
