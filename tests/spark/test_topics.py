@@ -1,4 +1,4 @@
-"""Kafka through Spark: records into files, one for each partition that has any. The records come from memory; `make demo-stack` has a real Kafka."""
+"""Kafka through Spark: records into files, one for each partition that has any. The records come from memory; `make demo-stack` and `tests/engines/test_ingest.py` have a real Kafka."""
 
 from __future__ import annotations
 
