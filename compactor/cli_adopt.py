@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from compactor import cli_options, console
-from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Verbose, Wait
+from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, OneTable, Output, OutputForm, Verbose, Wait
 from compactor.flows.reports import AdoptReport
 
 
@@ -23,7 +23,7 @@ def adopt(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check everything; change nothing.")] = False,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
-    label: Annotated[str, typer.Option(help="A name for this run, kept in its Snapshot.")] = "",
+    label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
 ) -> None:

@@ -12,11 +12,10 @@ from typing import Annotated
 import typer
 
 from compactor import cli_options, console
-from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, Label, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.snapshot import Input
 from compactor.flows.reports import RebuildReport, Swept, VacuumReport
 
-Label = Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots.")]
 _WHY = {"orphan": "no version names it", "expired": "only expired versions name it", "discarded": "past archive_retention"}
 
 

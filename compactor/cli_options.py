@@ -38,6 +38,7 @@ OutputForm = Annotated[Output, typer.Option("--output", "-o", help="For people, 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's logs, and tracebacks.")]
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for an embedded metastore in use.")]
 Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables; all without.", show_default=False)]
+Label = Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots.")]
 OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", show_default=False)]
 DEFAULT = Path("compactor.yaml")
 WAIT_SECONDS = 60.0

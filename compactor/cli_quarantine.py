@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from compactor import cli_options, console
-from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli_options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, OneTable, Output, OutputForm, Tables, Verbose, Wait
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -77,7 +77,7 @@ def replay(
     paths: Paths = None,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
-    label: Annotated[str, typer.Option(help="A name for this run, kept in its Snapshot.")] = "",
+    label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
 ) -> None:

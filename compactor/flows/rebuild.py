@@ -183,12 +183,11 @@ def _from_nothing(
 
 def _check_origin(world: World, spec: TableSpec, head: Snapshot) -> None:
     """Raises Refused for an adopted table whose first version is not kept: nothing else holds the rows it began with."""
-    layout = snapshots.layout_of(spec)
-    if snapshots.adopted(world, layout) is not None and snapshots.origin(world, layout, head) is None:
+    lost = snapshots.origin_lost(world, snapshots.layout_of(spec), head)
+    if lost:
         raise Refused(
-            f"table {spec.name}: it was adopted with rows that no landed file holds, and version 1, which had them, is not kept any more (`compactor "
-            f"pin {spec.name} 1` would have kept it). To mend it go back to a version that is kept (`compactor restore`), or adopt a base anew: docs/"
-            "operations.md."
+            f"table {spec.name}: it was {lost} (`compactor pin {spec.name} 1` would have kept it). To mend it go back to a version that is kept "
+            "(`compactor restore`), or adopt a base anew: docs/operations.md."
         )
 
 

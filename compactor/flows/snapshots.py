@@ -107,6 +107,14 @@ def adopted(world: World, layout: Layout) -> Snapshot | None:
     return first if first is not None and first.operation == OPERATION else None
 
 
+def origin_lost(world: World, layout: Layout, newest: Snapshot) -> str | None:
+    """That nothing holds the rows an adopted table began with any more, in words; None when something does, or the table was never adopted."""
+    first = adopted(world, layout)
+    if first is None or not condemned(first, layout, newest):
+        return None
+    return "adopted with rows that no landed file holds, and version 1, which had them, is not kept any more"
+
+
 def origin(world: World, layout: Layout, newest: Snapshot) -> Snapshot | None:
     """What a table that began with a base of others was before its first change; None for one that did not, or whose first version was vacuumed."""
     first = adopted(world, layout)

@@ -174,9 +174,9 @@ def _not_comparable(world: World, spec: TableSpec, snapshot: Snapshot, entries: 
     A sink that writes a file again between its absorption and its archiving takes the first content with it. That shows only when a restore has
     undone the second, which holds what the first did.
     """
-    layout = snapshots.layout_of(spec)
-    if snapshots.adopted(world, layout) is not None and snapshots.origin(world, layout, snapshot) is None:
-        return "the table was adopted with rows that no landed file holds, and version 1, which had them, is not kept any more"
+    lost = snapshots.origin_lost(world, snapshots.layout_of(spec), snapshot)
+    if lost:
+        return f"the table was {lost}"
     discarded = discard.ever(entries) - archive.unread(entries)
     if discarded:
         return f"{len(discarded)} raw files are past `archive_retention`"

@@ -41,7 +41,7 @@ def as_text(rows: DataFrame, columns: list[tuple[str, str]], key: Sequence[str] 
 
 def _json(columns: list[tuple[str, str]], found: Mapping[str, types.Type]) -> str:
     members = ", ".join(f"{literal(name)}, {_as(name, found[name], types.parse(kind))}" for name, kind in columns)
-    return f"to_json(named_struct({members}), map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS'))"
+    return f"to_json(named_struct({members}), map({_EVERY}))"
 
 
 def _as(name: str, found: types.Type, wanted: types.Type) -> str:
