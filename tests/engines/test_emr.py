@@ -26,7 +26,7 @@ from compactor.core.s3a import s3a_properties
 from compactor.ports import Ended, Submitted
 from compactor.storage.s3 import S3Storage
 from tests.capture import config, truth
-from tests.engines.test_s3_warehouse import FORM, TABLES, read_elsewhere
+from tests.engines.test_s3_warehouse import FORM, read_elsewhere
 from tests.engines.test_s3_warehouse import deliver as land
 from tests.oracle.sizes import FULL
 from tests.parts.s3 import CREDENTIALS, Server, s3_server
@@ -37,6 +37,9 @@ PYTHON = os.environ.get("COMPACTOR_CLUSTER_PYTHON", sys.executable)
 """The cluster's: EMR 7 has 3.9."""
 
 ABSENT = ("pydantic", "pydantic_core", "yaml", "fastavro", "requests", "typer", "rich", "airflow", "pandas", "pyarrow")
+TABLES = ("enrollment", "trunc_solo")
+"""The first runs on EMR Serverless, the second on a cluster."""
+
 ROLE = "arn:aws:iam::123456789012:role/compactor-job"
 
 
@@ -143,7 +146,7 @@ def without_runners(file: Path) -> Path:
 def test_what_was_submitted_brings_the_tables_up_to_date(company: Path, server: Server, spark_conf: Path, tmp_path: Path) -> None:
     """On both; the report is the command line's own, its log is told, and a run with nothing new is idle."""
     store = S3Storage("s3://lake/w", S3Settings(path_style=True).within(os.environ))
-    land(store, tmp_path / "landing", [0, 1])
+    land(store, tmp_path / "landing", [0, 1], TABLES)
     with App.open(company) as app:
         settings = app.settings
         assert [settings.runner_of(name) for name in TABLES] == ["emr-serverless", "emr-steps"]

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -118,16 +119,16 @@ def read_elsewhere(file: Path, folder: Path) -> dict[str, Any]:
                 columns, keys = shapes.columns(entry["StorageDescriptor"]["Columns"]), shapes.columns(entry["PartitionKeys"])
                 hive.ensure_table(TableDef(database, name, columns, keys, entry["StorageDescriptor"]["Location"], format=kind))
                 hive.ensure_partitions(database, name, glue.partitions(database, name))
-        for table in TABLES:
+        for table in from_.settings.tables:
             shown, athena = ([json.loads(row, parse_float=Decimal) for row in to.sql(f"select * from {name}")] for name in (table, f"{table}_athena"))
             assert sorted(map(str, shown)) == sorted(map(str, athena))
             rows[table] = shown
     return rows
 
 
-def deliver(store: S3Storage, folder: Path, hours: list[int]) -> None:
+def deliver(store: S3Storage, folder: Path, hours: list[int], tables: Sequence[str] = TABLES) -> None:
     """What a sink does: the increments of these hours as objects."""
-    landing.land(folder, FORM, only=TABLES, hours=hours)
+    landing.land(folder, FORM, only=tables, hours=hours)
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             store.write(f"s3://lake/w/{path.relative_to(folder).as_posix()}", path.read_bytes())
