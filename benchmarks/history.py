@@ -19,13 +19,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.table import DATABASE, Table
+from benchmarks.table import DATABASE, FIRST_HOUR, Table, hour_text
 from benchmarks.usage import measured
 from compactor.core import history_views
 from compactor.spark.session import SessionSettings, close_session, open_session
-
-HOURS_MAX = 23
-"""The increments of `benchmarks.table` are the hours of one day; the first is the load."""
 
 NAIVE = """
 SELECT *, hour AS start_hour, lead(hour) OVER (PARTITION BY id ORDER BY seq) AS end_hour
@@ -38,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.history", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the table")
     parser.add_argument("--changes", type=int, default=5_000, help="changes an hour")
-    parser.add_argument("--hours", type=int, default=12, help=f"hours, at most {HOURS_MAX}")
+    parser.add_argument("--hours", type=int, default=12, help="hours after the load")
     parser.add_argument("--naive-every", type=int, default=4, help="hours between two measurements of the naive recipe")
     parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
@@ -46,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         root = Path(directory)
         spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse")))
         try:
-            found = measure(spark, root, given.rows, given.changes, min(given.hours, HOURS_MAX), given.naive_every)
+            found = measure(spark, root, given.rows, given.changes, given.hours, given.naive_every)
         finally:
             close_session(spark)
     print(json.dumps(found, indent=2))
@@ -83,9 +80,9 @@ def _naive(spark: SparkSession, table: Table, target: Path) -> None:
 
 
 def _reads(spark: SparkSession, table: Table, root: Path, hours: int) -> dict[str, float]:
-    moment = 1_709_596_800_000_000 + (hours - 1) * 3_600_000_000
+    moment = (int(FIRST_HOUR.timestamp()) + (hours - 1) * 3600) * 1_000_000
     as_of = history_views.as_of_text(table.spec, ["region", "amount"], moment)
-    hour = f"20240305{hours - 1:02d}"
+    hour = hour_text(hours - 1)
     naive = (
         f"SELECT region, amount FROM parquet.`{root}/naive` WHERE op <> 'd' AND start_hour <= '{hour}' AND (end_hour IS NULL OR end_hour > '{hour}')"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from compactor.spark.engine import SparkEngine
 from compactor.storage.local import LocalStorage
 
 DATABASE = "bench"
+FIRST_HOUR = dt.datetime(2024, 3, 5, tzinfo=dt.timezone.utc)
+"""The first increment's; each one after is of the next hour."""
+
 _ROW = """
     {id} AS id, CAST({seq} AS BIGINT) AS seq, {op} AS op,
     concat('customer ', {id}) AS name, concat('c', {id} % 5000, '@example.org') AS email,
@@ -28,6 +32,11 @@ _ROW = """
 
 
 _TABLE: dict[str, Any] = {"key": ("id",), "order_by": ("seq",), "compaction": "delta"}
+
+
+def hour_text(hour: int) -> str:
+    """The hour of increment `hour` as its folder names it."""
+    return f"{FIRST_HOUR + dt.timedelta(hours=hour):%Y%m%d%H}"
 
 
 def load_query(rows: int) -> str:
@@ -78,7 +87,7 @@ class Table:
         return snapshots.standing(self._world, snapshots.layout_of(self.spec), number)
 
     def _land(self, query: str, files: int) -> None:
-        folder = Path(self.spec.landing) / f"increment_20240305{self._hour:02d}"
+        folder = Path(self.spec.landing) / f"increment_{hour_text(self._hour)}"
         self.spark.sql(query).coalesce(files).write.parquet(str(folder))
         self._hour += 1
 
