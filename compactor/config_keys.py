@@ -328,7 +328,8 @@ class Table(_Keys):
     on_schema_change: Annotated[Policy, Read(values.schema_change, values.SCHEMA_CHANGE)] = _key(
         EVOLVE,
         "What a changed schema does: evolve (follow it), freeze (keep the columns as they are), fail (stop the table); or a mapping of kinds to "
-        "these, with drop: keep or hide for removed columns. Dates become timestamps only where date_to_timestamp is named.",
+        "these, with drop: keep or hide for removed columns. Only where date_to_timestamp or string_to_bytes is named do dates become timestamps, "
+        "text bytes.",
         written="evolve",
     )
     quarantine: Quarantine = _key(Quarantine(), "How much unusable input a run puts aside; with more of it the table stops and all stays in landing.")

@@ -146,7 +146,7 @@ def _follows(old: types.Type, new: types.Type) -> bool:
         return named and all(_follows(before, after) for (_, before), (_, after) in zip(old[1], new[1]))
     if not types.is_scalar(old) or (old[0] == "decimal" and new[0] in ("float", "double")):
         return False
-    return new == ("string",) or types.widest(old, new, numbers=True, dates=True) == new
+    return new == ("string",) or types.widest(old, new, numbers=True, also=("date_to_timestamp",)) == new
 
 
 def outdated(view: ViewDef, properties: Mapping[str, str]) -> bool:

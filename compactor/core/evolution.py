@@ -8,6 +8,7 @@ Rules, in the order in which they are tried for one writer's column and the stor
 | the same type, or one that fits | as it is | as it is |
 | a wider type (int → bigint, decimal digits up, float → double) | widened: a new generation (H14) |
 | a timestamp where dates are, or the other way round | refused; `date_to_timestamp: evolve`: midnights, a new generation |
+| bytes where text is, or the other way round | refused; `string_to_bytes: evolve`: UTF-8 bytes, a new generation |
 | a struct with more members, fewer, wider ones | each member as a column is (`core/members.py`), the type rewritten: a new generation |
 | whole numbers where fractions are, or the other way round (JSON without schema) | double: a new generation |
 | two scalars with no common number type (boolean → text) | widened to string: a new generation |
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from compactor.core import members, names, policy, types
@@ -65,14 +66,15 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
         columns[writer.id] = {}
         written = [field.last for field in fields]
         for column in writer.fields:
-            at = _owner(fields, column, writer, written, follow.of("date_to_timestamp") == "evolve")
+            may_ask = _may_ask(column, key)
+            at = _owner(fields, column, writer, written, [kind for kind in may_ask if follow.of(kind) == "evolve"])
             if at is None:
                 if not log.comes(column, fields):
                     continue
                 fields.append(_new(fields, column, writer, version))
                 at = len(fields) - 1
             else:
-                followed = _followed(fields[at], column, writer, table, retyped, log)
+                followed = _followed(fields[at], column, writer, table, may_ask, retyped, log)
                 kept = {} if writer.whole else {name: getattr(fields[at], name) for name in ("first", "last", "default", "gone")}
                 fields[at] = dataclasses.replace(followed, **kept)
             columns[writer.id][column.name] = fields[at].name
@@ -168,10 +170,10 @@ def _seen(field: Field, writer: WriterSchema) -> Field:
     return dataclasses.replace(field, last=latest([field.last, writer.last]))
 
 
-def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None], dates: bool) -> int | None:
+def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, written: Sequence[Position | None], also: Collection[str]) -> int | None:
     named = [at for at, field in enumerate(fields) if field.source == column.name] or _under_another_name(fields, column, writer)
     for at in reversed(named):
-        if _joined(types.parse(fields[at].type), column, dates) == types.parse(fields[at].type):
+        if _joined(types.parse(fields[at].type), column, also) == types.parse(fields[at].type):
             return at
     if not named:
         return None
@@ -179,7 +181,7 @@ def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, writt
     came_later = writer.last is not None and at_or_below(writer.last, fields[newest].first) and writer.last != fields[newest].first
     # some writer after its last one and before this one knew other columns and not this one, in this run or an earlier one
     was_away = any(_between(fields[newest].last, last, writer.first) for last in written)
-    joined = _joined(types.parse(fields[newest].type), column, dates)
+    joined = _joined(types.parse(fields[newest].type), column, also)
     # a guess that differs is no other column: the next file may look otherwise again
     return None if joined is None and not column.guessed and (came_later or was_away) else newest
 
@@ -200,14 +202,19 @@ def _between(low: Position | None, position: Position | None, high: Position | N
     return at_or_below(low, position) and not at_or_below(position, low) and at_or_below(position, high)
 
 
-def _joined(stored: types.Type, column: WriterField, dates: bool) -> types.Type | None:
-    """The type that holds what is stored and what the column brings, or None. `dates`: whether a date may be its midnight."""
-    return types.widest(stored, column.type, column.inferred, dates)
+def _may_ask(column: WriterField, key: Sequence[str]) -> list[str]:
+    """The kinds of ASKED that may be followed for a column. A key's text stays text, and text in JSON without schema may be any writing of bytes."""
+    return [kind for kind in ASKED if kind != "string_to_bytes" or not (column.name in key or column.inferred)]
+
+
+def _joined(stored: types.Type, column: WriterField, also: Collection[str]) -> types.Type | None:
+    """The type that holds what is stored and what the column brings, or None. `also` as in `types.widest`."""
+    return types.widest(stored, column.type, column.inferred, also)
 
 
 def _only_text(stored: types.Type, column: WriterField) -> bool:
     """Whether only text holds both: scalars that are no common number, arrays of another depth."""
-    if _joined(stored, column, True) is not None:
+    if _joined(stored, column, ASKED) is not None:
         return False
     return (types.is_scalar(stored) and types.is_scalar(column.type)) or _depth(stored) != _depth(column.type) > 0 < _depth(stored)
 
@@ -217,7 +224,7 @@ def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version
     return Field(name, column.name, types.text(column.type), version, writer.first, writer.last, column.default, True, names.comment(column.doc))
 
 
-def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, retyped: list[str], log: _Log) -> Field:
+def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, may_ask: Collection[str], retyped: list[str], log: _Log) -> Field:
     stored, follows = types.parse(field.type), log.within(field)
     if _only_text(stored, column):
         joined: types.Type | None = ("string",)
@@ -225,7 +232,7 @@ def _followed(field: Field, column: WriterField, writer: WriterSchema, table: st
             more = "" if column.type == joined else f", to hold {types.text(column.type)} too"
             follows(Change("widened", field.source, field.type, "string", more))
     else:
-        joined = members.joined(stored, column.type, field.source, column.inferred, follows)
+        joined = members.joined(stored, column.type, field.source, column.inferred, may_ask, follows)
     if joined is None:
         change = log.decisions[-1].change
         inside = "" if change.column == field.source else f" ({change.sentence})"

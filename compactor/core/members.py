@@ -5,7 +5,7 @@ A path below a column is `.zip` for a struct's member, `[]` for an array's items
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from compactor.core import types
 from compactor.core.schema_diff import Change
@@ -15,37 +15,37 @@ Follows = Callable[[Change], bool]
 """Told of a change; gives back whether the table follows it. Only for an added member the answer counts: without it the member is left out."""
 
 
-def joined(stored: Type, given: Type, path: str, numbers: bool, follows: Follows) -> Type | None:
+def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], follows: Follows) -> Type | None:
     """The type that holds what is stored and what is given, each difference told on the way; None where none does, told last.
 
-    Members that `given` lacks are no difference: see `lacking`. `numbers` as in `types.widest`.
+    Members that `given` lacks are no difference: see `lacking`. `numbers` and `also` as in `types.widest`.
 
-    >>> joined(types.parse("struct<a:int>"), types.parse("struct<a:bigint,b:date>"), "s", False, lambda change: change.kind != "added")
+    >>> joined(types.parse("struct<a:int>"), types.parse("struct<a:bigint,b:date>"), "s", False, (), lambda change: change.kind != "added")
     ('struct', (('a', ('bigint',)),))
     """
     if stored == given:
         return stored
     if stored[0] == given[0] == "struct":
-        return _struct(stored, given, path, numbers, follows)
+        return _struct(stored, given, path, numbers, also, follows)
     if stored[0] == given[0] == "array":
-        item = joined(stored[1], given[1], f"{path}[]", numbers, follows)
+        item = joined(stored[1], given[1], f"{path}[]", numbers, also, follows)
         return ("array", item) if item else None
     if stored[0] == given[0] == "map":
-        key = joined(stored[1], given[1], f"{path}{{key}}", numbers, follows)
-        value = joined(stored[2], given[2], f"{path}{{}}", numbers, follows) if key else None
+        key = joined(stored[1], given[1], f"{path}{{key}}", numbers, also, follows)
+        value = joined(stored[2], given[2], f"{path}{{}}", numbers, also, follows) if key else None
         return ("map", key, value) if key and value else None
-    wide = types.widest(stored, given, numbers, dates=True)
+    wide, request = types.widest(stored, given, numbers, also), types.on_request(stored, given)
     if wide is None:
         follows(Change("incompatible", path, types.text(stored), types.text(given)))
-    elif {stored[0], given[0]} == {"date", "timestamp"}:
-        follows(Change("date_to_timestamp", path, types.text(stored), types.text(given)))
+    elif request:
+        follows(Change(request, path, types.text(stored), types.text(given)))
     elif wide != stored:
         more = "" if wide == given else f", to hold {types.text(given)} too"
         follows(Change("widened", path, types.text(stored), types.text(wide), more))
     return wide
 
 
-def _struct(stored: Type, given: Type, path: str, numbers: bool, follows: Follows) -> Type | None:
+def _struct(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], follows: Follows) -> Type | None:
     found = dict(stored[1])
     for name, kind in given[1]:
         here = f"{path}.{name}"
@@ -53,7 +53,7 @@ def _struct(stored: Type, given: Type, path: str, numbers: bool, follows: Follow
             if follows(Change("added", here, after=types.text(kind), detail="null in older rows")):
                 found[name] = kind
             continue
-        both = joined(found[name], kind, here, numbers, follows)
+        both = joined(found[name], kind, here, numbers, also, follows)
         if both is None:
             return None
         found[name] = both

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core import types
 from compactor.core.errors import SchemaRefused
 from compactor.core.schema_diff import Change
 
@@ -37,6 +38,7 @@ TABLE = {
     "replaced": ("add", "refuse", "refuse"),
     "widened": ("widen", "refuse", "refuse"),
     "date_to_timestamp": ("widen", "refuse", "refuse"),
+    "string_to_bytes": ("widen", "refuse", "refuse"),
     "incompatible": _REFUSE,
     "key": _REFUSE,
     # what a wider column holds, and what only the source's own schema knows
@@ -55,8 +57,9 @@ TABLE = {
 CHOOSABLE = tuple(kind for kind, actions in TABLE.items() if len(set(actions)) > 1)
 """The kinds for which policies differ."""
 
-ASKED = ("date_to_timestamp",)
-"""The kinds that are followed only where a policy names them: whether a date means its midnight, and where, no schema says."""
+ASKED = tuple(types.ON_REQUEST)
+"""The kinds that are followed only where a policy names them, because no schema says whether they keep the meaning: a date its midnight, and where;
+text its own bytes, or, when a connector was told to write bytes in another way, their hexadecimal digits."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ KINDS = {
     "narrowed": "`{column}` was narrowed from {before} to {after}",
     "replaced": "`{column}` came back as {after}, after it was away; what it held as {before} stays in a column of its own",
     "date_to_timestamp": "`{column}` changed from {before} to {after}, and a date is a timestamp only as its midnight",
+    "string_to_bytes": "`{column}` changed from {before} to {after}, and text is bytes only as its UTF-8",
     "incompatible": "`{column}` changed from {before} to {after}, and no type holds both",
     "encoded": "`{column}` is written in another way, {after} instead of {before}, and stored as {detail} as before",
     "nullable": "`{column}` may be null from now on",
@@ -147,11 +148,11 @@ def _alias(member: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> 
 
 
 def _retyped(before: types.Type, after: types.Type, path: str) -> Iterator[Change]:
-    joined = types.widest(before, after)
+    joined, request = types.widest(before, after), types.on_request(before, after)
     if before == after:
         return
-    if {before[0], after[0]} == {"date", "timestamp"}:
-        yield Change("date_to_timestamp", path, _text(before), _text(after))
+    if request:
+        yield Change(request, path, _text(before), _text(after))
     elif joined is None:
         yield Change("incompatible", path, _text(before), _text(after))
     elif joined == before:

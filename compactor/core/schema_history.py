@@ -92,7 +92,7 @@ def _grown(known: Field, field: Field) -> list[Change]:
         told.append(change)
         return True
 
-    joined = members.joined(was, now, field.source, False, follows)
+    joined = members.joined(was, now, field.source, False, types.ON_REQUEST, follows)
     return told if joined == now else [Change("widened", field.source, known.type, field.type)]
 
 

@@ -6,6 +6,7 @@ A type is a plain tuple: `("bigint",)`, `("decimal", 10, 2)`, `("array", item)`,
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from compactor.core import names
@@ -27,6 +28,12 @@ _ALIASES = {
 }
 _BREAKING = re.compile(r"[`:,<>]|^\s|\s$|^$")
 _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
+ON_REQUEST: dict[str, tuple[frozenset[str], Type]] = {
+    "date_to_timestamp": (frozenset({"date", "timestamp"}), ("timestamp",)),
+    "string_to_bytes": (frozenset({"string", "binary"}), ("binary",)),
+}
+"""Pairs of types that have a common one only where somebody says so: a date as its midnight, text as its UTF-8 bytes (as Avro promotes it)."""
+
 SCALARS = (*_INTEGERS, "float", "double", "boolean", "string", "binary", "date", "timestamp")
 
 
@@ -102,12 +109,12 @@ def _member(name: str, quote: bool) -> str:
     return "`" + name.replace("`", "``") + "`" if quote or _BREAKING.search(name) else name
 
 
-def widest(left: Type, right: Type, numbers: bool = False, dates: bool = False) -> Type | None:
+def widest(left: Type, right: Type, numbers: bool = False, also: Collection[str] = ()) -> Type | None:
     """The narrowest type that holds every value of both without loss, or None.
 
     int < bigint < decimal; int < double; float < double (int and float: double); decimals grow to 38 digits; arrays, maps and structs member by
     member (a struct gains members). With `numbers` a whole number and a fraction make a double whatever their size: JSON has one kind of number,
-    and which of them a file holds is chance. With `dates` a date is a timestamp, its midnight: only where somebody asked for that.
+    and which of them a file holds is chance. `also` names those of ON_REQUEST that were asked for.
     """
     if left == right:
         return left
@@ -116,15 +123,16 @@ def widest(left: Type, right: Type, numbers: bool = False, dates: bool = False) 
     if left[0] in _INTEGERS and right[0] in _INTEGERS:
         return max(left, right, key=lambda kind: _INTEGERS.index(kind[0]))
     if left[0] == right[0] == "array":
-        item = widest(left[1], right[1], numbers, dates)
+        item = widest(left[1], right[1], numbers, also)
         return ("array", item) if item else None
     if left[0] == right[0] == "map":
-        key, value = widest(left[1], right[1], numbers, dates), widest(left[2], right[2], numbers, dates)
+        key, value = widest(left[1], right[1], numbers, also), widest(left[2], right[2], numbers, also)
         return ("map", key, value) if key and value else None
     if left[0] == right[0] == "struct":
-        return _widest_struct(left, right, numbers, dates)
-    if dates and {left[0], right[0]} == {"date", "timestamp"}:
-        return ("timestamp",)
+        return _widest_struct(left, right, numbers, also)
+    request = on_request(left, right)
+    if request:
+        return ON_REQUEST[request][1] if request in also else None
     if _RANK.get(left[0], 9) > _RANK.get(right[0], 9):
         left, right = right, left
     if right[0] == "decimal" and (left[0] in _INTEGERS or left[0] == "decimal"):
@@ -138,14 +146,23 @@ def widest(left: Type, right: Type, numbers: bool = False, dates: bool = False) 
     return None
 
 
+def on_request(left: Type, right: Type) -> str | None:
+    """Which of ON_REQUEST two different types are.
+
+    >>> on_request(("timestamp",), ("date",))
+    'date_to_timestamp'
+    """
+    return next((name for name, (pair, _) in ON_REQUEST.items() if {left[0], right[0]} == pair), None)
+
+
 def _whole(kind: Type) -> bool:
     return kind[0] in _INTEGERS or (kind[0] == "decimal" and kind[2] == 0)
 
 
-def _widest_struct(left: Type, right: Type, numbers: bool, dates: bool) -> Type | None:
+def _widest_struct(left: Type, right: Type, numbers: bool, also: Collection[str]) -> Type | None:
     members = dict(left[1])
     for name, kind in right[1]:
-        joined = widest(members[name], kind, numbers, dates) if name in members else kind
+        joined = widest(members[name], kind, numbers, also) if name in members else kind
         if joined is None:
             return None
         members[name] = joined

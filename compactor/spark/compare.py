@@ -47,7 +47,7 @@ def _json(columns: list[tuple[str, str]], found: Mapping[str, types.Type]) -> st
 def _as(name: str, found: types.Type, wanted: types.Type) -> str:
     # members by name: either side may have some that the other lacks
     nested = found[0] == wanted[0] and wanted[0] in ("array", "map", "struct")
-    return values.plain(quoted(name), found, wanted) if nested else f"CAST({quoted(name)} AS {types.text(wanted, quote=True)})"
+    return values.follow(quoted(name), found, wanted) if nested else f"CAST({quoted(name)} AS {types.text(wanted, quote=True)})"
 
 
 def difference(left: DataFrame, right: DataFrame) -> tuple[int, int, str | None]:

@@ -169,7 +169,7 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
         absent.append(_untold(field.source))
     for column, writers in variants.items():
         raw = f"_after.{quoted(column.name)}"
-        value = values.plain(values.stored(raw, images[column.name], column), column.type, wanted)
+        value = values.follow(values.stored(raw, images[column.name], column), column.type, wanted)
         test = None if frame.omits else values.is_placeholder(raw, images[column.name])
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         branches.append((only, value))
@@ -209,7 +209,7 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
     wanted = types.parse(field.type)
     out = []
     for column, writers in _variants(frame, evolved, field).items():
-        value = values.plain(values.stored(f"{image}.{quoted(column.name)}", images[column.name], column), column.type, wanted)
+        value = values.follow(values.stored(f"{image}.{quoted(column.name)}", images[column.name], column), column.type, wanted)
         only = f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         out.append(value if len(writers) == len(frame.writers) else f"CASE WHEN {only} THEN {value} END")
     return coalesce(out) if out else null(wanted)
@@ -222,7 +222,7 @@ def _record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> st
         kind = values.json_type(written.raw)
         parsed = f"from_json({column}, '{ddl(('struct', ((written.name, kind),)))}')"
         if written.name in images:
-            return values.plain(values.stored(member(parsed, written.name), kind, written), written.type, types.parse(field.type))
+            return values.follow(values.stored(member(parsed, written.name), kind, written), written.type, types.parse(field.type))
     return None
 
 

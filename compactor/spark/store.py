@@ -53,7 +53,7 @@ def payload(schema: Schema, old: Mapping[str, str]) -> list[str]:
         value = quoted(field.name)
         if old.get(field.name, field.type) != field.type:
             # as new rows are: members by name, an array that became text as JSON
-            value = values.plain(value, types.parse(old[field.name]), types.parse(field.type))
+            value = values.follow(value, types.parse(old[field.name]), types.parse(field.type))
         if field.default is not None and field.since > 1:
             # a row written before the column came reads its first default (H15)
             value = f"CASE WHEN _version < {field.since} THEN {cast(literal(field.default), types.parse(field.type))} ELSE {value} END"

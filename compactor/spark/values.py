@@ -90,29 +90,37 @@ def from_text(value: str, wanted: types.Type) -> str:
     return cast(value, wanted)
 
 
-def plain(value: str, found: types.Type, wanted: types.Type) -> str:
-    """A value without special meaning, from the type it was read as to the one it is stored as."""
+def plain(value: str, found: types.Type, wanted: types.Type, packed: bool = True) -> str:
+    """A value without special meaning, from the type it was read as to the one it is stored as.
+
+    `packed`: text where bytes are wanted is base64, as JSON has it. Between types of a table, old and new, text is its own bytes: see `follow`.
+    """
     if found == wanted:
         return value
-    if wanted[0] == "binary" and found[0] == "string":
+    if wanted[0] == "binary" and found[0] == "string" and packed:
         return f"try_to_binary({value}, 'base64')"
     if wanted[0] == "array" and found[0] == "array":
-        return f"transform({value}, _i -> {plain('_i', found[1], wanted[1])})"
+        return f"transform({value}, _i -> {plain('_i', found[1], wanted[1], packed)})"
     if wanted[0] == "map" and found[0] == "map":
-        return f"transform_values({value}, (_k, _i) -> {plain('_i', found[2], wanted[2])})"
+        return f"transform_values({value}, (_k, _i) -> {plain('_i', found[2], wanted[2], packed)})"
     if wanted[0] == "struct" and found[0] == "struct":
-        return _struct(value, found, wanted)
+        return _struct(value, found, wanted, packed)
     if wanted[0] == "string" and not types.is_scalar(found):
         return f"base64({value})" if found[0] == "binary" else f"to_json({value})"
     return cast(value, wanted)
 
 
-def _struct(value: str, found: types.Type, wanted: types.Type) -> str:
+def follow(value: str, was: types.Type, wanted: types.Type) -> str:
+    """A column's value in the type that the column has now, or that the table has for it."""
+    return plain(value, was, wanted, packed=False)
+
+
+def _struct(value: str, found: types.Type, wanted: types.Type, packed: bool) -> str:
     # stored_names numbers names that would be equal; doing both at once keeps the pairs together
     has = {low: (name, kind) for (low, _), (name, kind) in zip(types.stored_names(found)[1], found[1])}
     members = []
     for name, kind in wanted[1]:
-        members.append((name, plain(member(value, has[name][0]), has[name][1], kind) if name in has else null(kind)))
+        members.append((name, plain(member(value, has[name][0]), has[name][1], kind, packed) if name in has else null(kind)))
     return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
 
 

@@ -63,6 +63,7 @@ CHANGES = {
     "incompatible": [writer(10, 19, a="struct<x:int>", b="string")],
     "narrowed": [writer(10, 19, a="smallint", b="string")],
     "date_to_timestamp": [writer(10, 19, a="timestamp", b="string")],
+    "string_to_bytes": [writer(10, 19, a="int", b="binary")],
     "added inside": [writer(10, 19, **{**INSIDE, "a": "array<struct<x:int,y:struct<u:int,v:string,w:date>>>"})],
     "removed inside": [writer(10, 19, **{**INSIDE, "a": "array<struct<x:int>>"})],
     "widened inside": [writer(10, 19, **{**INSIDE, "a": "array<struct<x:int,y:struct<u:bigint,v:string>>>"})],
@@ -81,6 +82,7 @@ SHOWN = {
     ("widened", "evolve"): [("a", "a", "bigint"), ("b", "b", "string")],
     ("replaced", "evolve"): [("b", "b", "string"), ("a", "a_2", "string")],
     ("date_to_timestamp", "evolve"): [("a", "a", "timestamp"), ("b", "b", "string")],
+    ("string_to_bytes", "evolve"): [("a", "a", "int"), ("b", "b", "binary")],
     ("added inside", "evolve"): [("a", "a", "array<struct<x:int,y:struct<u:int,v:string,w:date>>>"), ("b", "b", "string")],
     ("added inside", "freeze"): KEPT,
     ("removed inside", "evolve"): KEPT,
@@ -132,17 +134,13 @@ def test_the_matrix(case: str, policy_name: str) -> None:
         assert kind not in policy.CHOOSABLE or f"{{{kind}: evolve}}" in str(refused.value)
 
 
-def test_a_date_is_a_midnight_only_where_it_is_asked_for() -> None:
+@pytest.mark.parametrize(("kind", "narrow", "wide"), [("date_to_timestamp", "date", "timestamp"), ("string_to_bytes", "string", "binary")])
+def test_a_date_is_a_midnight_and_text_is_bytes_only_where_it_is_asked_for(kind: str, narrow: str, wide: str) -> None:
     """Either way round, inside a struct, in the first run and in a late file; without asking no column becomes text of it."""
-    asked = Policy("freeze", (("date_to_timestamp", "evolve"), ("widened", "evolve")))
-    pairs = [
-        ("date", "timestamp"),
-        ("timestamp", "date"),
-        ("struct<d:array<date>>", "struct<d:array<timestamp>>"),
-        ("map<string,timestamp>", "map<string,date>"),
-    ]
+    asked = Policy("freeze", ((kind, "evolve"), ("widened", "evolve")))
+    pairs = [(narrow, wide), (wide, narrow), (f"struct<d:array<{narrow}>>", f"struct<d:array<{wide}>>"), (f"map<int,{wide}>", f"map<int,{narrow}>")]
     for old, new in pairs:
-        moment = types.text(types.parse(old.replace("date", "timestamp")))
+        moment = types.text(types.parse(old.replace(narrow, wide)))
         for batches in (
             [[writer(0, 9, a=old)], [writer(10, 19, a=new)]],
             [[writer(0, 9, a=old), writer(10, 19, a=new)]],
@@ -155,8 +153,22 @@ def test_a_date_is_a_midnight_only_where_it_is_asked_for() -> None:
             assert [(field.name, field.type) for field in schema.payload] == [("id", "bigint"), ("a", moment)]
         for batches in ([[writer(0, 9, a=old)], [writer(10, 19, a=new)]], [[writer(0, 9, a=old), writer(10, 19, a=new)]]):
             before = evolve(None, batches[0], ["id"], 1, "t").schema if batches[1:] else None
-            with pytest.raises(SchemaRefused, match=r"followed only where .*Say `on_schema_change: \{date_to_timestamp: evolve\}`"):
+            with pytest.raises(SchemaRefused, match=r"followed only where .*Say `on_schema_change: \{" + kind + r": evolve\}`"):
                 evolve(before, batches[-1], ["id"], 2, "t", EVOLVE)
+
+
+def test_text_of_a_key_or_without_a_schema_is_never_taken_for_bytes() -> None:
+    """Whoever asks: rows are found by the key's text, and text in bare JSON may be any writing of bytes."""
+    asked = Policy(kinds=(("string_to_bytes", "evolve"),))
+    by_key = evolve(None, [writer(0, 9, code="string")], ["code"], 1, "t", asked).schema
+    with pytest.raises(SchemaRefused, match="column code: stored as string, the new data has binary, and no type holds both"):
+        evolve(by_key, [writer(10, 19, code="binary")], ["code"], 2, "t", asked)
+    bytes_ = evolve(None, [writer(0, 9, a="binary")], ["id"], 1, "t", asked).schema
+    text = writer(10, 19, a="string")
+    bare = dataclasses.replace(text, fields=tuple(dataclasses.replace(field, inferred=True, guessed=True) for field in text.fields))
+    with pytest.raises(SchemaRefused, match="column a: stored as binary, the new data has string, and no type holds both"):
+        evolve(bytes_, [bare], ["id"], 2, "t", asked)
+    assert evolve(bytes_, [text], ["id"], 2, "t", asked).schema.field("a").type == "binary"
 
 
 def test_members_go_and_come_back() -> None:

@@ -77,6 +77,7 @@ CASES = [
     ("narrowed", record(("a", "long")), record(("a", "int")), ["`a` was narrowed from bigint to int"]),
     ("incompatible", record(("a", "int")), record(("a", "boolean")), ["`a` changed from int to boolean, and no type holds both"]),
     ("date to timestamp", record(("a", connect("int", "io.debezium.time.Date"))), record(("a", MICROS)), ["`a` changed from date to timestamp, and a date is a timestamp only as its midnight"]),
+    ("text to bytes", record(("a", "string")), record(("a", "bytes")), ["`a` changed from string to binary, and text is bytes only as its UTF-8"]),
     ("milliseconds to microseconds", record(("a", MILLIS)), record(("a", MICROS)), ["`a` is written in another way, MicroTimestamp instead of Timestamp, and stored as timestamp as before"]),
     ("uuid to text", record(("a", connect("string", "io.debezium.data.Uuid"))), record(("a", "string")), ["`a` is written in another way, string instead of Uuid, and stored as string as before"]),
     ("a symbol more", record(("e", enum("a"))), record(("e", enum("a", "b", "c"))), ["`e` has new symbols: b, c"]),

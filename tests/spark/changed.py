@@ -5,6 +5,7 @@ The columns of three hours are told once, as Hive types and Python values; `land
 
 from __future__ import annotations
 
+import base64
 import csv
 import datetime
 import io
@@ -31,12 +32,13 @@ SYMBOLS = {1: ["ok", "sad"], 2: ["ok", "sad"], 3: ["mad", "ok", "sad"]}
 BOX = "struct<x:int,list:array<struct<a:int,b:string>>>"
 BOX_2 = "struct<x:bigint,list:array<struct<a:int,c:string>>>"
 _WORDS = (
-    "id bigint, seq bigint, wide int, text int, day date, narrow bigint, box BOX, name string, gone string, again int, mood string",
-    # types grow, a date is a timestamp now, members come and go, and `again` is away
-    "id bigint, seq bigint, wide bigint, text string, day timestamp, narrow bigint, box BOX_2, name string, gone string, mood string",
+    "id bigint, seq bigint, wide int, text int, day date, narrow bigint, box BOX, name string, gone string, again int, mood string, mark string, code binary",
+    # types grow, a date is a timestamp now, text is bytes and bytes are text, members come and go, and `again` is away
+    "id bigint, seq bigint, wide bigint, text string, day timestamp, narrow bigint, box BOX_2, name string, gone string, mood string, mark binary, "
+    "code string",
     # columns come, go, come back as something else, get another name and another order, and one is narrower
     "plus string, id bigint, seq bigint, day timestamp, wide bigint, text string, narrow int, box BOX_2, label string, again string, mood string, "
-    "score int",
+    "score int, mark binary, code string",
 )
 COLUMNS: Mapping[int, Mapping[str, str]] = {
     hour: {name: {"BOX": BOX, "BOX_2": BOX_2}.get(kind, kind) for name, kind in (word.split() for word in words.split(", "))}
@@ -48,12 +50,36 @@ COLUMNS: Mapping[int, Mapping[str, str]] = {
 def _old(n: int) -> dict[str, Any]:
     day = datetime.date(2024, 3, n)
     box = {"x": n, "list": [{"a": n, "b": f"b{n}"}]}
-    return {"id": n, "wide": n, "text": n, "day": day, "narrow": n, "box": box, "name": f"n{n}", "gone": f"g{n}", "again": n, "mood": "ok"}
+    return {
+        "id": n,
+        "wide": n,
+        "text": n,
+        "day": day,
+        "narrow": n,
+        "box": box,
+        "name": f"n{n}",
+        "gone": f"g{n}",
+        "again": n,
+        "mood": "ok",
+        "mark": f"m{n}é",
+        "code": b"c\xff",
+    }
 
 
 def _new(n: int) -> dict[str, Any]:
     box = {"x": 2**40 + n, "list": [{"a": n, "c": f"c{n}"}]}
-    return {"id": n, "wide": 2**40 + n, "text": f"many {n}", "day": NOON + n * DAY, "narrow": n, "box": box, "name": f"n{n}", "mood": "sad"}
+    return {
+        "id": n,
+        "wide": 2**40 + n,
+        "text": f"many {n}",
+        "day": NOON + n * DAY,
+        "narrow": n,
+        "box": box,
+        "name": f"n{n}",
+        "mood": "sad",
+        "mark": b"m\xfe",
+        "code": f"c{n}é",
+    }
 
 
 ROWS: Mapping[int, Sequence[Mapping[str, Any]]] = {
@@ -89,9 +115,9 @@ FORMS = {
     "debezium json": Form(DEBEZIUM, defaults=True),
     "debezium avro": Form(DEBEZIUM, aliases=True, defaults=True),
     # numbers have one type and dates none; a column that comes back is the same one, because nobody said what it was
-    "json": Form(FLAT, lacks=("wide", "day", "narrow", "again"), typed=False),
+    "json": Form(FLAT, lacks=("wide", "day", "narrow", "again", "mark", "code"), typed=False),
     # and nothing is nested
-    "csv": Form(FLAT, lacks=("wide", "day", "narrow", "again", "box"), typed=False),
+    "csv": Form(FLAT, lacks=("wide", "day", "narrow", "again", "mark", "code", "box"), typed=False),
 }
 
 
@@ -126,13 +152,15 @@ def _source(row: Mapping[str, Any], form: Form) -> dict[str, Any]:
 
 
 def _debezium(value: Any, text: bool) -> Any:
-    """Dates as days, moments as microseconds or, in JSON, as text with a zone."""
+    """Dates as days, moments as microseconds or, in JSON, as text with a zone; bytes there in base64."""
     if isinstance(value, Mapping):
         return {name: _debezium(member, text) for name, member in value.items()}
     if isinstance(value, list):
         return [_debezium(item, text) for item in value]
     if isinstance(value, datetime.datetime):
         return value.isoformat().replace("+00:00", "Z") if text else (value - EPOCH) // datetime.timedelta(microseconds=1)
+    if isinstance(value, bytes) and text:
+        return base64.b64encode(value).decode()
     return (value - EPOCH.date()) // DAY if isinstance(value, datetime.date) else value
 
 
@@ -140,6 +168,7 @@ _CONNECT = {
     "int": {"type": "int32"},
     "bigint": {"type": "int64"},
     "string": {"type": "string"},
+    "binary": {"type": "bytes"},
     "date": {"type": "int32", "name": "io.debezium.time.Date"},
     "timestamp": {"type": "string", "name": "io.debezium.time.ZonedTimestamp"},
 }
@@ -177,7 +206,7 @@ def _avro_type(kind: types.Type, path: str, debezium: bool) -> Any:
         base, name = ("int", "Date") if kind[0] == "date" else ("long", "MicroTimestamp")
         return {"type": base, "connect.name": f"io.debezium.time.{name}"}
     logical = {"date": {"type": "int", "logicalType": "date"}, "timestamp": {"type": "long", "logicalType": "timestamp-micros"}}
-    return logical.get(kind[0], {"int": "int", "bigint": "long", "string": "string"}.get(kind[0]))
+    return logical.get(kind[0], {"int": "int", "bigint": "long", "string": "string", "binary": "bytes"}.get(kind[0]))
 
 
 def _avro_fields(columns: Mapping[str, str], hour: int, debezium: bool) -> list[dict[str, Any]]:
@@ -209,6 +238,8 @@ def shown(value: Any) -> Any:
         return {name: shown(member) for name, member in value.items()}
     if isinstance(value, list):
         return [shown(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, datetime.datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return value.isoformat() if isinstance(value, datetime.date) else value
