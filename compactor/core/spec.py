@@ -132,6 +132,11 @@ class TableSpec:
         """Whether rows have no key of their own."""
         return not self.key
 
+    @property
+    def unguarded(self) -> TableSpec:
+        """For reading absorbed increments again: what runs have left out is left out again, however much it is; what they let go goes."""
+        return dataclasses.replace(self, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, for the job that runs on a cluster."""
         return dataclasses.asdict(self)

@@ -169,7 +169,7 @@ def _changes(world: World, spec: TableSpec, landed: Landing) -> Facts:
     """How the changes of this table look: columns, types, order. Some of them are read for it, the newest first; none is absorbed."""
     newest = sorted(landed.new, key=lambda item: (item.hour or "", item.path), reverse=True)
     # one truncate or a few unusable records say nothing against the base
-    relaxed = dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0, truncate="apply")
+    relaxed = dataclasses.replace(spec.unguarded, truncate="apply")
     for count in dict.fromkeys(min(size, len(newest)) for size in (*SAMPLES, len(newest))):
         if not count:
             break

@@ -145,11 +145,6 @@ def _steady(world: World, spec: TableSpec, inputs: Iterable[Input], places: dict
     return all(archive.still_landed(world, spec, item) for item in landed)
 
 
-def _relaxed(spec: TableSpec) -> TableSpec:
-    """What runs have left out is left out again, however much it is; what they let go goes."""
-    return dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)
-
-
 def _from_nothing(
     world: World,
     spec: TableSpec,
@@ -164,7 +159,7 @@ def _from_nothing(
     writer = commit_id(version, world.nonce())
     progress(spec.name, "read", 0.1)
     try:
-        batch = world.engine().read(_relaxed(spec), _origin(world, spec, head), inputs, version, places)
+        batch = world.engine().read(spec.unguarded, _origin(world, spec, head), inputs, version, places)
     except NoRowsYet as error:
         raise Refused(str(error)) from error
     try:
@@ -319,7 +314,7 @@ def _caught_up(world: World, spec: TableSpec, head: Snapshot, newest: Snapshot, 
     if not inputs:
         return _child(world, spec, newest, dataclasses.replace(made, writer=writer), label)
     hours = copies.hours(known.values()) if spec.envelope == copies.ENVELOPE else ()
-    batch = world.engine().read(_relaxed(spec), made, inputs, version, places, hours)
+    batch = world.engine().read(spec.unguarded, made, inputs, version, places, hours)
     try:
         facts = batch.facts
         _check_read(world, spec, facts, inputs, places)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -161,9 +160,7 @@ class SparkEngine:
             rows = Stored(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
             resolver = Resolver(origin.schema, origin.order, origin.version, spec.keyless)
             return [*checks, compare.against_history(self._spark, spec, snapshot, resolver, rows)]
-        # what runs have left out is left out here too, however much it is
-        relaxed = dataclasses.replace(spec, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)
-        batch = self.read(relaxed, origin, inputs, origin.version + 1 if origin else 1, elsewhere)
+        batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, elsewhere)
         try:
             with _Resolution.of(self._spark, batch, whole=True) as work:
                 return [*checks, compare.against_history(self._spark, spec, snapshot, work.resolver, work.heads)]
