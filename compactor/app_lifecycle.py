@@ -110,10 +110,7 @@ class Lifecycle(ABC):
         from compactor.flows.run import rebuild_table
 
         spec = self._with_schema(self.specs([name])[0])
-        target = None
-        if as_of is not None:
-            files = self.world(files_only=True)
-            target = restore.at_version(files, spec, int(as_of)) if as_of.isdecimal() else restore.as_of(files, spec, as_of)
+        target = restore.named(self.world(files_only=True), spec, as_of)
         self._need([spec], archived=True)
         return rebuild_table(self.world(), spec, target, accept, dry, progress, label)
 

@@ -118,9 +118,11 @@ def rebuild(
             found = here.rebuild(table, as_of=as_of, accept=accept, dry=dry_run, progress=told, label=label)
     if output is Output.json:
         console.as_json(found.to_json())
+        if found.exit_code:
+            print(f"compactor: {table}: {'; '.join(found.sentences)}", file=sys.stderr)
     else:
         _show_rebuilt(found)
-    raise typer.Exit(1 if found.outcome == "differs" else 0)
+    raise typer.Exit(found.exit_code)
 
 
 def pin(
@@ -179,31 +181,11 @@ def _show(found: Sequence[VacuumReport]) -> None:
 
 
 def _show_rebuilt(found: RebuildReport) -> None:
-    """What was read, what differs, what became of it."""
-    out, gap = console.console(), found.difference
-    out.print(f"{found.table}: {found.files} files ({found.bytes:,} bytes) give {found.rows:,} rows", soft_wrap=True)
-    if found.undone:
-        out.print(
-            f"  {found.undone} files absorbed after version {found.against} are left out; --reabsorb of `compactor restore` takes them",
-            soft_wrap=True,
-        )
-    if gap.unreadable:
-        out.print(f"  version {found.against} cannot be read: {gap.unreadable}", soft_wrap=True)
-    elif not gap:
-        out.print(f"  the same rows as version {found.against}", soft_wrap=True)
-    for sentence in gap.columns:
+    first, *more = found.sentences
+    out = console.console()
+    out.print(f"{found.table}: {first}", soft_wrap=True)
+    for sentence in more:
         out.print(f"  {sentence}", soft_wrap=True)
-    if gap.missing or gap.added or gap.changed:
-        told = f"{gap.missing:,} rows of version {found.against} are missing, {gap.added:,} are new, {gap.changed:,} are others"
-        out.print(f"  {told}; such as {', '.join(gap.samples)}", soft_wrap=True)
-    done = {
-        "published": f"published as version {found.version}",
-        "equal": "nothing was published (a dry run)",
-        "differs": "nothing was published; --accept-differences publishes it",
-    }
-    out.print(f"  {done[found.outcome]}", soft_wrap=True)
-    for note in found.notes:
-        out.print(f"  {note}", soft_wrap=True)
 
 
 def _when(unit: Swept) -> str:

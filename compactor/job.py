@@ -28,8 +28,9 @@ from compactor.core.notice import Notice, Target
 from compactor.core.resolved import Resolved
 from compactor.core.s3 import S3Settings
 from compactor.core.spec import TableSpec
+from compactor.flows import restore
 from compactor.flows.measure import measure
-from compactor.flows.run import replay_table, run_tables
+from compactor.flows.run import rebuild_table, replay_table, run_tables
 from compactor.flows.vacuum import vacuum
 from compactor.flows.verify import verify
 from compactor.flows.world import World
@@ -66,12 +67,17 @@ def parser() -> argparse.ArgumentParser:
     commands.choices["verify"].add_argument("--files-only", action="store_true")
     commands.choices["verify"].add_argument("--deep", action="store_true")
     commands.choices["vacuum"].add_argument("--run", action="store_true")
+    rebuild = commands.add_parser("rebuild")
+    rebuild.add_argument("--as-of")
+    rebuild.add_argument("--accept-differences", action="store_true")
+    rebuild.add_argument("--dry-run", action="store_true")
     # as `quarantine replay TABLE`
     replay = commands.add_parser("quarantine").add_subparsers(dest="part", required=True).add_parser("replay")
-    replay.add_argument("tables", nargs=1, metavar="TABLE")
-    replay.add_argument("--output", "-o", choices=["json"], default="json")
-    replay.add_argument("--verbose", "-v", action="store_true")
-    replay.add_argument("--label", default="")
+    for command in (rebuild, replay):
+        command.add_argument("tables", nargs=1, metavar="TABLE")
+        command.add_argument("--output", "-o", choices=["json"], default="json")
+        command.add_argument("--verbose", "-v", action="store_true")
+        command.add_argument("--label", default="")
     return found
 
 
@@ -201,6 +207,13 @@ def answer(cluster: Cluster, said: argparse.Namespace) -> tuple[Any, int]:
     if said.command == "quarantine":
         report = replay_table(cluster.world(), specs[0], label=said.label)
         return report.to_json(), report.exit_code
+    if said.command == "rebuild":
+        (spec,) = specs
+        target = restore.named(cluster.world(files_only=True), spec, said.as_of)
+        built = rebuild_table(cluster.world(), spec, target, said.accept_differences, said.dry_run, label=said.label)
+        told = "; ".join(built.sentences)
+        log.log(logging.ERROR if built.exit_code else logging.INFO, "compactor: %s: %s", spec.name, told)
+        return built.to_json(), built.exit_code
     found: list[Any] = []
     codes, ok = [], True
     for spec in specs:

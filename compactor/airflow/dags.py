@@ -12,14 +12,15 @@ from airflow.sdk import DAG, Asset, BaseOperator, Param, TaskGroup
 
 from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
 from compactor.airflow.tasks import (
-    Again,
     Announce,
     Approve,
     Asked,
     ByHand,
     Choose,
+    If,
     Plan,
     QuarantineAlert,
+    Rebuild,
     Replay,
     Run,
     Vacuum,
@@ -140,6 +141,8 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         "to_hour": Param(None, type=["null", "string"], pattern=HOUR_PATTERN, description="Last hour expected; with `from_hour` only."),
         "complete": Param(False, type="boolean", description="Do not run a table of which an expected hour never landed."),
         "reprocess": Param(False, type="boolean", description="First take again what waits in quarantine."),
+        "rebuild": Param(False, type="boolean", description="First build each table again from its archive, with the settings of now."),
+        "accept_differences": Param(False, type="boolean", description="Publish what was rebuilt although its rows are others."),
         "dry_run": Param(True, type="boolean", description="Tell what would be done, and change nothing."),
     }
     default = configured.defaults
@@ -150,10 +153,15 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         approve = Approve(task_id="approve", tables=chosen.output, owner=default.owner, retries=0)
         common = {"config": config, "map_index_template": TABLE_NAME, "pool": default.pool, **task_settings(default)}
         timeout = timedelta(seconds=default.timeout)
-        run = Run.partial(task_id="run", execution_timeout=timeout, **common).expand(table=approve.output)
-        again = Again(task_id="again", tables=approve.output, owner=default.owner, retries=0)
+        anew = If(task_id="anew", asked="rebuild", tables=approve.output, owner=default.owner, retries=0)
+        rebuild = Rebuild.partial(task_id="rebuild", execution_timeout=timeout, **common).expand(table=anew.output)
+        # a table with another key is refused until it is rebuilt
+        after = {"trigger_rule": "none_failed_min_one_success"}
+        run = Run.partial(task_id="run", execution_timeout=timeout, **after, **common).expand(table=approve.output)
+        again = If(task_id="again", asked="reprocess", tables=approve.output, owner=default.owner, retries=0)
         replay = Replay.partial(task_id="reprocess", execution_timeout=timeout, **common).expand(table=again.output)
-        plan >> approve >> run
+        plan >> approve >> anew >> rebuild >> run
+        approve >> run
         approve >> again >> replay
     return {dag.dag_id: dag}
 

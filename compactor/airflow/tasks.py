@@ -312,6 +312,8 @@ class Choose(BaseOperator):
             expected_hours(params)
         except ValueError as error:
             raise AirflowFailException(str(error)) from error
+        if params["accept_differences"] and not params["rebuild"]:
+            raise AirflowFailException("expected `rebuild` beside `accept_differences`, found it off")
         return list(dict.fromkeys(params["tables"])) or self.tables
 
 
@@ -331,19 +333,19 @@ class Approve(BaseOperator):
         return list(self.tables)
 
 
-class Again(BaseOperator):
-    """Passes the tables on when the form asks to reprocess: then what follows takes again what waits in quarantine."""
+class If(BaseOperator):
+    """Passes the tables on when the form's switch `asked` is on; otherwise what follows is skipped."""
 
     template_fields = ("tables",)
 
-    def __init__(self, *, tables: Any, **more: Any) -> None:
+    def __init__(self, *, tables: Any, asked: str, **more: Any) -> None:
         super().__init__(**more)
-        self.tables = tables
+        self.tables, self.asked = tables, asked
 
     def execute(self, context: Any) -> list[str]:
         """The tables."""
-        if not context["params"]["reprocess"]:
-            raise AirflowSkipException("`reprocess` is off")
+        if not context["params"][self.asked]:
+            raise AirflowSkipException(f"`{self.asked}` is off")
         return list(self.tables)
 
 
@@ -352,6 +354,19 @@ class Replay(Command):
 
     def __init__(self, **more: Any) -> None:
         super().__init__(words=("quarantine", "replay"), labelled=True, spark=True, **more)
+
+
+class Rebuild(Command):
+    """`compactor rebuild` for one table; rows that differ fail it unless the form accepts them."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("rebuild",), labelled=True, spark=True, **more)
+
+    def execute(self, context: Any) -> Any:
+        """The report."""
+        if context["params"]["accept_differences"]:
+            self.words = (*self.words, "--accept-differences")
+        return super().execute(context)
 
 
 class Waste(Command):

@@ -156,6 +156,33 @@ class RebuildReport:
     undone: int = 0
     notes: tuple[str, ...] = ()
 
+    @property
+    def exit_code(self) -> int:
+        """1 when it was not allowed to publish."""
+        return 1 if self.outcome == "differs" else 0
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was read, what differs, what became of it."""
+        gap = self.difference
+        found = [f"{self.files} files ({self.bytes:,} bytes) give {self.rows:,} rows"]
+        if self.undone:
+            found.append(f"{self.undone} files absorbed after version {self.against} are left out; --reabsorb of `compactor restore` takes them")
+        if gap.unreadable:
+            found.append(f"version {self.against} cannot be read: {gap.unreadable}")
+        elif not gap:
+            found.append(f"the same rows as version {self.against}")
+        found += gap.columns
+        if gap.missing or gap.added or gap.changed:
+            told = f"{gap.missing:,} rows of version {self.against} are missing, {gap.added:,} are new, {gap.changed:,} are others"
+            found.append(f"{told}; such as {', '.join(gap.samples)}")
+        done = {
+            "published": f"published as version {self.version}",
+            "equal": "nothing was published (a dry run)",
+            "differs": "nothing was published; --accept-differences publishes it",
+        }
+        return [*found, done[self.outcome], *self.notes]
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return dataclasses.asdict(self)

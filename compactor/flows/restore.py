@@ -35,6 +35,13 @@ def at_version(world: World, spec: TableSpec, version: int) -> Snapshot:
     raise Refused(f"table {spec.name}: there is no version {version} any more, or yet; {_told(_available(world, spec))}")
 
 
+def named(world: World, spec: TableSpec, said: str | None) -> Snapshot | None:
+    """The Snapshot of a version's number, or as of a time (ISO 8601, UTC without zone); None for None."""
+    if said is None:
+        return None
+    return at_version(world, spec, int(said)) if said.isdecimal() else as_of(world, spec, said)
+
+
 def as_of(world: World, spec: TableSpec, moment: str) -> Snapshot:
     """The newest version committed at or before `moment` (ISO 8601; UTC where it names no zone). Raises Refused."""
     limit = _time(moment)

@@ -151,16 +151,16 @@ def test_what_was_submitted_brings_the_tables_up_to_date(company: Path, server: 
         settings = app.settings
         assert [settings.runner_of(name) for name in TABLES] == ["emr-serverless", "emr-steps"]
 
-        def brought(table: str, attempt: str) -> tuple[Submitted, Ended]:
+        def brought(table: str, attempt: str, *words: str) -> tuple[Submitted, Ended]:
             runner = app.remote_runner(table, attempt)
             assert runner is not None
-            job = runner.submit(["run", table, "--output", "json", "--label", "a label"])
+            job = runner.submit([*(words or ("run",)), table, "--output", "json", "--label", "a label"])
             on_cluster = settings.runner_of(table) == "emr-steps"
             emr = settings.emr
-            words = submitted_to_cluster(job.job, str(emr.cluster)) if on_cluster else submitted_to_serverless(job.job, str(emr.application))
+            sent = submitted_to_cluster(job.job, str(emr.cluster)) if on_cluster else submitted_to_serverless(job.job, str(emr.application))
             folder = tmp_path / f"{table}-{attempt}"
             folder.mkdir()
-            code = run_there(words, spark_conf, folder)
+            code = run_there(sent, spark_conf, folder)
             told: list[str] = []
             ended = runner.result(job, told.append)
             assert code == ended.code
@@ -176,5 +176,8 @@ def test_what_was_submitted_brings_the_tables_up_to_date(company: Path, server: 
         if FULL:
             (again,) = json.loads(brought(TABLES[0], "2")[1].output)
             assert again["outcome"] == "idle"
+            for table in TABLES:
+                built = json.loads(brought(table, "3", "rebuild")[1].output)
+                assert (built["outcome"], built["difference"]["changed"]) == ("published", 0)
     for table, rows in read_elsewhere(without_runners(company), tmp_path / "reader").items():
         assert [] == truth.unexpected(truth.differences(rows, truth.truth(1)[table], FORM), FORM, 1)

@@ -16,7 +16,8 @@ from compactor.app_package import package
 from compactor.core.errors import Refused, Unavailable
 from compactor.core.notice import Notice
 from compactor.core.resolved import Resolved
-from compactor.flows.reports import TableReport
+from compactor.flows.reports import RebuildReport, TableReport
+from compactor.ports import Difference
 from tests.test_cli import COMMANDS
 
 TEXT = "tables: {student: {key: [id]}, ledger: {key: []}}\n"
@@ -108,6 +109,22 @@ def test_a_run_ends_as_the_command_line_does(resolved: Path, monkeypatch: pytest
     assert told(resolved, "run")[0] == code
 
 
+@pytest.mark.parametrize(("outcome", "code"), [("published", 0), ("differs", 1)])
+def test_a_rebuild_tells_what_differs(resolved: Path, monkeypatch: pytest.MonkeyPatch, outcome: str, code: int) -> None:
+    """As its last word, which is what Airflow shows; what differs is published only where the words say so."""
+    asked: list[Any] = []
+
+    def rebuilt(world: Any, spec: Any, target: Any, accept: bool, dry: bool, label: str) -> RebuildReport:
+        asked.append((spec.name, target, accept, dry, label))
+        return RebuildReport("student", outcome, 2, 1, 3, 1000, 9, Difference(changed=2, samples=('{"id":7}',)))
+
+    monkeypatch.setattr(job, "rebuild_table", rebuilt)
+    ended, report, _ = told(resolved, "rebuild", "student", "--accept-differences", "--label", "x")
+    assert (ended, asked) == (code, [("student", None, True, False, "x")])
+    assert json.loads(report["output"])["difference"]["changed"] == 2
+    assert "compactor: student: 3 files (1,000 bytes) give 9 rows; 0 rows of version 1 are missing" in report["errors"].splitlines()[-1]
+
+
 def test_numbers_are_sent_when_they_are_asked_for(resolved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the job itself; the edge may be gone by then."""
     sent: list[Any] = []
@@ -122,8 +139,13 @@ def test_numbers_are_sent_when_they_are_asked_for(resolved: Path, monkeypatch: p
 
 def test_the_words_are_the_command_lines(resolved: Path) -> None:
     """No word means something else there."""
-    assert {"run", "verify", "vacuum", "quarantine replay"} <= set(COMMANDS)
-    for words in (["run", "a", "-o", "json", "--label", "l", "-p", "3"], ["quarantine", "replay", "a", "--output", "json"], ["vacuum", "--run", "a"]):
+    assert {"run", "verify", "vacuum", "rebuild", "quarantine replay"} <= set(COMMANDS)
+    for words in (
+        ["run", "a", "-o", "json", "--label", "l", "-p", "3"],
+        ["quarantine", "replay", "a", "--output", "json"],
+        ["vacuum", "--run", "a"],
+        ["rebuild", "--accept-differences", "--as-of", "3", "--dry-run", "a", "-o", "json", "--label", "l"],
+    ):
         assert job.parser().parse_args(["--resolved", "{}", *words]).tables == ["a"]
     with pytest.raises(SystemExit) as wrong:
         job.parser().parse_args(["--resolved", "{}", "restore", "a"])
