@@ -92,14 +92,20 @@ class App(Lifecycle, Sender):
         """These tables, or all. Raises ConfigError for an unknown one."""
         return [self.settings.spec(name) for name in dict.fromkeys(names or self.settings.names)]
 
-    def run(self, names: Sequence[str] = (), progress: Progress = silent, parallel: int = PARALLEL, label: str = "") -> list[TableReport]:
-        """Bring tables up to date. Raises only what concerns all of them (no Java, metastore in use); reports tell the rest."""
+    def run(
+        self, names: Sequence[str] = (), progress: Progress = silent, parallel: int = PARALLEL, label: str = "", fold: bool = False
+    ) -> list[TableReport]:
+        """Bring tables up to date. Raises only what concerns all of them (no Java, metastore in use); reports tell the rest.
+
+        `fold`: whatever `fold:` says, Segments that are worth it are folded now.
+        """
         from compactor.flows.run import failure, run_tables
 
         asked, specs, failed = self.specs(names), [], {}
         for spec in asked:
             try:
-                specs.append(self._with_schema(spec))
+                found = self._with_schema(spec)
+                specs.append(found.folding if fold else found)
             except CompactorError as error:
                 failed[spec.name] = failure(spec.name, error)
                 progress(spec.name, "done", 1.0)

@@ -235,6 +235,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         epoch_replaces=table.epoch.replace,
         csv=Csv(**dict(table.csv)),
         fold_every=table.fold.every,
+        fold_window=table.fold.window,
         max_gone=COPIES_GONE if table.envelope == ENVELOPE and "max_gone" not in table.checks.model_fields_set else table.checks.max_gone,
         quarantine_rows=table.quarantine.max_rows,
         quarantine_share=table.quarantine.max_share,

@@ -35,7 +35,11 @@ class Fold(_Keys):
 
     every: Duration = _key(6 * 3600.0, "Least time between two folds of a table.", written="6h")
     budget: Annotated[Any, values.later(None, written="none")] = _key(None, "Bytes a fold may rewrite. Not supported yet.")
-    window: Annotated[Any, values.later(None, written="always")] = _key(None, "Hours in which folds may run. Not supported yet.")
+    window: Annotated[tuple[int, int], Read(values.window, values.WINDOW)] = _key(
+        values.ALWAYS,
+        "When runs may fold: always; never (only `compactor run --fold`, which the DAG `maintenance` runs); or hours of the day in UTC, 22:00-05:30.",
+        written="always",
+    )
 
 
 class Checks(_Keys):

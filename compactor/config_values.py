@@ -137,6 +137,24 @@ def later(default: Any, *, written: str) -> Read:
     return Read(check, {"enum": [default if isinstance(default, bool) else written, None]} if written else {"type": "null"})
 
 
+DAY_MINUTES = 24 * 60
+ALWAYS, NEVER = (0, DAY_MINUTES), (0, 0)
+"""Windows of the day: (first minute, minute after the last); one that begins later than it ends goes over midnight."""
+
+_CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"
+WINDOW = {"anyOf": [{"enum": ["always", "never", None]}, {"type": "string", "pattern": f"^{_CLOCK}-{_CLOCK}$"}], "examples": ["22:00-05:30"]}
+
+
+def window(value: Any) -> tuple[int, int]:
+    if value in (None, "always", "never"):
+        return NEVER if value == "never" else ALWAYS
+    found = re.fullmatch(f"{_CLOCK}-{_CLOCK}", str(value))
+    first, last = (int(found[at]) * 60 + int(found[at + 1]) for at in (1, 3)) if found else (0, 0)
+    if first == last:
+        raise ValueError(f"expected always, never, or hours of the day in UTC such as 22:00-05:30, found {shown(value)}")
+    return first, last
+
+
 def names(value: Any) -> Any:
     if isinstance(value, str):
         raise ValueError(f"expected a list, found {value!r}; write [{value}]")

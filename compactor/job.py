@@ -64,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
         if name != "verify":
             command.add_argument("--label", default="")
     commands.choices["run"].add_argument("--parallel", "-p", type=int, default=2)
+    commands.choices["run"].add_argument("--fold", action="store_true")
     commands.choices["verify"].add_argument("--files-only", action="store_true")
     commands.choices["verify"].add_argument("--deep", action="store_true")
     commands.choices["vacuum"].add_argument("--run", action="store_true")
@@ -198,6 +199,7 @@ def answer(cluster: Cluster, said: argparse.Namespace) -> tuple[Any, int]:
     """What the command line prints, as plain values, and its exit code."""
     specs = cluster.specs(said.tables)
     if said.command == "run":
+        specs = [spec.folding if said.fold else spec for spec in specs]
         reports = run_tables(cluster.world(), specs, parallel=said.parallel, label=said.label)
         if cluster.resolved.metrics is not None:
             namespace, deployment, region = cluster.resolved.metrics

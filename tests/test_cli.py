@@ -251,7 +251,7 @@ def test_run_as_json(fake: FakeApp) -> None:
     code, shown, told = called("run", "student", "--output", "json", "--label", "r1", "--parallel", "3")
     assert (code, told) == (0, "")
     assert json.loads(shown) == [json.loads(json.dumps(fake.reports[0].to_json()))]
-    assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3}
+    assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3, "fold": False}
 
 
 def test_run_tells_its_progress_in_lines(fake: FakeApp) -> None:

@@ -82,20 +82,16 @@ def _compact_table(configured: Settings, name: str, group: Group) -> None:
 
 
 def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
-    """A DAG that compares every table's view with all that was ever absorbed and reads every kept file; and one question: may vacuum delete?"""
+    """A DAG that folds what is worth it, compares every table's view with all that was ever absorbed, reads every kept file, and asks one question:
+    may vacuum delete?"""
     config, names, default = str(configured.file), list(configured.names), configured.defaults
     with _dag(configured, "maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, max_active_tasks=2, tags=[TAG]) as dag:
         for name, table in configured.tables.items():
-            Verify(
-                task_id=f"verify_{name}",
-                files_only=False,
-                deep=True,
-                config=config,
-                table=name,
-                pool=table.pool,
-                execution_timeout=timedelta(seconds=table.timeout),
-                **task_settings(table),
-            )
+            timeout = timedelta(seconds=table.timeout)
+            common: dict[str, Any] = {"config": config, "table": name, "pool": table.pool, "execution_timeout": timeout, **task_settings(table)}
+            fold = Run(task_id=f"fold_{name}", fold=True, **common)
+            # a table that cannot run now is verified as it is
+            fold >> Verify(task_id=f"verify_{name}", files_only=False, deep=True, trigger_rule="all_done", **common)
         waste = Waste.partial(task_id="look_for_waste", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=names)
         wanted = Asked(task_id="anything_to_delete", found=waste.output, question="waste", owner=default.owner, retries=0)
         may = approval(configured, "may_it_be_deleted", "compactor: delete what no kept version needs?", "anything_to_delete")

@@ -217,10 +217,10 @@ class JobTrigger(BaseTrigger):
 
 
 class Run(Command):
-    """`compactor run` for one table; its report is what the task returns."""
+    """`compactor run` for one table, with `fold` `compactor run --fold`; its report is what the task returns."""
 
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=("run",), labelled=True, spark=True, **more)
+    def __init__(self, *, fold: bool = False, **more: Any) -> None:
+        super().__init__(words=("run", *(("--fold",) if fold else ())), labelled=True, spark=True, **more)
 
     def tell(self, found: Any) -> None:
         """The report, as a sentence."""

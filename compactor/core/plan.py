@@ -143,6 +143,17 @@ def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, retyped: 
     return changes >= max(rows, 1) // 2
 
 
+def fold_allowed(window: tuple[int, int], seconds: float) -> bool:
+    """Whether a time (seconds since 1970) lies in a window of the day, in minutes of UTC: the first one of it, the first one after it.
+
+    >>> [fold_allowed((22 * 60, 5 * 60 + 30), hour * 3600.0) for hour in (21, 22, 5, 6)]
+    [False, True, True, False]
+    """
+    first, last = window
+    minute = int(seconds // 60) % (24 * 60)
+    return first <= minute < last if first <= last else minute >= first or minute < last
+
+
 def fold_threshold(changes: int, base_rows: int) -> float:
     """The share of Delta rows from which a segment is worth rewriting: sqrt(2C/N), where waiting costs as much as folding (design.md section 8)."""
     return min(1.0, math.sqrt(2.0 * max(changes, 1) / max(base_rows, 1)))

@@ -92,6 +92,7 @@ class TableSpec:
     timestamps: str = "int96"
     target_file_bytes: int = 256 << 20
     fold_every: float = 6 * 3600.0
+    fold_window: tuple[int, int] = (0, 24 * 60)
     settle: float = 0.0
     complete: str | None = None
     hours_in: str = "UTC"
@@ -137,6 +138,11 @@ class TableSpec:
         """For reading absorbed increments again: what runs have left out is left out again, however much it is; what they let go goes."""
         return dataclasses.replace(self, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)
 
+    @property
+    def folding(self) -> TableSpec:
+        """With folds due at any time: what is worth a fold is folded by the next run."""
+        return dataclasses.replace(self, fold_every=0.0, fold_window=(0, 24 * 60))
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, for the job that runs on a cluster."""
         return dataclasses.asdict(self)
@@ -145,7 +151,7 @@ class TableSpec:
     def from_json(cls, data: dict[str, Any]) -> TableSpec:
         """The inverse of `to_json`."""
         values = dict(data)
-        for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except"):
+        for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except", "fold_window"):
             values[name] = tuple(values[name])
         values["registered"] = tuple(values["registered"]) if values.get("registered") else None
         said = values.get("policy") or {}

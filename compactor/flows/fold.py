@@ -20,8 +20,8 @@ from compactor.ports import Staged
 
 
 def due(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
-    """Whether it is time to look for segments worth folding: the Delta lost its broadcast, or `fold.every` has passed."""
-    if snapshot.delta is None or spec.compaction == "rewrite":
+    """Whether it is time to look for segments worth folding: in `fold.window`, the Delta lost its broadcast, or `fold.every` has passed."""
+    if snapshot.delta is None or spec.compaction == "rewrite" or not plan.fold_allowed(spec.fold_window, world.clock()):
         return False
     if plan.delta_estimate(snapshot) > plan.DELTA_LIMIT:
         return True
