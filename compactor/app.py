@@ -27,6 +27,7 @@ from compactor.config import Settings, load
 from compactor.config_values import absolute, is_s3
 from compactor.core.errors import CompactorError, Refused, RegistryRefused
 from compactor.core.layout import join
+from compactor.core.notice import Alert
 from compactor.core.schema_history import Step, steps
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
@@ -130,6 +131,19 @@ class App(Lifecycle, Sender):
         from compactor.flows.status import status
 
         return [status(self.world(files_only=True), spec) for spec in self.specs(names)]
+
+    def alert(self, name: str, event: str, reason: str, where: Mapping[str, str]) -> None:
+        """Tell the table's `notify:` targets that it needs somebody: `core.notice.Alert`. Starts no JVM."""
+        from compactor import app_alert
+
+        (spec,) = self.specs([name])
+        app_alert.tell(spec, Alert(name, event, self.world(files_only=True).now(), reason, where))
+
+    def lateness(self, names: Sequence[str], deadline: str) -> dict[str, str]:
+        """Those of these tables of which files wait although the deadline of their run has passed, and why they are late. Starts no JVM."""
+        from compactor import app_alert
+
+        return app_alert.lateness(deadline, self.status(names))
 
     def plan(self, names: Sequence[str] = ()) -> list[TablePlan]:
         """What a run would do. Changes nothing, starts no JVM."""

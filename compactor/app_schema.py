@@ -11,7 +11,7 @@ from typing import Any
 from compactor.config_values import absolute, is_s3
 from compactor.core import avro
 from compactor.core.errors import ConfigError, NoRowsYet, Refused, RegistryRefused
-from compactor.core.notice import Notice, Target
+from compactor.core.notice import Message, Target
 from compactor.core.policy import Decision
 from compactor.core.proposal import Found
 from compactor.core.s3 import S3Settings
@@ -177,23 +177,23 @@ class Announced:
         return dataclasses.asdict(self)
 
 
-def notify(target: Target, notice: Notice) -> None:
+def notify(target: Target, message: Message) -> None:
     """Tell one target. Raises Refused or Unavailable."""
     from compactor.notify import local
 
     kind, *words = target
     if kind == "log":
-        local.to_log(notice)
+        local.to_log(message)
     elif kind == "command":
-        local.to_command(words, notice)
+        local.to_command(words, message)
     elif kind == "sns":
         from compactor.notify.sns import to_sns
 
-        to_sns(words[0], notice)
+        to_sns(words[0], message)
     else:
         from compactor.notify.webhook import address_in, to_webhook
 
-        to_webhook(address_in(words[0]) if kind == "webhook_env" else words[0], notice)
+        to_webhook(address_in(words[0]) if kind == "webhook_env" else words[0], message)
 
 
 def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -> dict[str, Any]:

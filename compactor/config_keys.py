@@ -196,6 +196,7 @@ class Airflow(_Keys):
     schemas: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
         "*/15 * * * *", "When the DAG `sync_schemas` asks the registry for new schemas; none: only by hand."
     )
+    status_page: Text | None = _key(None, "Address of a page about the tables, for people: the DAGs' documentation and alerts link to it.")
     answer_within: Duration = _key(72000.0, "How long a question to a person stays open in Airflow; then the answer is no.", written="20h")
     quarantine: Annotated[str | None, Read(values.cron, {"type": ["string", "null"]})] = _key(
         "45 6 * * *", "When the DAG `quarantine_alert` looks for what waits in quarantine; none: only by hand."
@@ -340,7 +341,7 @@ class Table(_Keys):
     checks: Checks = _key(Checks(), "Checks before a commit.")
     notify: Annotated[tuple[tuple[str, ...], ...], Read(values.notify, values.NOTIFY)] = _key(
         (("log",),),
-        "Who is told of a changed schema before its first use, one or a list: log, {command: [program, argument]} (JSON on its standard input), "
+        "Who is told of a changed schema before its first use, and by Airflow of failed and late tables, one or a list: log, {command: [program, argument]} (JSON on its standard input), "
         "{webhook: https://..}, {webhook_env: variable with the address}, {sns: topic ARN}.",
         written="log",
     )
@@ -358,6 +359,9 @@ class Table(_Keys):
     )
     retry_delay: Duration = _key(60.0, "Time before the first of these; it doubles with each, up to 30 minutes.", written="1min")
     timeout: Duration = _key(2 * 3600.0, "How long a run may take before Airflow ends it.", written="2h")
+    deadline: Annotated[float | None, Read(values.deadline, {"type": ["string", "null"], "examples": ["50min", "none"]})] = _key(
+        None, "(Airflow 3.2 on) Time from a run's start after which `notify` is told when files of the table still wait.", written="none"
+    )
 
 
 class Keys(_Keys):

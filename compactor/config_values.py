@@ -36,6 +36,10 @@ def duration(value: Any) -> float:
     raise ValueError(f"expected a duration such as 7d, 24h, 10min or 0s, found {shown(value)}")
 
 
+def deadline(value: Any) -> float | None:
+    return None if value in (None, "none") else duration(value)
+
+
 def retention(value: Any) -> float | None:
     return None if value is None or value == "forever" else duration(value)
 

@@ -14,10 +14,10 @@ from typing import Any
 import boto3
 import pytest
 
-from compactor import app_schema
+from compactor import app_alert, app_schema
 from compactor.core import notice
 from compactor.core.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
-from compactor.core.notice import Notice, Target
+from compactor.core.notice import Alert, Notice, Target
 from compactor.core.policy import Decision, Policy
 from compactor.core.schema_diff import Change
 from compactor.core.schema_history import steps
@@ -266,8 +266,34 @@ def test_sns_gets_json(monkeypatch: pytest.MonkeyPatch) -> None:
         ((_, message, subject, *_),) = sns_backends["123456789012"]["eu-central-1"].topics[arn].sent_notifications
         assert json.loads(message) == NOTICE.to_json()
         assert subject == "compactor: student has a new schema"
+        app_schema.notify(("sns", arn), ALERT)
+        *_, (_, message, subject, *_) = sns_backends["123456789012"]["eu-central-1"].topics[arn].sent_notifications
+        assert (json.loads(message), subject) == (ALERT.to_json(), "compactor: student has failed")
         with pytest.raises(Refused, match="NotFound"):
             app_schema.notify(("sns", arn + "x"), NOTICE)
+
+
+ALERT = Alert("student", "run_failed", "2026-11-20T14:12:07Z", "the metastore is away", {"dag": "compact_hourly", "log": "https://airflow.example/1"})
+
+
+def test_an_alert_goes_where_notices_go(hook: tuple[str, type[Hook]], caplog: pytest.LogCaptureFixture) -> None:
+    """To each target, as text for people and JSON for programs; one that cannot be reached is logged, and the others are told."""
+    url, server = hook
+    app_alert.tell(table(notify=(("command", "/nowhere"), ("log",), ("webhook", url))), ALERT)
+    text = "table student has failed: the metastore is away\n- dag: compact_hourly\n- log: https://airflow.example/1"
+    where = {"dag": "compact_hourly", "log": "https://airflow.example/1"}
+    told = {
+        "table": "student",
+        "event": "run_failed",
+        "time": "2026-11-20T14:12:07Z",
+        "reason": "the metastore is away",
+        "where": where,
+        "text": text,
+    }
+    assert server.got == [{"format": 1, **told}]
+    assert [record.getMessage() for record in caplog.records] == [
+        "table student: an alert (run_failed) was not told to command: /nowhere cannot be run: No such file or directory", text
+    ]  # fmt: skip
 
 
 def test_the_mark_of_a_notice_is_a_path_of_ours() -> None:

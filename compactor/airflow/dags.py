@@ -10,6 +10,7 @@ from typing import Any
 from airflow import __version__ as airflow_version
 from airflow.sdk import DAG, Asset, BaseOperator, Param, TaskGroup
 
+from compactor.airflow import alerts
 from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
 from compactor.airflow.tasks import (
     Announce,
@@ -63,7 +64,8 @@ def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     dags = {}
     for group, names in members.items():
         said = configured.airflow.groups.get(group, Group())
-        limits = {"max_active_tasks": said.at_once, "max_active_runs": 1}
+        late = alerts.deadlines(str(configured.file), {name: configured.tables[name].deadline for name in names})
+        limits = {"max_active_tasks": said.at_once, "max_active_runs": 1, **late}
         with _dag(configured, f"compact_{group}", doc, schedule=_schedule(said), **limits, tags=[TAG, group]) as dag:
             for name in names:
                 _compact_table(configured, name, said)
@@ -179,6 +181,7 @@ def task_settings(table: Table) -> dict[str, Any]:
         "retry_delay": timedelta(seconds=table.retry_delay),
         "retry_exponential_backoff": BACKOFF,
         "max_retry_delay": timedelta(minutes=30),
+        "on_failure_callback": alerts.failed,
     }
 
 
@@ -192,4 +195,6 @@ def _schedule(group: Group) -> Any:
 
 
 def _dag(configured: Settings, name: str, doc: str | None, *, schedule: Any, **more: Any) -> DAG:
+    page = configured.airflow.status_page
+    doc = f"{doc or ''}\n\n[Where the tables stand]({page})" if page else doc
     return DAG(configured.airflow.prefix + name, schedule=schedule, start_date=START, catchup=False, doc_md=doc, **more)

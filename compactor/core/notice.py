@@ -1,13 +1,13 @@
-"""Notice: what people are told about a change of a source's schema, before its first use. Pure."""
+"""What people are told: of a change of a source's schema, before its first use (Notice), and of a table that needs somebody (Alert). Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from compactor.core import ddl_text, views
 from compactor.core.policy import Decision
@@ -19,6 +19,62 @@ Target = tuple[str, ...]
 """Who is told: ("log",), ("command", program, argument ..), ("webhook", url), ("webhook_env", variable), ("sns", arn)."""
 
 FORMAT = 1
+
+
+class Message(Protocol):
+    """What a target gets: `subject` in one line, `text` for people, JSON for programs; `urgent`: somebody has to do something."""
+
+    @property
+    def subject(self) -> str:
+        """One line."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """All of it in words."""
+        ...
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody has to do something."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, `text` among them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A table that needs somebody. `event`: `run_failed`, a task of Airflow's that is not tried again; `table_late`, its `deadline` has passed.
+
+    `reason` says why, in the words of the command line; `where` names DAG, run, task and log.
+    """
+
+    table: str
+    event: str
+    time: str
+    reason: str
+    where: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """One line."""
+        return f"{self.table} {'is late' if self.event == 'table_late' else 'has failed'}"
+
+    @property
+    def text(self) -> str:
+        """What happened, and where to look."""
+        return "\n".join([f"table {self.subject}: {self.reason}", *(f"- {name}: {said}" for name, said in self.where.items())])
+
+    @property
+    def urgent(self) -> bool:
+        """Always."""
+        return True
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `format` counts changes of this shape."""
+        return {"format": FORMAT, **dataclasses.asdict(self), "where": dict(self.where), "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -38,6 +94,16 @@ class Notice:
     after: tuple[str, int, int | None] | None = None
     ddl: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """One line."""
+        return f"{self.table} {'stops at a schema change' if self.refused else 'has a new schema'}"
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the table stops."""
+        return self.refused
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Notices on this machine: into the log, and to a program's standard input."""
+"""Messages on this machine: into the log, and to a program's standard input."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import subprocess
 from collections.abc import Sequence
 
 from compactor.core.errors import Refused, Unavailable
-from compactor.core.notice import Notice
+from compactor.core.notice import Message
 
 log = logging.getLogger("compactor.notice")
 
 SECONDS_MAX = 60.0
 
 
-def to_log(notice: Notice) -> None:
-    """One entry, a warning when the table stops."""
-    log.log(logging.WARNING if notice.refused else logging.INFO, "%s", notice.text)
+def to_log(message: Message) -> None:
+    """One entry, a warning when somebody has to do something."""
+    log.log(logging.WARNING if message.urgent else logging.INFO, "%s", message.text)
 
 
-def to_command(words: Sequence[str], notice: Notice, seconds_max: float = SECONDS_MAX) -> None:
-    """Run a program, without a shell, with the notice as JSON on its standard input.
+def to_command(words: Sequence[str], message: Message, seconds_max: float = SECONDS_MAX) -> None:
+    """Run a program, without a shell, with the message as JSON on its standard input.
 
     Raises Refused when it cannot be run, Unavailable when it fails.
     """
     try:
         done = subprocess.run(  # noqa: S603 - the operator's own program, its words as they are
-            list(words), input=json.dumps(notice.to_json()).encode(), capture_output=True, timeout=seconds_max, check=False
+            list(words), input=json.dumps(message.to_json()).encode(), capture_output=True, timeout=seconds_max, check=False
         )
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{words[0]} did not end within {seconds_max:g} seconds") from None

@@ -1,4 +1,4 @@
-"""Notices to an SNS topic: region from its ARN, credentials from the standard chain, the endpoint from AWS_ENDPOINT_URL_SNS or AWS_ENDPOINT_URL."""
+"""Messages to an SNS topic: region from its ARN, credentials from the standard chain, the endpoint from AWS_ENDPOINT_URL_SNS or AWS_ENDPOINT_URL."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.core.errors import Refused, Unavailable
-from compactor.core.notice import Notice
+from compactor.core.notice import Message
 
 SUBJECT_CHARS_MAX = 100
 MESSAGE_BYTES_MAX = 262_144
 """SNS's own bounds."""
 
 
-def to_sns(arn: str, notice: Notice) -> None:
-    """Publish the notice as JSON. Raises Refused when SNS says no, Unavailable when it does not answer."""
-    kind = "stops at a schema change" if notice.refused else "has a new schema"
-    message = json.dumps(notice.to_json())
+def to_sns(arn: str, told: Message) -> None:
+    """Publish the message as JSON. Raises Refused when SNS says no, Unavailable when it does not answer."""
+    message = json.dumps(told.to_json())
     if len(message.encode()) > MESSAGE_BYTES_MAX:
-        message = json.dumps({**notice.to_json(), "ddl": [], "changes": [], "text": notice.text[:10_000]})
+        short = {name: [] if isinstance(value, list) else value for name, value in told.to_json().items()}
+        message = json.dumps({**short, "text": told.text[:10_000]})
     try:
         client = boto3.session.Session().client("sns", region_name=arn.split(":")[3])
-        client.publish(TopicArn=arn, Subject=f"compactor: {notice.table} {kind}"[:SUBJECT_CHARS_MAX], Message=message)
+        client.publish(TopicArn=arn, Subject=f"compactor: {told.subject}"[:SUBJECT_CHARS_MAX], Message=message)
     except ClientError as error:
         said = error.response.get("Error", {})
         told = f"notify: {arn}: {said.get('Code', 'an error')}: {said.get('Message', '')}"

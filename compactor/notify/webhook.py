@@ -1,4 +1,4 @@
-"""Notices to an HTTP address: one POST of JSON. The address may hold a token, so no message shows more of it than its host."""
+"""Messages to an HTTP address: one POST of JSON. The address may hold a token, so no error shows more of it than its host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import requests
 
 from compactor.core.errors import ConfigError, Refused, Unavailable
-from compactor.core.notice import Notice
+from compactor.core.notice import Message
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 15.0
 ATTEMPTS = 3
@@ -22,14 +22,14 @@ def address_in(variable: str) -> str:
     return url
 
 
-def to_webhook(url: str, notice: Notice) -> None:
-    """POST the notice; `text` in it is what chat programs show. Raises Unavailable after ATTEMPTS, Refused when the answer is no."""
+def to_webhook(url: str, message: Message) -> None:
+    """POST the message; `text` in it is what chat programs show. Raises Unavailable after ATTEMPTS, Refused when the answer is no."""
     host = urlsplit(url).hostname or "no host"
     why = ""
     for _ in range(ATTEMPTS):
         try:
             # a redirect would turn the POST into a GET, or carry the notice elsewhere
-            answer = requests.post(url, json=notice.to_json(), timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False)
+            answer = requests.post(url, json=message.to_json(), timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False)
         except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
             raise Refused(
                 "notify: expected a webhook address such as https://host/path, found something else (not shown: it may hold a token)"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import shutil
+import sys
 import urllib.error
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from tests.airflow.conftest import FORM, ROOT, SPARK_PYTHON, Company
 from tests.airflow.server import Server, serving
+from tests.airflow.test_alerts import LISTENER, messages
 from tests.capture import config, landing
 
 pytestmark = pytest.mark.airflow
@@ -53,7 +55,8 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         made = Company(tmp_path)
         by_hand = {"command": [SPARK_PYTHON, "-m", "compactor"], "groups": {"hourly": {"schedule": None, "wait": "3h"}}}
         by_hand |= dict.fromkeys(("maintenance", "schemas", "quarantine"))
-        said = {"airflow": by_hand, "defaults": {"pool": "compactor", "retries": 5, "retry_delay": "5s", "quarantine": {"max_rows": 0}}}
+        alerts = {"deadline": "20s", "notify": {"command": [sys.executable, "-c", LISTENER, str(tmp_path / "alerts")]}}
+        said = {"airflow": by_hand, "defaults": {"pool": "compactor", "retries": 5, "retry_delay": "5s", "quarantine": {"max_rows": 0}, **alerts}}
         made.config.write_text(config.config_text(FORM, TABLES, extra=said), encoding="utf-8")
         dags = tmp_path / "dags"
         shutil.copytree(ROOT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
@@ -96,7 +99,7 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         return found
 
     def test_a_day_by_hand(school: Company, airflow: Server) -> None:
-        """A backfill by form; wrong ones are refused; an hourly run that waits for its hour, its consumer; that run cleared; two runs at once."""
+        """A backfill by form; wrong ones are refused; an hourly run that waits for its hour beyond its deadline, its consumer; that run cleared; two at once."""
         school.land([0, 1], TABLES)
         for wrong in ({"tables": ["nobody"]}, {"from_hour": "yesterday"}, {"dry_run": "perhaps"}):
             with pytest.raises(urllib.error.HTTPError, match="400"):
@@ -110,9 +113,13 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         assert versions(airflow, "backfill", run) == dict.fromkeys(TABLES, ("committed", 1))
 
         # the hour of a run by hand is the last full one: nothing of it has landed, so the tasks wait in the triggerer, until something has
+        school.land([2], TABLES)
         run = airflow.trigger("compact_hourly")
         airflow.until("deferred", lambda: {"deferred"} == {airflow.tasks("compact_hourly", run)[f"{table}.wait"] for table in TABLES})
-        school.land([2], TABLES)
+        # of another hour something waits, and the deadline passes
+        airflow.until("the alerts", lambda: {one["table"] for one in messages(school.folder / "alerts")} == {*TABLES})
+        late = messages(school.folder / "alerts")
+        assert {(one["event"], one["where"]["dag"], one["where"]["run"]) for one in late} == {("table_late", "compact_hourly", run)}, late
         began = airflow.ask("GET", f"/api/v2/dags/compact_hourly/dagRuns/{run}")["run_after"]
         hour = datetime.fromisoformat(began).astimezone(timezone.utc) - timedelta(hours=1)
         for table in TABLES:

@@ -1,0 +1,108 @@
+"""Who is told, by Airflow, of tables that need somebody: tasks that failed for good, and runs that are not done by their deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.core.errors import SchemaRefused, Unavailable
+from compactor.flows.reports import TableReport
+from compactor.flows.run import failure
+from tests.airflow.conftest import PROGRAM, Company, dag_file, states
+from tests.airflow.test_tasks import CHECKED, RUN_AT
+
+pytestmark = pytest.mark.airflow
+
+LISTENER = "import pathlib, sys; pathlib.Path(sys.argv[1]).open('a').write(sys.stdin.read() + '\\n')"
+DONE = TableReport("student", "committed", 3, ("commit 3",), 1, {"read": 10, "applied": 9}, rows=9)
+
+
+@pytest.fixture
+def told(company: Company) -> Path:
+    """Where alerts go; one of the tables has nobody to be told."""
+    found = company.folder / "told"
+    said = {
+        "airflow": {"command": [sys.executable, str(PROGRAM), str(company.folder / "answers.json")], "status_page": "https://wiki.example/tables"},
+        "defaults": {"retries": 1, "retry_delay": "0s"},
+        "tables": {
+            "student": {"key": ["id"], "notify": [{"command": [sys.executable, "-c", LISTENER, str(found)]}]},
+            "ledger": {"key": ["id"], "notify": [{"command": ["/nowhere/to/be/found"]}, "log"]},
+            "quiet": {"key": ["id"]},
+        },
+    }
+    company.config.write_text(json.dumps(said), encoding="utf-8")
+    return found
+
+
+def messages(told: Path) -> list[dict[str, Any]]:
+    """The alerts so far."""
+    return [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()] if told.exists() else []
+
+
+def hourly(company: Company, report: TableReport) -> dict[str, str]:
+    """States of an hour's run in which every table ends with this report."""
+    answers = {**CHECKED, "run": {"found": [report.to_json()], "code": report.exit_code, "errors": ""}}
+    (company.folder / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
+    found: dict[str, str] = states(company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT))
+    return found
+
+
+def test_a_failed_task_is_told_once_with_the_words_of_the_command(company: Company, told: Path) -> None:
+    """When it is not tried again; what did not run because of it is not told, nor is a run that succeeds. A target that fails stops nothing."""
+    assert set(hourly(company, DONE).values()) == {"success"}
+    assert messages(told) == []
+    for error in (SchemaRefused("table student: column age changed"), Unavailable("the metastore is away")):
+        told.unlink(missing_ok=True)
+        found = hourly(company, failure("student", error))
+        assert (found["student.run"], found["student.verify"], found["ledger.run"]) == ("failed", "upstream_failed", "failed")
+        (one,) = messages(told)
+        assert (one["event"], one["table"], one["where"]["task"], one["where"]["dag"]) == ("run_failed", "student", "student.run", "compact_hourly")
+        assert str(error) in one["reason"]
+        assert one["where"]["status page"] == "https://wiki.example/tables"
+        assert one["text"].startswith(f"table student has failed: student: {error}")
+
+
+def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Company, told: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One whose files are in is not late, whatever holds up its run."""
+    from compactor.airflow.alerts import late
+
+    context = {"dag_run": {"dag_id": "compact_hourly", "dag_run_id": "scheduled__x"}}
+    asyncio.run(late(str(company.config), ["student"], "0:50:00", context))
+    assert messages(told) == []
+    for hour in ("03", "04"):
+        folder = company.folder / f"warehouse/student/incremental/increment_20240305{hour}"
+        folder.mkdir(parents=True)
+        (folder / "part-0.json").write_text('{"id": 1}\n', encoding="utf-8")
+    asyncio.run(late(str(company.config), ["student", "ledger"], "0:50:00", context))
+    (one,) = messages(told)
+    assert one["reason"] == (
+        "0:50:00 after the run was to start 2 files wait in landing, the oldest of 2024-03-05T03:00; no version is shown"
+    )  # fmt: skip
+    assert one["where"] == {"dag": "compact_hourly", "run": "scheduled__x", "status page": "https://wiki.example/tables"}
+    company.config.write_text("tables: {}\n", encoding="utf-8")
+    asyncio.run(late(str(company.config), ["student"], "0:50:00"))
+    assert "a missed deadline was not told" in caplog.text
+
+
+def test_airflow_knows_the_deadlines(company: Company, told: Path) -> None:
+    """One for the tables of each; it survives being stored, with what is to be called; the documentation has the link."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    said = json.loads(company.config.read_text(encoding="utf-8"))
+    for name in ("student", "ledger"):
+        said["tables"][name]["deadline"] = "50min"
+    company.config.write_text(json.dumps(said), encoding="utf-8")
+    dag = dag_file("compact_hourly").compact_hourly
+    (alert,) = dag.deadline
+    assert (alert.interval, alert.callback.path) == (timedelta(minutes=50), "compactor.airflow.alerts.late")
+    assert alert.callback.kwargs == {"config": str(company.config), "tables": ["student", "ledger"], "deadline": "0:50:00"}
+    assert DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag)))).deadline
+    assert "[Where the tables stand](https://wiki.example/tables)" in dag.doc_md
+    company.config.write_text(company.config.read_text(encoding="utf-8").replace('"50min"', '"none"'), encoding="utf-8")
+    assert dag_file("compact_hourly").compact_hourly.deadline is None
