@@ -37,6 +37,7 @@ locals {
     lake_list    = ["s3:ListBucket"]                                                  # status, plan, waiting for an hour
     lake_state   = ["s3:GetObject"]                                                   # status, log, plan: Snapshots and ledger
     notices      = ["s3:PutObject"]                                                   # that people were told of a new schema
+    alerts       = ["sns:Publish"]                                                    # `notify:` targets: new schemas, failed and late tables
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                             # SSE-KMS
     metrics      = ["cloudwatch:PutMetricData"]                                       # the alarms' metrics
   }
@@ -178,6 +179,7 @@ locals {
           Resource  = local.logs_arn
           Condition = { StringLikeIfExists = { "s3:prefix" = ["jobs/reports", "jobs/reports/*"] } }
         },
+        { Effect = "Allow", Action = local.caller_actions.alerts, Resource = local.topic_arn },
         { Effect = "Allow", Action = local.caller_actions.key, Resource = concat([local.kms_key_arn], compact([var.lake.kms_key_arn])) },
       ],
       [for statement in local.metric_statements : merge(statement, { Action = local.caller_actions.metrics })],

@@ -1,9 +1,9 @@
 """Run by test_s3_processes.py in processes of their own: one runner of the table on S3 with its catalog in Glue, run after run, until somebody kills it.
 
-    python -m tests.faults_real.runner ENDPOINT
+    python -m tests.faults_real.runner ENDPOINT ROOT [PAUSE]
 
 The flows, the storage and the catalog are the real ones; what computes is the list engine, so that a process starts in a moment and no JVM dies
-with it. Prints `ready`, then a line a run.
+with it. Prints `ready`, then a line a run. PAUSE: seconds after a run that found nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def world_at(url: str, root: str, read_seconds: float = 20.0) -> World:
     return World(storage, lambda: engine, lambda: catalog)
 
 
-def main(url: str, root: str) -> None:
+def main(url: str, root: str, pause: str = "0.02") -> None:
     """The caller decides when it is over; only when the caller itself is gone it ends by itself."""
     caller, world = os.getppid(), world_at(url, root)
     print("ready", flush=True)
@@ -49,7 +49,7 @@ def main(url: str, root: str) -> None:
             continue
         print(report.outcome, report.version, flush=True)
         if report.outcome == "idle":
-            time.sleep(0.02)
+            time.sleep(float(pause))
 
 
 if __name__ == "__main__":

@@ -63,19 +63,19 @@ class There(Lake):
         self.storage.refresh()
         watch.settled()
 
-    def process(self, url: str, log: Path) -> Runner:
+    def process(self, url: str, log: Path, pause: float = 0.02) -> Runner:
         """A runner that has begun."""
-        return Runner(url, self.spec.root, log)
+        return Runner(url, self.spec.root, log, pause)
 
 
 class Runner:
     """A process of `runner.py`."""
 
-    def __init__(self, url: str, root: str, log: Path) -> None:
+    def __init__(self, url: str, root: str, log: Path, pause: float) -> None:
         self._log = log
         with log.open("w") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults_real.runner", url, root], stdout=output, stderr=subprocess.STDOUT, cwd=REPOSITORY
+                [sys.executable, "-m", "tests.faults_real.runner", url, root, str(pause)], stdout=output, stderr=subprocess.STDOUT, cwd=REPOSITORY
             )
         self.until("ready")
 
@@ -99,9 +99,9 @@ class Runner:
 
 
 @contextlib.contextmanager
-def running(there: There, url: str, logs: Iterator[Path], count: int) -> Iterator[list[Runner]]:
+def running(there: There, url: str, logs: Iterator[Path], count: int, pause: float = 0.02) -> Iterator[list[Runner]]:
     """So many runners, none of which is left at the end."""
-    runners = [there.process(url, next(logs)) for _ in range(count)]
+    runners = [there.process(url, next(logs), pause) for _ in range(count)]
     try:
         yield runners
     finally:
@@ -205,7 +205,8 @@ def test_a_reader_sees_one_version_whole_at_every_read(server: Server, logs: Ite
     there.land()
     seen: dict[int, set[tuple[Any, ...]]] = {}
     done, last = 0, 0
-    with running(there, server.url, logs, 1) as (runner,):
+    # a server that answers one request at a time is left to the reader while nothing has landed
+    with running(there, server.url, logs, 1, pause=0.3) as (runner,):
         runner.until("committed")
         other = world_at(server.url, there.spec.root)
         for number in range(1, publishes):
