@@ -26,8 +26,10 @@ from tests.oracle.s3_lake import SETTINGS
 
 
 def spec_at(root: str) -> TableSpec:
-    """The table of a test: its root is its own."""
-    return table(root=root, landing=f"{root}/incremental", database=root.rpartition("/")[2], tables_in=root.rpartition("/")[2])
+    """The table of a test: its root is its own. A handful of Segments: each is two requests of whoever reads."""
+    return table(
+        target_file_bytes=6000, root=root, landing=f"{root}/incremental", database=root.rpartition("/")[2], tables_in=root.rpartition("/")[2]
+    )
 
 
 def world_at(url: str, root: str, read_seconds: float = 20.0) -> World:

@@ -204,7 +204,7 @@ def test_a_reader_sees_one_version_whole_at_every_read(server: Server, logs: Ite
     publishes, reads = (200, 10_000) if FULL else (5, 40)
     there.land()
     seen: dict[int, set[tuple[Any, ...]]] = {}
-    done, last = 0, 0
+    done, last, cache = 0, 0, dict[tuple[str, str], Any]()
     # a server that answers one request at a time is left to the reader while nothing has landed
     with running(there, server.url, logs, 1, pause=0.3) as (runner,):
         runner.until("committed")
@@ -212,7 +212,7 @@ def test_a_reader_sees_one_version_whole_at_every_read(server: Server, logs: Ite
         for number in range(1, publishes):
             there.land()
             while done < reads * number // publishes:
-                shown = look(other.catalog(), other.storage, there.spec)  # type: ignore[arg-type]
+                shown = look(other.catalog(), other.storage, there.spec, cache=cache)  # type: ignore[arg-type]
                 assert shown is not None, "there was no view"
                 assert shown.version >= last
                 last, done = shown.version, done + 1

@@ -16,7 +16,7 @@ from compactor.core import views
 from compactor.core.ddl import TableDef, quoted
 from compactor.core.history import ROWS
 from compactor.core.spec import TableSpec
-from compactor.ports import Storage
+from compactor.ports import FileInfo, Storage
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,11 @@ class Shown:
     rows: tuple[tuple[Any, ...], ...]
 
 
-def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = "") -> Shown | None:
+Cache = dict[tuple[str, str], Any]
+"""Path and etag of a file → its content: a reader of ten thousand queries need not fetch a file that it has, only look that it is there."""
+
+
+def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = "", cache: Cache | None = None) -> Shown | None:
     """Query the view (or another one) as it is now; None when there is none."""
     view = catalog.view(spec.database, name or spec.view)
     if view is None:
@@ -39,11 +43,11 @@ def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = 
         connection.execute(f"ATTACH ':memory:' AS {quoted(spec.tables_in)}")
         generation = 1
         while (base := catalog.table(spec.tables_in, views.table_name(spec, "base", generation))) is not None:
-            _load(connection, catalog, storage, base, view.text)
+            _load(connection, catalog, storage, base, view.text, cache)
             for part in ("delta", ROWS):
                 table = catalog.table(spec.tables_in, views.table_name(spec, part, generation))
                 if table is not None:
-                    _load(connection, catalog, storage, table, view.text)
+                    _load(connection, catalog, storage, table, view.text, cache)
             generation += 1
         cursor = connection.execute(view.text)
         columns = tuple(column[0] for column in cursor.description)
@@ -54,7 +58,7 @@ def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = 
     return Shown(int(view.properties[views.VERSION]), view.text, columns, rows)
 
 
-def _load(connection: sqlite3.Connection, catalog: MemoryCatalog, storage: Storage, table: TableDef, text: str) -> None:
+def _load(connection: sqlite3.Connection, catalog: MemoryCatalog, storage: Storage, table: TableDef, text: str, cache: Cache | None) -> None:
     """The rows of the partitions that the text names."""
     columns = [column.name for column in (*table.columns, *table.partition_columns)]
     name = f"{quoted(table.database)}.{quoted(table.name)}"
@@ -64,10 +68,18 @@ def _load(connection: sqlite3.Connection, catalog: MemoryCatalog, storage: Stora
         if f"'{partition.values[0]}'" not in text:
             continue
         keys = dict(zip((column.name for column in table.partition_columns), partition.values))
-        found = [row for info in storage.list(partition.location) for row in json.loads(storage.read(info.path))]
+        found = [row for info in storage.list(partition.location) for row in _content(storage, info, cache)]
         assert len(found) == partition.rows, f"{partition.values}: {partition.rows} rows registered, {len(found)} found"
         rows = [[_plain({**row, **keys}.get(column)) for column in columns] for row in found]
         connection.executemany(f"INSERT INTO {name} VALUES ({holes})", rows)
+
+
+def _content(storage: Storage, info: FileInfo, cache: Cache | None) -> Any:
+    if cache is None:
+        return json.loads(storage.read(info.path))
+    if (info.path, info.etag) not in cache:
+        cache[info.path, info.etag] = json.loads(storage.read(info.path))
+    return cache[info.path, info.etag]
 
 
 def _plain(value: Any) -> Any:
