@@ -132,7 +132,7 @@ class Command(BaseOperator):
         """What the command printed."""
         from compactor.app import App
 
-        arguments = [*self.words, *([self.table] if self.table else []), "--output", "json"]
+        arguments = [*self.words, *self.asked(context), *([self.table] if self.table else []), "--output", "json"]
         arguments += ["--label", str(context["run_id"])] if self.labelled else []
         self.log.info("compactor %s", " ".join(arguments))
         with airflows_errors():
@@ -168,6 +168,10 @@ class Command(BaseOperator):
         if outcome.problem is not None:
             raise (AirflowException if outcome.again else AirflowFailException)(outcome.problem)
         return self.answer(outcome.found, context)
+
+    def asked(self, context: Any) -> list[str]:
+        """Options that the run's parameters ask for."""
+        return []
 
     def tell(self, found: Any) -> None:
         """Log what was found."""
@@ -362,11 +366,9 @@ class Rebuild(Command):
     def __init__(self, **more: Any) -> None:
         super().__init__(words=("rebuild",), labelled=True, spark=True, **more)
 
-    def execute(self, context: Any) -> Any:
-        """The report."""
-        if context["params"]["accept_differences"]:
-            self.words = (*self.words, "--accept-differences")
-        return super().execute(context)
+    def asked(self, context: Any) -> list[str]:
+        """Whether rows may be others."""
+        return ["--accept-differences"] if context["params"]["accept_differences"] else []
 
 
 class Waste(Command):
