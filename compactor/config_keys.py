@@ -342,7 +342,8 @@ class Table(_Keys):
     notify: Annotated[tuple[tuple[str, ...], ...], Read(values.notify, values.NOTIFY)] = _key(
         (("log",),),
         "Who is told of a changed schema before its first use, and by Airflow of failed and late tables, one or a list: log, "
-        "{command: [program, argument]} (JSON on its standard input), {webhook: https://..}, {webhook_env: variable with the address}, {sns: topic ARN}.",
+        "{command: [program, argument]} (JSON on its standard input), {webhook: https://..}, {webhook_env: variable with the address}, "
+        "{sns: topic ARN}.",
         written="log",
     )
     runner: RunnerName | None = _key(

@@ -26,8 +26,8 @@ def to_sns(arn: str, told: Message) -> None:
         client.publish(TopicArn=arn, Subject=f"compactor: {told.subject}"[:SUBJECT_CHARS_MAX], Message=message)
     except ClientError as error:
         said = error.response.get("Error", {})
-        told = f"notify: {arn}: {said.get('Code', 'an error')}: {said.get('Message', '')}"
+        why = f"notify: {arn}: {said.get('Code', 'an error')}: {said.get('Message', '')}"
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        raise (Unavailable if status >= 500 or status == 429 else Refused)(told) from None
+        raise (Unavailable if status >= 500 or status == 429 else Refused)(why) from None
     except BotoCoreError as error:
         raise Unavailable(f"notify: {arn}: {error}") from None
