@@ -1,4 +1,6 @@
-"""What Airflow calls when a task is not tried again, and when a run is not done by its deadline: `notify:` targets are told. It never fails."""
+"""What Airflow calls when a task is not tried again, when a run is not done by its deadline, when something waits in quarantine: `notify:`
+targets are told. It never fails.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,26 @@ def failed(context: Any) -> None:
     """A task of a table's has failed and is not tried again (`on_failure_callback`)."""
     try:
         task, instance = context["task"], context["ti"]
+        if not task.table:
+            return
         reason = str(context.get("exception") or "no reason was given")
         where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
         tell(task.config, {str(task.table): reason}, "run_failed", {name: said for name, said in where.items() if said})
     except Exception:
         log.exception("a failed task was not told")
+
+
+def quarantined(config: str, waiting: dict[str, list[str]]) -> None:
+    """Files of these tables wait in quarantine; a line for each."""
+    try:
+        tell(
+            config,
+            {name: "; ".join(lines[:10]) + (f"; and {len(lines) - 10} more" if lines[10:] else "") for name, lines in waiting.items()},
+            "quarantined",
+            {},
+        )
+    except Exception:
+        log.exception("what waits in quarantine was not told")
 
 
 async def late(config: str, tables: list[str], deadline: str, context: Any = None) -> None:

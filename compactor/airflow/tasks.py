@@ -13,6 +13,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from compactor.airflow import alerts
 from compactor.airflow.hours import HOUR, hour_of, hours_between, read_hour, written
 from compactor.airflow.outcome import QUESTIONS, judge, sentence
 from compactor.core.errors import Refused, TryLater
@@ -445,15 +446,19 @@ class ByHand(BaseOperator):
 
 
 class QuarantineAlert(Command):
-    """`compactor quarantine list`; fails when something waits."""
+    """`compactor quarantine list`; tells each table's `notify:` targets and fails when something waits."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(words=("quarantine", "list"), table="", **more)
 
     def answer(self, found: Any, context: Any) -> list[Any]:
         """Nothing, or failure."""
-        lines = [f"{item['table']}: {item['path']}: {_how_much(item['records'])}: {item['reason']}" for item in found]
+        waiting: dict[str, list[str]] = {}
+        for item in found:
+            waiting.setdefault(item["table"], []).append(f"{item['path']}: {_how_much(item['records'])}: {item['reason']}")
+        lines = [f"{table}: {line}" for table, told in waiting.items() for line in told]
         if lines:
+            alerts.quarantined(self.config, waiting)
             more = f"\nand {len(lines) - 50} more" if len(lines) > 50 else ""
             raise AirflowFailException(f"{len(lines)} files wait in quarantine:\n" + "\n".join(lines[:50]) + more)
         return []

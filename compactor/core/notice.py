@@ -44,9 +44,13 @@ class Message(Protocol):
         ...
 
 
+_EVENTS = {"run_failed": "has failed", "table_late": "is late", "quarantined": "has input in quarantine"}
+
+
 @dataclass(frozen=True)
 class Alert:
-    """A table that needs somebody. `event`: `run_failed`, a task of Airflow's that is not tried again; `table_late`, its `deadline` has passed.
+    """A table that needs somebody. `event`: `run_failed`, a task of Airflow's that is not tried again; `table_late`, its `deadline` has passed;
+    `quarantined`, something waits in quarantine.
 
     `reason` says why, in the words of the command line; `where` names DAG, run, task and log.
     """
@@ -60,7 +64,7 @@ class Alert:
     @property
     def subject(self) -> str:
         """One line."""
-        return f"{self.table} {'is late' if self.event == 'table_late' else 'has failed'}"
+        return f"{self.table} {_EVENTS[self.event]}"
 
     @property
     def text(self) -> str:

@@ -94,6 +94,18 @@ def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Com
     assert "a missed deadline was not told" in caplog.text
 
 
+def test_what_waits_in_quarantine_is_told_table_by_table(company: Company, told: Path) -> None:
+    """The task itself, which is of no table, is not told as a failed one."""
+    held = {"table": "student", "path": "increment_2024030503/part.json", "records": 2, "reason": "no such operation"}
+    others = [{**held, "path": f"{n}.json", "records": None} for n in range(12)]
+    (company.folder / "answers.json").write_text(json.dumps({"quarantine": {"found": [held, *others, {**held, "table": "quiet"}]}}), encoding="utf-8")
+    assert states(company.dag("quarantine_alert").test(logical_date=AT, run_after=AT)) == {"look": "failed"}
+    (one,) = messages(told)
+    assert (one["event"], one["table"]) == ("quarantined", "student")
+    assert one["reason"].startswith("increment_2024030503/part.json: 2 records: no such operation; 0.json: the file: ")
+    assert one["reason"].endswith("; and 3 more")
+
+
 def test_airflow_knows_the_deadlines(company: Company, told: Path) -> None:
     """One for the tables of each; it survives being stored, with what is to be called; the documentation has the link."""
     from airflow.serialization.serialized_objects import DagSerialization
