@@ -134,16 +134,16 @@ class App(Lifecycle, Sender):
 
     def alert(self, name: str, event: str, reason: str, where: Mapping[str, str]) -> None:
         """Tell the table's `notify:` targets that it needs somebody: `core.notice.Alert`. Starts no JVM."""
-        from compactor import app_alert
+        from compactor.flows.notices import everybody
 
-        (spec,) = self.specs([name])
-        app_alert.tell(spec, Alert(name, event, self.world(files_only=True).now(), reason, where))
+        (spec,), world = self.specs([name]), self.world(files_only=True)
+        everybody(world, spec, Alert(name, event, world.now(), reason, where), f"an alert ({event})")
 
     def lateness(self, names: Sequence[str], deadline: str) -> dict[str, str]:
         """Those of these tables of which files wait although the deadline of their run has passed, and why they are late. Starts no JVM."""
-        from compactor import app_alert
+        from compactor.flows.status import lateness
 
-        return app_alert.lateness(deadline, self.status(names))
+        return lateness(self.status(names), deadline)
 
     def plan(self, names: Sequence[str] = ()) -> list[TablePlan]:
         """What a run would do. Changes nothing, starts no JVM."""

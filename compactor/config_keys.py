@@ -18,6 +18,7 @@ from compactor.core.errors import ConfigError
 from compactor.core.layout import join
 from compactor.core.policy import EVOLVE, Policy
 from compactor.core.s3 import S3Settings
+from compactor.core.spec import ALWAYS
 
 
 class _Keys(BaseModel):
@@ -36,7 +37,7 @@ class Fold(_Keys):
     every: Duration = _key(6 * 3600.0, "Least time between two folds of a table.", written="6h")
     budget: Annotated[Any, values.later(None, written="none")] = _key(None, "Bytes a fold may rewrite. Not supported yet.")
     window: Annotated[tuple[int, int], Read(values.window, values.WINDOW)] = _key(
-        values.ALWAYS,
+        ALWAYS,
         "When runs may fold: always; never (only `compactor run --fold`, which the DAG `maintenance` runs); or hours of the day in UTC, 22:00-05:30.",
         written="always",
     )

@@ -18,6 +18,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from compactor.core.policy import CHOOSABLE, DROPS, POLICIES, Policy
+from compactor.core.spec import ALWAYS, NEVER
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _BYTES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
@@ -140,10 +141,6 @@ def later(default: Any, *, written: str) -> Read:
 
     return Read(check, {"enum": [default if isinstance(default, bool) else written, None]} if written else {"type": "null"})
 
-
-DAY_MINUTES = 24 * 60
-ALWAYS, NEVER = (0, DAY_MINUTES), (0, 0)
-"""Windows of the day: (first minute, minute after the last); one that begins later than it ends goes over midnight."""
 
 _CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"
 WINDOW = {"anyOf": [{"enum": ["always", "never", None]}, {"type": "string", "pattern": f"^{_CLOCK}-{_CLOCK}$"}], "examples": ["22:00-05:30"]}

@@ -24,7 +24,7 @@ from compactor.aws.client import Reach
 from compactor.aws.emr import glue_conf, on_emr
 from compactor.core.errors import CompactorError, ConfigError, Refused, Unavailable
 from compactor.core.layout import join
-from compactor.core.notice import Notice, Target
+from compactor.core.notice import Message, Target
 from compactor.core.resolved import Resolved
 from compactor.core.s3 import S3Settings
 from compactor.core.spec import TableSpec
@@ -180,17 +180,17 @@ def _s3(said: S3Settings) -> S3Settings:
     return said.within(os.environ)
 
 
-def notify(target: Target, notice: Notice) -> None:
+def notify(target: Target, message: Message) -> None:
     """Tell those who can be told from a cluster. Raises Refused for the others: `sync_schemas` tells them, from the edge."""
     kind, *words = target
     if kind == "log":
         from compactor.notify.local import to_log
 
-        to_log(notice)
+        to_log(message)
     elif kind == "sns":
         from compactor.notify.sns import to_sns
 
-        to_sns(words[0], notice)
+        to_sns(words[0], message)
     else:
         raise Refused(f"{kind}: not told from a cluster; `compactor schema notify`, or the DAG sync_schemas, does, from where the configuration is")
 

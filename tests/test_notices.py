@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import sys
@@ -14,14 +15,14 @@ from typing import Any
 import boto3
 import pytest
 
-from compactor import app_alert, app_schema
+from compactor import app_schema
 from compactor.core import notice
 from compactor.core.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
 from compactor.core.notice import Alert, Notice, Target
 from compactor.core.policy import Decision, Policy
 from compactor.core.schema_diff import Change
 from compactor.core.schema_history import steps
-from compactor.flows import log
+from compactor.flows import log, notices
 from compactor.flows.world import World
 from tests.faults import Crash, Faults
 from tests.oracle.lake import Lake, table
@@ -41,8 +42,6 @@ class Told:
         self.lake.world = lambda faults=None: self._watched(plain(faults))  # type: ignore[method-assign]
 
     def _watched(self, world: World) -> World:
-        import dataclasses
-
         return dataclasses.replace(world, notify=self._tell)
 
     def _tell(self, target: Target, told: Notice) -> None:
@@ -279,7 +278,8 @@ ALERT = Alert("student", "run_failed", "2026-11-20T14:12:07Z", "the metastore is
 def test_an_alert_goes_where_notices_go(hook: tuple[str, type[Hook]], caplog: pytest.LogCaptureFixture) -> None:
     """To each target, as text for people and JSON for programs; one that cannot be reached is logged, and the others are told."""
     url, server = hook
-    app_alert.tell(table(notify=(("command", "/nowhere"), ("log",), ("webhook", url))), ALERT)
+    lake = Lake(table(name="student", notify=(("command", "/nowhere"), ("log",), ("webhook", url))))
+    assert not notices.everybody(dataclasses.replace(lake.world(), notify=app_schema.notify), lake.spec, ALERT, "an alert (run_failed)")
     text = "table student has failed: the metastore is away\n- dag: compact_hourly\n- log: https://airflow.example/1"
     where = {"dag": "compact_hourly", "log": "https://airflow.example/1"}
     told = {

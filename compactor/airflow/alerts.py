@@ -7,14 +7,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 except ImportError:  # before 3.2
     DeadlineAlert = None
 
+if TYPE_CHECKING:
+    from compactor.app import App
+
 log = logging.getLogger(__name__)
+
+LINES_MAX = 10
+"""Of what waits in quarantine, in one alert."""
 
 
 def failed(context: Any) -> None:
@@ -25,7 +31,8 @@ def failed(context: Any) -> None:
             return
         reason = str(context.get("exception") or "no reason was given")
         where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
-        tell(task.config, {str(task.table): reason}, "run_failed", {name: said for name, said in where.items() if said})
+        with _opened(task.config) as app:
+            _tell(app, {str(task.table): reason}, "run_failed", {name: said for name, said in where.items() if said})
     except Exception:
         log.exception("a failed task was not told")
 
@@ -33,12 +40,8 @@ def failed(context: Any) -> None:
 def quarantined(config: str, waiting: dict[str, list[str]]) -> None:
     """Files of these tables wait in quarantine; a line for each."""
     try:
-        tell(
-            config,
-            {name: "; ".join(lines[:10]) + (f"; and {len(lines) - 10} more" if lines[10:] else "") for name, lines in waiting.items()},
-            "quarantined",
-            {},
-        )
+        with _opened(config) as app:
+            _tell(app, {name: _shortened(lines) for name, lines in waiting.items()}, "quarantined", {})
     except Exception:
         log.exception("what waits in quarantine was not told")
 
@@ -54,22 +57,24 @@ async def late(config: str, tables: list[str], deadline: str, context: Any = Non
 
 
 def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) -> None:
+    with _opened(config) as app:
+        _tell(app, app.lateness(tables, deadline), "table_late", where)
+
+
+def _opened(config: str) -> App:
     from compactor.app import App
 
-    with App.open(config) as app:
-        reasons = app.lateness(tables, deadline)
-    tell(config, reasons, "table_late", where)
+    return App.open(config)
 
 
-def tell(config: str, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:
-    """One alert for each of these tables."""
-    from compactor.app import App
+def _tell(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:
+    page = app.settings.airflow.status_page
+    for name, reason in reasons.items():
+        app.alert(name, event, reason, {**where, **({"status page": page} if page else {})})
 
-    with App.open(config) as app:
-        page = app.settings.airflow.status_page
-        where = {**where, **({"status page": page} if page else {})}
-        for name, reason in reasons.items():
-            app.alert(name, event, reason, where)
+
+def _shortened(lines: list[str]) -> str:
+    return "; ".join([*lines[:LINES_MAX], *([f"and {len(lines) - LINES_MAX} more"] if lines[LINES_MAX:] else [])])
 
 
 def deadlines(config: str, tables: dict[str, float | None]) -> dict[str, Any]:

@@ -154,8 +154,8 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         anew = If(task_id="anew", asked="rebuild", tables=approve.output, owner=default.owner, retries=0)
         rebuild = Rebuild.partial(task_id="rebuild", execution_timeout=timeout, **common).expand(table=anew.output)
         # a table with another key is refused until it is rebuilt
-        after = {"trigger_rule": "none_failed_min_one_success"}
-        run = Run.partial(task_id="run", execution_timeout=timeout, **after, **common).expand(table=approve.output)
+        rule = "none_failed_min_one_success"
+        run = Run.partial(task_id="run", execution_timeout=timeout, trigger_rule=rule, **common).expand(table=approve.output)
         again = If(task_id="again", asked="reprocess", tables=approve.output, owner=default.owner, retries=0)
         replay = Replay.partial(task_id="reprocess", execution_timeout=timeout, **common).expand(table=again.output)
         plan >> approve >> anew >> rebuild >> run

@@ -8,6 +8,9 @@ from typing import Any
 
 from compactor.core.policy import EVOLVE, Policy
 
+ALWAYS, NEVER = (0, 24 * 60), (0, 0)
+"""Windows of the day in minutes of UTC: (the first, the one after the last); one that begins later than it ends goes over midnight."""
+
 ROW_ID = "_row_id"
 """The key column of keyless tables (H13): one non-null string, the identity of the event that brought the row."""
 
@@ -92,7 +95,7 @@ class TableSpec:
     timestamps: str = "int96"
     target_file_bytes: int = 256 << 20
     fold_every: float = 6 * 3600.0
-    fold_window: tuple[int, int] = (0, 24 * 60)
+    fold_window: tuple[int, int] = ALWAYS
     settle: float = 0.0
     complete: str | None = None
     hours_in: str = "UTC"
@@ -141,7 +144,7 @@ class TableSpec:
     @property
     def folding(self) -> TableSpec:
         """With folds due at any time: what is worth a fold is folded by the next run."""
-        return dataclasses.replace(self, fold_every=0.0, fold_window=(0, 24 * 60))
+        return dataclasses.replace(self, fold_every=0.0, fold_window=ALWAYS)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, for the job that runs on a cluster."""

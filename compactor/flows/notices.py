@@ -31,12 +31,17 @@ def tell(world: World, spec: TableSpec, parent: Snapshot | None, decisions: Sequ
     if world.storage.stat(mark) is not None:
         return
     told = notice.of(spec, parent, known, after, world.now())
+    if everybody(world, spec, told, "a schema change"):
+        world.storage.write(mark, json.dumps(told.to_json(), indent=1, ensure_ascii=False).encode())
+
+
+def everybody(world: World, spec: TableSpec, message: notice.Message, what: str) -> bool:
+    """Tell each target of the table; whether all were reached. One that is not is logged, as `what`, and harms nothing."""
     reached = True
     for target in spec.notify:
         try:
-            world.notify(target, told)
+            world.notify(target, message)
         except CompactorError as error:
             reached = False
-            log.warning("table %s: a schema change was not told to %s: %s", spec.name, target[0], error)
-    if reached:
-        world.storage.write(mark, json.dumps(told.to_json(), indent=1, ensure_ascii=False).encode())
+            log.warning("table %s: %s was not told to %s: %s", spec.name, what, target[0], error)
+    return reached

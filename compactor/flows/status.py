@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from compactor.core import plan
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, discover, quarantine, snapshots
 from compactor.flows.listed import listed
 from compactor.flows.reports import TableStatus
 from compactor.flows.world import World
+
+
+def lateness(statuses: Iterable[TableStatus], deadline: str) -> dict[str, str]:
+    """Why tables are late whose DAG run is not done after `deadline`, by name: those of which files wait."""
+    found = {}
+    for item in statuses:
+        if item.waiting_files:
+            since = f", the oldest of {item.oldest_waiting}" if item.oldest_waiting else ""
+            shown = f"version {item.version} of {item.committed}" if item.version is not None else "no version"
+            found[item.table] = f"{deadline} after the run was to start {item.waiting_files} files wait in landing{since}; {shown} is shown"
+    return found
 
 
 def status(world: World, spec: TableSpec) -> TableStatus:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from compactor.core.notice import Notice, Target
+from compactor.core.notice import Message, Target
 from compactor.ports import Catalog, Engine, Storage
 
 
@@ -16,7 +16,7 @@ def _nonce() -> str:
     return secrets.token_hex(4)
 
 
-def _nobody(target: Target, notice: Notice) -> None:
+def _nobody(target: Target, message: Message) -> None:
     """Nobody is told."""
 
 
@@ -32,7 +32,7 @@ class World:
     catalog: Callable[[], Catalog]
     clock: Callable[[], float] = time.time
     nonce: Callable[[], str] = _nonce
-    notify: Callable[[Target, Notice], None] = _nobody
+    notify: Callable[[Target, Message], None] = _nobody
     files_only: bool = False
 
     def now(self) -> str:

@@ -175,7 +175,7 @@ class _Work:
         reach = [part for part in known.closed if late is not None and _reaches(part.last, tuple(late), order)]
         if not reach:
             return rows, []
-        closed = parts.loaded(parts.rows(reach).join(wanted, self.keys, "inner"), CLOSED)
+        closed = parts.loaded(parts.rows(reach, wanted), CLOSED)
         return rows.unionByName(closed.where(f"{versions.event('__end_position')} >= __first")), reach
 
     def _everything(self) -> DataFrame:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import expr
 
 from compactor.core import types
 from compactor.core.errors import CheckFailed, Refused
@@ -38,12 +37,8 @@ class Parts:
     versions: Versions
     stored: Schema
 
-    def rows(self, parts: Sequence[HistoryPart]) -> DataFrame:
-        """Stored events, with `__part`."""
-        return self._named(self._scan(parts))
-
-    def _scan(self, parts: Sequence[HistoryPart]) -> DataFrame:
-        """Stored events, with the path of their file."""
+    def rows(self, parts: Sequence[HistoryPart], wanted: DataFrame | None = None) -> DataFrame:
+        """Stored events of these keys (with their other columns), or of every key; with `__part`."""
         old = {field.name: field.type for field in self.stored.fields}
         kinds = [(name, old.get(name, kind)) for name, kind in self.versions.stored]
         ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in kinds)
@@ -51,11 +46,12 @@ class Parts:
         found = self.spark.read.schema(ddl).parquet(*directories) if directories else self.spark.createDataFrame([], ddl)
         path = "_metadata.file_path" if directories else "''"
         state = [name for name, _ in state_types(position.ddl(self.versions.order))]
-        return found.selectExpr(*store.payload(self.versions.schema, old), *state, f"{path} AS __path")
-
-    def _named(self, rows: DataFrame) -> DataFrame:
+        rows = found.selectExpr(*store.payload(self.versions.schema, old), *state, f"{path} AS __path")
+        if wanted is not None:
+            # before anything is worked out for a row: below a join that would be done for every row
+            rows = rows.join(wanted, list(self.versions.schema.key), "inner")
         part = "concat('history/', regexp_extract(__path, 'history/([^/]+/history_part=[a-z0-9-]+)/[^/]+$', 1))"
-        return rows.withColumn("__part", expr(part)).drop("__path")
+        return rows.selectExpr("*", f"{part} AS __part").drop("__path")
 
     def loaded(self, rows: DataFrame, origin: int) -> DataFrame:
         """Rows to work on."""
@@ -63,18 +59,11 @@ class Parts:
 
     def open(self, known: History, wanted: DataFrame | None) -> DataFrame:
         """The last event of these keys (with `__first`), or of every key."""
-        keys = list(self.versions.schema.key)
-
-        def of(parts: Sequence[HistoryPart]) -> DataFrame:
-            # the wanted ones first: what is worked out for a row is worked out below a join for every row
-            rows = self._scan(parts)
-            return self._named(rows if wanted is None else rows.join(wanted, keys, "inner"))
-
-        base = of(known.open if wanted is None else self._owners(known.open, wanted))
+        base = self.rows(known.open if wanted is None else self._owners(known.open, wanted), wanted)
         if known.delta is None:
             return self.loaded(base, history.OPEN)
-        delta = of([known.delta])
-        base = base.join(delta.select(*self.versions.keys), keys, "left_anti")
+        delta = self.rows([known.delta], wanted)
+        base = base.join(delta.select(*self.versions.keys), list(self.versions.schema.key), "left_anti")
         return self.loaded(base, history.OPEN).unionByName(self.loaded(delta, history.DELTA))
 
     def _owners(self, parts: Sequence[HistoryPart], wanted: DataFrame) -> Sequence[HistoryPart]:
