@@ -20,7 +20,7 @@ from tests.capture import landing
 from tests.parts.s3 import Server
 from tests.parts.s3_fixtures import s3_endpoint, server
 from tests.registry.server import serving
-from tests.spark.test_registry_tables import folder
+from tests.registry.test_tables import folder
 
 __all__ = ["s3_endpoint", "server"]
 

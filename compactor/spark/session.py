@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,14 @@ SUITABLE_JAVA = {3: (8, 11, 17), 4: (17, 21)}
 _LINGER_SECONDS = 15.0
 """How long the JVM of a process that was killed may take to end."""
 
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+"""A choice of garbage collector: Java does not start with two."""
+
 _LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives")
 """Settings that spark-submit itself must see. The others stay off the command line: `ps` shows that to everyone."""
+
+_OPEN = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions", "spark.ui.enabled")
+"""Settings that the user's spark-defaults.conf may say otherwise: only time depends on them."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +94,12 @@ def open_session(settings: SessionSettings) -> SparkSession:
         if SparkContext._gateway is None and not _submitted():
             _start_jvm(settings, lock)
         conf = SparkConf(loadDefaults=True, _jvm=SparkContext._jvm)
+        said = dict(settings.conf)
         for key, value in session_conf(settings).items():
-            conf.set(key, value)
+            if key in _OPEN and key not in said:
+                conf.setIfMissing(key, value)
+            else:
+                conf.set(key, value)
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except BaseException:
         _stop_jvm()
@@ -200,8 +211,8 @@ def _start_jvm(settings: SessionSettings, lock: Lock | None) -> None:
         "spark.driver.memory": os.environ.get("COMPACTOR_DRIVER_MEMORY", "2g"),
         **{key: value for key, value in session_conf(settings).items() if key.startswith(_LAUNCH_PREFIXES)},
     }
-    java = [*_java_options(settings), start.get("spark.driver.extraJavaOptions", "")]
-    start["spark.driver.extraJavaOptions"] = " ".join(java).strip()
+    # beside extraJavaOptions, which stays what the user's spark-defaults.conf says
+    start["spark.driver.defaultJavaOptions"] = " ".join([*_java_options(settings), start.get("spark.driver.defaultJavaOptions", "")]).strip()
     for key, value in start.items():
         conf.set(key, value)
     launch: Any = launch_gateway
@@ -223,12 +234,22 @@ def _java_options(settings: SessionSettings) -> list[str]:
         f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}",
         f"-Dcompactor.log.level={'warn' if settings.verbose else 'off'}",
         "-Duser.timezone=UTC",
-        "-XX:+UseParallelGC",
         "-XX:-UsePerfData",
     ]
+    if not any(_COLLECTOR.search(text) for text in _own_java_options(settings)):
+        options.append("-XX:+UseParallelGC")
     if settings.metastore_dir is not None:
         options.append(f"-Dderby.stream.error.file={Path(settings.metastore_dir).resolve() / 'derby.log'}")
     return [shlex.quote(option) for option in options]
+
+
+def _own_java_options(settings: SessionSettings) -> Iterator[str]:
+    """Wherever the user may have said how Java runs."""
+    yield from (value for key, value in settings.conf if key.endswith("JavaOptions"))
+    yield from (os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"))
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__), "conf")
+    with contextlib.suppress(OSError):
+        yield Path(folder, "spark-defaults.conf").read_text(encoding="utf-8")
 
 
 def _settle(spark: SparkSession, settings: SessionSettings) -> None:

@@ -43,7 +43,6 @@ else:
         AIRFLOW__CORE__DAGS_FOLDER=str(ROOT / "dags"),
         AIRFLOW__CORE__UNIT_TEST_MODE="False",
         PYTHONPATH=str(ROOT),
-        SPARK_CONF_DIR=str(HERE / "spark"),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -59,6 +59,14 @@ def test_these_are_the_files() -> None:
     assert sorted(EXPECTED) == FILES
 
 
+def test_maintenance_runs_no_table_that_only_people_run(written: Path) -> None:
+    """It folds, and with that absorbs, where a schedule does; it verifies every table."""
+    written.write_text(TABLES + "  attic: {key: [id], group: by_hand}\n", encoding="utf-8")
+    (dag,) = dags("maintenance").values()
+    of_tables = {task for task in dag.task_ids if task.startswith(("fold_", "verify_"))}
+    assert of_tables == {"fold_student", "fold_ledger", "verify_student", "verify_ledger", "verify_attic"}
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_a_thin_declaration(name: str) -> None:
     """Sixty lines at most, no logic, and what its docstring says is what the UI shows."""

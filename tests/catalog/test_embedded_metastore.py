@@ -88,7 +88,8 @@ for _ in range(2):
         spark.sql("SELECT cast('x' AS int)").collect()
     except Exception as error:
         ansi = "CAST_INVALID_INPUT" in str(error)
-    print(rows[0].t, ansi, spark._jvm.java.util.TimeZone.getDefault().getID())
+    told = [str(word) for word in spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()]
+    print(rows[0].t, ansi, spark.conf.get("spark.sql.shuffle.partitions"), spark._jvm.java.util.TimeZone.getDefault().getID(), *[word for word in told if "GC" in word])
     if _ == 0:
         close_session(spark)
 """
@@ -109,15 +110,18 @@ def test_a_jvm_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.
 def test_a_session_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
+    own = "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\nspark.sql.shuffle.partitions 3\n"
+    (tmp_path / "spark-defaults.conf").write_text(own, encoding="utf-8")
     command = [sys.executable, "-c", SESSION, str(tmp_path / "metastore"), str(tmp_path / "warehouse")]
     environment = {
         **os.environ,
         "TZ": "America/New_York",
         "JAVA_TOOL_OPTIONS": "-Dx=y",
+        "SPARK_CONF_DIR": str(tmp_path),
         "PYTHONPATH": str(Path(session.__file__).parents[2]),
     }
     done = subprocess.run(command, capture_output=True, text=True, cwd=here, env=environment, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["2026-01-01 00:00:00 True UTC"] * 2
+    assert done.stdout.splitlines() == ["2026-01-01 00:00:00 True 3 UTC -XX:+UseSerialGC"] * 2
     assert list(here.iterdir()) == []
     embedded_lock(str(tmp_path / "metastore"), 0).release()

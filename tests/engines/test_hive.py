@@ -20,7 +20,7 @@ FORM = "debezium_json_value"
 if FULL:  # six jars come from Maven
 
     def test_every_type_reads_back_as_postgresql_shows_it(tmp_path: Path) -> None:
-        """Hive through the views that Spark has published, cell by cell against PostgreSQL's dump. (Spark through them: `tests/spark/test_capture.py`.)"""
+        """Hive through the views that Spark has published, cell by cell against PostgreSQL's dump. (Spark through them: `tests/capture/test_hours.py`.)"""
         only = tuple(landing.tables())
         with metastore(tmp_path) as uri, hive(tmp_path, uri) as engine:
             text = config.config_text(FORM, only, extra={"catalog": {"database": "school", "uri": uri}})

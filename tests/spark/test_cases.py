@@ -16,15 +16,11 @@ from typing import Any
 
 import fastavro
 import pytest
-from pyspark.sql import SparkSession
 
-from compactor.app_spark import coordinates
 from compactor.core.spec import Csv, TableSpec
-from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.oracle import emit, model
 from tests.oracle.emit import Event, Record
 from tests.oracle.sizes import FULL
-from tests.spark.conftest import FAST
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -301,16 +297,6 @@ EACH_ONCE = (
     "change-event, JSON",
 )
 """The sample: every envelope and every format."""
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session that reads Avro."""
-    root = tmp_path_factory.mktemp("session")
-    conf = (*FAST, ("spark.jars.packages", ",".join(coordinates("spark-avro"))))
-    session = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), conf=conf))
-    yield session
-    close_session(session)
 
 
 @pytest.mark.parametrize("envelope", sorted({envelope for envelope, *_ in FORMATS.values()}))

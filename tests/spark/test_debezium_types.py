@@ -1,4 +1,4 @@
-"""What Debezium's types become, as Connect's JSON writes them with their schema: one row, one table of cases. The other forms: `test_capture.py`."""
+"""What Debezium's types become, as Connect's JSON writes them with their schema: one row, one table of cases. The other forms: `tests/capture`."""
 
 from __future__ import annotations
 

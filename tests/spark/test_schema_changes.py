@@ -10,28 +10,21 @@ import dataclasses
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
-from pyspark.sql import SparkSession
 
-from compactor.app_spark import coordinates
 from compactor.core.errors import SchemaRefused
 from compactor.core.policy import ASKED, EVOLVE, Policy
 from compactor.core.spec import TableSpec
 from compactor.flows.run import rebuild_table
-from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.spark.changed import DEFAULTS, FORMS, ROWS, Form, land, plain, shown
-from tests.spark.conftest import FAST
+from tests.spark.conftest import AVRO
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
 
-AVRO = not pyspark.__version__.startswith("4")
-"""Spark 4's reader of Avro is not in Maven Central for every version (see the Makefile)."""
 POLICIES = {"evolve": EVOLVE, "hide": Policy(drop="hide"), "freeze": Policy("freeze"), "fail": Policy("fail")}
 SAMPLE = {
     ("parquet", "evolve"), ("avro", "hide"), ("debezium json", "fail"), ("debezium avro", "freeze"), ("json", "freeze"), ("csv", "evolve"),
@@ -41,16 +34,6 @@ CASES = [
     for form, policy in itertools.product(FORMS, POLICIES)
     if (os.environ.get("COMPACTOR_TESTS") == "full" or (form, policy) in SAMPLE) and (AVRO or "avro" not in form)
 ]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session that can read Avro."""
-    root = tmp_path_factory.mktemp("session")
-    avro = (("spark.jars.packages", ",".join(coordinates("spark-avro"))),) if AVRO else ()
-    session = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), conf=(*FAST, *avro)))
-    yield session
-    close_session(session)
 
 
 def changes(form: Form, hour: int) -> set[tuple[str, str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,8 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor.app_spark import coordinates
 from compactor.core.errors import InputRefused, RegistryRefused, SchemaRefused, Unavailable
 from compactor.core.spec import TableSpec
-from compactor.spark.session import SessionSettings, close_session, open_session
-from tests.spark.conftest import FAST
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -37,16 +33,6 @@ def schema(number: int) -> str:
     if number not in SCHEMAS:
         raise RegistryRefused(f"no schema with id {number}")
     return json.dumps(SCHEMAS[number])
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session that can read Avro."""
-    root = tmp_path_factory.mktemp("session")
-    conf = (*FAST, ("spark.jars.packages", ",".join(coordinates("spark-avro"))))
-    session = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), conf=conf))
-    yield session
-    close_session(session)
 
 
 @pytest.fixture

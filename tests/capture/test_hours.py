@@ -102,14 +102,15 @@ def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
 
 
 def test_the_capture_through_the_command_line(tmp_path: Path) -> None:
-    """`compactor run` and `compactor sql --output json`, as a user types them, in processes of their own."""
+    """`compactor run` and `compactor sql --output json`, as a user types them, in processes of their own, in which Spark compiles what it runs."""
     form, table = "debezium_json_value", "enrollment"
     (tmp_path / "compactor.yaml").write_text(config.config_text(form, [table]), encoding="utf-8")
     landing.land(tmp_path, form, only=[table])
 
     def compactor(*words: str) -> str:
         command = [sys.executable, "-m", "compactor", *words, "--config", str(tmp_path / "compactor.yaml")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
         assert 0 == done.returncode, done.stderr
         return done.stdout
 

@@ -11,9 +11,9 @@ from compactor import cli
 from compactor.app import App
 from compactor.core import parquet
 from tests.capture import landing
+from tests.capture.test_hours import differing
+from tests.registry.test_tables import folder
 from tests.spark.conftest import FAST
-from tests.spark.test_capture import differing
-from tests.spark.test_registry_tables import folder
 
 pytestmark = pytest.mark.spark
 
