@@ -172,7 +172,7 @@ class Reader:
             for raw in opened.raw(kind, paths, _stored_fields(parent), schema):
                 try:
                     # all or none: a file whose records name several schemas is one frame for each
-                    decoded = [(part, decode(part, spec)) for part in kafka.unpacked(raw, spec.container, self.schemas)]
+                    decoded = [(part, decode(part, spec)) for part in kafka.unpacked(raw, spec.container, self.schemas, opened.held)]
                 except InputRefused as error:
                     opened.broken.update(dict.fromkeys(raw.paths, files.Why(str(error))))
                     continue

@@ -10,6 +10,9 @@ Adds `_offset` bigint, `_partition` int, `_key`, `_oldkey`, `_newkey` string; re
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
 
 from compactor.core import types
 from compactor.core.errors import InputRefused
@@ -22,8 +25,13 @@ OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
 _RECORD = "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, _corrupt STRING"
 
 
-def unpacked(raw: RawFrame, container: str, schemas: wire.Schemas = None) -> list[RawFrame]:
-    """The frame with the container's columns beside the value, for `container: value` null; one for each schema that records name by id."""
+def unpacked(
+    raw: RawFrame, container: str, schemas: wire.Schemas = None, hold: Callable[[DataFrame], DataFrame] = lambda rows: rows
+) -> list[RawFrame]:
+    """The frame with the container's columns beside the value, for `container: value` null; one for each schema that records name by id.
+
+    `hold` computes rows once that several frames begin with.
+    """
     if container == "value":
         nulls = (
             "CAST(NULL AS BIGINT) AS _offset",
@@ -35,7 +43,7 @@ def unpacked(raw: RawFrame, container: str, schemas: wire.Schemas = None) -> lis
     made = _json(raw) if raw.schema is None else _typed(raw)
     if "_wire" not in made.rows.columns:
         return [made]
-    return wire.opened(made, schemas)
+    return wire.opened(made, schemas, hold)
 
 
 def _json(raw: RawFrame) -> RawFrame:

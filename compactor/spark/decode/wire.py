@@ -82,8 +82,12 @@ def _id(column: str) -> str:
     return f"CAST(conv(hex(substring({column}, 2, 4)), 16, 10) AS BIGINT)"
 
 
-def opened(raw: RawFrame, schemas: Schemas) -> list[RawFrame]:
-    """A frame with `_text`, `_broken`, `_wire` and `_keywire` (bytes or null) as frames of one schema each. With a registry one job: the ids."""
+def opened(raw: RawFrame, schemas: Schemas, hold: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> list[RawFrame]:
+    """A frame with `_text`, `_broken`, `_wire` and `_keywire` (bytes or null) as frames of one schema each. With a registry one job: the ids.
+
+    `hold` computes rows once: files are read, and records taken apart, once for all schemas. (Spark's optimizer takes minutes for what a dozen
+    schemas would repeat.)
+    """
     rows = raw.rows.withColumn("_wire", F.expr("CASE WHEN _broken IS NULL THEN _wire END"))
     if schemas is None:
         told = f"concat('names a schema by id (', {_id('_wire')}, '): say `registry:`, and what lies in quarantine can be replayed')"
@@ -92,6 +96,7 @@ def opened(raw: RawFrame, schemas: Schemas) -> list[RawFrame]:
     ids = [(row.v, row.k) for row in rows.selectExpr(f"{_id('_wire')} AS v", f"{_id('_keywire')} AS k").distinct().collect()]
     found = {value for value, _ in ids}
     rows = _with_keys(rows, sorted({key for _, key in ids if key is not None}), schemas)
+    rows = hold(rows) if len(found) > 1 else rows
     frames = []
     if None in found or not found:
         frames.append(dataclasses.replace(raw, rows=rows.where("_wire IS NULL").drop("_wire")))
