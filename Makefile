@@ -74,7 +74,7 @@ bench: setup ## measure; the figures go to benchmarks/
 lint: $(venv)/.installed-dev ## ruff and mypy --strict
 	@$(bin)/ruff check .
 	@$(bin)/ruff format --check .
-	@$(bin)/mypy --strict compactor
+	@$(bin)/mypy --strict compactor benchmarks
 
 format: $(venv)/.installed-dev ## let ruff order imports and lay out the code
 	@$(bin)/ruff check --select I --fix .

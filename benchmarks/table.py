@@ -58,7 +58,9 @@ class Table:
     def __init__(self, spark: SparkSession, root: Path, rows: int, name: str = "", **settings: Any) -> None:
         """`settings` of its TableSpec over ours."""
         self.spark, self.rows, self._hour = spark, rows, 0
-        storage, engine, catalog = LocalStorage(), SparkEngine(spark, LocalStorage()), HiveCatalog(spark)
+        # the port speaks of batches, this engine of its own
+        engine: Any = SparkEngine(spark, LocalStorage())
+        storage, catalog = LocalStorage(), HiveCatalog(spark)
         self._world = World(storage, lambda: engine, lambda: catalog)
         name = name or f"t{rows}"
         self.root = root / name
@@ -84,7 +86,10 @@ class Table:
 
     def version(self, number: int) -> Snapshot:
         """An older one."""
-        return snapshots.standing(self._world, snapshots.layout_of(self.spec), number)
+        found = snapshots.read(self._world, snapshots.layout_of(self.spec), number)
+        if found is None:
+            raise RuntimeError(f"{self.spec.name} has no version {number}")
+        return found
 
     def _land(self, query: str, files: int) -> None:
         folder = Path(self.spec.landing) / f"increment_{hour_text(self._hour)}"

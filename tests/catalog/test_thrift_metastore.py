@@ -107,6 +107,9 @@ def test_a_metastore_or_a_jvm_that_goes_away_is_unavailable(tmp_path: Path) -> N
         with pytest.raises(Unavailable, match="the metastore does not answer") as caught:
             catalog.view("shop", "t")
         assert len(str(caught.value)) < 300
-        spark.sparkContext._gateway.shutdown()
+        # a gateway that is only told to shut down may take one more connection and never answer it
+        jvm = spark.sparkContext._gateway.proc
+        jvm.kill()
+        jvm.wait()
         with pytest.raises(Unavailable, match="JVM does not answer"):
             catalog.view("shop", "t")
