@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def report(spark: SparkSession, root: Path, sizes: Sequence[int], changes: int, repeat: int) -> dict[str, Any]:
     """Everything measured, as plain JSON values."""
     _say("warming up")
-    measure(spark, root, WARM_UP, min(changes, 1_000), 2)
+    measure(spark, root, min(WARM_UP, min(sizes) // 2), min(changes, 1_000), 2)
     found = []
     for rows in sizes:
         _say(f"{rows:,} rows")
