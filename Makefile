@@ -44,7 +44,8 @@ test: setup ## the fast tests: everything but slow, engines, terraform and airfl
 	@$(pytest) $(two) -m 'not slow and not engines and not terraform and not airflow' $(ARGS)
 
 test-sample: setup ## a sample of the slow and engines tests (needs what test-engines needs)
-	@COMPACTOR_TESTS=sample $(pytest) -n 2 --dist loadfile -m 'slow or engines' $(ARGS)
+	@COMPACTOR_TESTS=sample $(pytest) -n 2 --dist loadfile -m 'slow and not engines' $(ARGS)
+	@COMPACTOR_TESTS=sample $(pytest) -m engines $(ARGS)
 
 test-faults: setup ## crashes, kill -9 and long random programs, at full size
 	@COMPACTOR_TESTS=full $(pytest) -m 'slow and not engines' $(ARGS)
