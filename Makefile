@@ -44,6 +44,7 @@ test: setup ## the fast tests: everything but slow, engines, terraform and airfl
 	@$(pytest) $(two) -m 'not slow and not engines and not terraform and not airflow' $(ARGS)
 
 test-sample: setup ## a sample of the slow and engines tests (needs what test-engines needs)
+	@# two processes, but never two sets of real servers
 	@COMPACTOR_TESTS=sample $(pytest) -n 2 --dist loadfile -m 'slow and not engines' $(ARGS)
 	@COMPACTOR_TESTS=sample $(pytest) -m engines $(ARGS)
 

@@ -24,13 +24,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table as Shown
 
-from benchmarks.table import DATABASE, Table
+from benchmarks.table import DATABASE, Table, warm_up
 from benchmarks.usage import Cost, measured
 from compactor.core import views
 from compactor.spark.session import SessionSettings, close_session, open_session
-
-WARM_UP = 50_000
-"""Rows of a table that is measured first and not told: a cold JVM would be charged to whatever comes first."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def report(spark: SparkSession, root: Path, sizes: Sequence[int], changes: int, repeat: int) -> dict[str, Any]:
     """Everything measured, as plain JSON values."""
     _say("warming up")
-    measure(spark, root, min(WARM_UP, min(sizes) // 2), min(changes, 1_000), 2)
+    measure(spark, root, warm_up(sizes), min(changes, 1_000), 2)
     found = []
     for rows in sizes:
         _say(f"{rows:,} rows")

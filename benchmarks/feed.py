@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.table import Table, change_query, load_query
+from benchmarks.table import Table, change_query, load_query, warm_up
 from benchmarks.usage import Cost, measured
 from compactor.spark import feed
 from compactor.spark.session import SessionSettings, close_session, open_session
@@ -40,8 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), conf=conf))
         sizes = [int(rows) for rows in given.rows.split(",")]
         try:
-            # a JVM's first commits are its slowest
-            measure(spark, root, min(50_000, min(sizes) // 2), min(1_000, given.changes), 1, bool(given.delta))
+            measure(spark, root, warm_up(sizes), min(1_000, given.changes), 1, bool(given.delta))
             found = [measure(spark, root, rows, given.changes, given.repeat, bool(given.delta)) for rows in sizes]
         finally:
             close_session(spark)

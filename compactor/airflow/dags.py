@@ -63,7 +63,7 @@ def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         members.setdefault(table.group, []).append(name)
     dags = {}
     for group, names in members.items():
-        said = configured.airflow.groups.get(group, Group())
+        said = _group(configured, group)
         late = alerts.deadlines(str(configured.file), {name: configured.tables[name].deadline for name in names})
         limits = {"max_active_tasks": said.at_once, "max_active_runs": 1, **late}
         with _dag(configured, f"compact_{group}", doc, schedule=_schedule(said), **limits, tags=[TAG, group]) as dag:
@@ -94,7 +94,7 @@ def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
             # a table that cannot run now is verified as it is
             verify = Verify(task_id=f"verify_{name}", files_only=False, deep=True, trigger_rule="all_done", **common)
             # a run takes what has landed, and in a group without schedule only people say when
-            if configured.airflow.groups.get(table.group, Group()).schedule is not None:
+            if _group(configured, table.group).schedule is not None:
                 Run(task_id=f"fold_{name}", fold=True, **common) >> verify
         waste = Waste.partial(task_id="look_for_waste", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=names)
         wanted = Asked(task_id="anything_to_delete", found=waste.output, question="waste", owner=default.owner, retries=0)
@@ -185,6 +185,11 @@ def task_settings(table: Table) -> dict[str, Any]:
         "max_retry_delay": timedelta(minutes=30),
         "on_failure_callback": alerts.failed,
     }
+
+
+def _group(configured: Settings, name: str) -> Group:
+    """One that nothing is said of is as it comes."""
+    return configured.airflow.groups.get(name, Group())
 
 
 def _schedule(group: Group) -> Any:

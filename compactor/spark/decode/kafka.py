@@ -10,9 +10,6 @@ Adds `_offset` bigint, `_partition` int, `_key`, `_oldkey`, `_newkey` string; re
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-
-from pyspark.sql import DataFrame
 
 from compactor.core import types
 from compactor.core.errors import InputRefused
@@ -25,13 +22,8 @@ OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
 _RECORD = "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, _corrupt STRING"
 
 
-def unpacked(
-    raw: RawFrame, container: str, schemas: wire.Schemas = None, hold: Callable[[DataFrame], DataFrame] = lambda rows: rows
-) -> list[RawFrame]:
-    """The frame with the container's columns beside the value, for `container: value` null; one for each schema that records name by id.
-
-    `hold` computes rows once that several frames begin with.
-    """
+def unpacked(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold) -> list[RawFrame]:
+    """The frame with the container's columns beside the value, for `container: value` null; one for each schema that records name by id."""
     if container == "value":
         nulls = (
             "CAST(NULL AS BIGINT) AS _offset",

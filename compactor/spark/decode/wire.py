@@ -32,6 +32,9 @@ from compactor.spark.sql import literal
 Schemas = Optional[Callable[[int], str]]
 """Id → self-contained schema text. Raises RegistryRefused for an unknown id, SchemaRefused for one that is not Avro, Unavailable."""
 
+Hold = Callable[[DataFrame], DataFrame]
+"""Rows computed once and kept while the batch lasts."""
+
 _MAGIC = "X'00'"
 _CONTENT, _GLOBAL = "apicurio.{0}.contentId", "apicurio.{0}.globalId"
 _SETTINGS = "set apicurio.registry.headers.enabled=false and apicurio.registry.as-confluent=true in its converter"
@@ -82,11 +85,10 @@ def _id(column: str) -> str:
     return f"CAST(conv(hex(substring({column}, 2, 4)), 16, 10) AS BIGINT)"
 
 
-def opened(raw: RawFrame, schemas: Schemas, hold: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> list[RawFrame]:
+def opened(raw: RawFrame, schemas: Schemas, hold: Hold) -> list[RawFrame]:
     """A frame with `_text`, `_broken`, `_wire` and `_keywire` (bytes or null) as frames of one schema each. With a registry one job: the ids.
 
-    `hold` computes rows once: files are read, and records taken apart, once for all schemas. (Spark's optimizer takes minutes for what a dozen
-    schemas would repeat.)
+    Where there are several, files are read and records taken apart once for all. (Spark's optimizer takes minutes for what a dozen would repeat.)
     """
     rows = raw.rows.withColumn("_wire", F.expr("CASE WHEN _broken IS NULL THEN _wire END"))
     if schemas is None:
