@@ -283,6 +283,12 @@ class Table(_Keys):
         None, "Age at which vacuum deletes absorbed files from the archive; then the table can no longer be built again from it.", written="forever"
     )
     publish_window: Duration = _key(600.0, "A publish that takes longer is left to the next run.", written="10min")
+    lease: Annotated[float | None, Read(values.lease, {"type": ["string", "null"], "examples": ["2min"]})] = _key(
+        None,
+        "Runs of a table tell each other that they work, and leave a commit, a fold, a rebuild to the one that began it; one that has died for so "
+        "long is not waited for. Saves work; safe without it.",
+        written="none",
+    )
     view: Text | None = _key(None, "Name of the view; default the table's.")
     tables_in: Text | None = _key(None, "Database of <table>_base and <table>_delta; default the view's.")
     live_view: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(

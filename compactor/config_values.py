@@ -41,6 +41,14 @@ def deadline(value: Any) -> float | None:
     return None if value in (None, "none") else duration(value)
 
 
+def lease(value: Any) -> float | None:
+    """None or a duration; a store tells times in whole seconds, and a renewal may be tried again."""
+    seconds = deadline(value)
+    if seconds is not None and seconds < 30:
+        raise ValueError(f"expected none or at least 30s, found {shown(value)}")
+    return seconds
+
+
 def retention(value: Any) -> float | None:
     return None if value is None or value == "forever" else duration(value)
 

@@ -72,6 +72,7 @@ tables:
     epoch: 2
     archive: keep
     publish_window: 1h
+    lease: 2min
     view: students
     tables_in: raw
     timestamps: int64
@@ -119,6 +120,7 @@ tables:
         "epoch": 2,
         "archive": "keep",
         "publish_window": 3600.0,
+        "lease": 120.0,
         "timestamps": "int64",
         "target_file_bytes": 3 << 29,
         "comment": "of the school",
@@ -270,6 +272,8 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("keep: for ever", "keep", "expected a duration"),
     ("keep_versions: 0", "keep_versions", "expected a number from 1 on, found '0'"),
     ("keep_versions: yes", "keep_versions", "expected a number"),
+    ("lease: 5s", "lease", "expected none or at least 30s, found '5s'"),
+    ("lease: soon", "lease", "expected a duration"),
     ("archive_retention: 90", "archive_retention", "expected a duration"),
     ("archive: keep, archive_retention: 90d", "archive_retention", "there is no archive"),
     ("grace: 24", "grace", "expected a duration"),

@@ -10,6 +10,7 @@ _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
 _compactor/snapshots/latest                 a hint, never trusted
 _compactor/ledger/<commit id>.jsonl.gz      absorbed inputs of older Snapshots
 _compactor/notices/<digest>.json            schema changes that people were told of
+_compactor/lease/<work>.json                who does this work now, where a table has leases
 _compactor/owner.json                       who the catalog objects belong to
 """
 
@@ -28,6 +29,7 @@ _KINDS = (
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
     ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32})\.json")),
+    ("lease", re.compile(r"_compactor/lease/(commit|fold|rebuild)\.json")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
 )
@@ -92,6 +94,10 @@ class Layout:
         """The mark of what people were told."""
         return join(self.root, f"_compactor/notices/{digest}.json")
 
+    def lease(self, work: str) -> str:
+        """Who does a kind of work: `commit`, `fold`, `rebuild`."""
+        return join(self.root, f"_compactor/lease/{work}.json")
+
     def delta(self, commit: str) -> str:
         """The directory of a Delta."""
         return join(self.root, "delta", commit)
@@ -139,7 +145,6 @@ class Layout:
     def unit(self, location: str) -> tuple[str, str] | None:
         """What of ours an object belongs to that is deleted as a whole, by its path below the root, and the commit id that wrote it.
 
-        A Segment, a Delta, a part of the feed, a ledger file, or what a dead engine left beside them. None for everything else.
         A Segment, a Delta, a part of the feed or of the history, a ledger file, or what a dead engine left beside them. None for everything else.
         """
         try:
@@ -152,7 +157,7 @@ class Layout:
         return next((match[unit], match[commit]) for unit, commit in kinds if match[unit])
 
     def kind(self, location: str) -> str | None:
-        """What a location is (`segment`, `delta`, `feed`, `history`, `snapshot`, `hint`, `ledger`, `archive`, `quarantine`), or None: not ours."""
+        """What a location is, by the names of `_KINDS` (`segment`, `snapshot`, ...), or None: not ours."""
         try:
             inside = relative(location, self.root)
         except ValueError:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 
 from compactor.core import plan
-from compactor.core.errors import Conflict
+from compactor.core.errors import Conflict, Leased
 from compactor.core.layout import commit_id
 from compactor.core.position import latest
 from compactor.core.snapshot import Segment, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import ledger, snapshots
+from compactor.flows import lease, ledger, snapshots
 from compactor.flows.commit import ATTEMPTS, Committed, purge_through
 from compactor.flows.reports import Progress
 from compactor.flows.world import World
 from compactor.ports import Staged
+
+log = logging.getLogger(__name__)
 
 
 def due(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
@@ -30,10 +33,16 @@ def due(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
 
 
 def fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str, progress: Progress) -> Committed | None:
-    """Fold what is worth it; None when nothing is, or when commits meanwhile made the result useless (it is thrown away, garbage for vacuum)."""
+    """Fold what is worth it; None when nothing is, when another run has the lease for it, or when commits meanwhile made the result useless (it is
+    thrown away, garbage for vacuum).
+    """
     progress(spec.name, "fold", 0.5)
     try:
-        return _fold(world, spec, snapshot, label)
+        with lease.held(world, spec, lease.FOLD, label):
+            return _fold(world, spec, snapshot, label)
+    except Leased as error:
+        log.info("%s", error)
+        return None
     except Exception:
         if not snapshots.overtaken(world, snapshots.layout_of(spec), snapshot):
             raise

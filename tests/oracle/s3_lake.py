@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
 from compactor.core.s3 import S3Settings
 from compactor.flows.reports import TableReport
@@ -17,6 +20,7 @@ from tests.oracle.lake import Lake, copied, table
 from tests.parts.proxy import Proxy
 from tests.parts.s3 import Server
 
+L = TypeVar("L", bound=Lake)
 BUCKET, ROOT = "lake", "s3://lake/t"
 SETTINGS = S3Settings(
     path_style=True,
@@ -57,6 +61,19 @@ class Mirror(MemoryStorage):
         self.refresh()
 
 
+class Aside(MemoryStorage):
+    """Objects of a bucket, taken out of it; names and content give the etag, as they do in S3."""
+
+    def __init__(self, objects: dict[str, tuple[FileInfo, bytes]]) -> None:
+        super().__init__()
+        self._objects = objects
+
+    def write(self, path: str, data: bytes) -> None:
+        """Create or replace."""
+        super().write(path, data)
+        self._objects[path] = (replace(self._objects[path][0], etag=hashlib.md5(data, usedforsecurity=False).hexdigest()), data)
+
+
 class S3Lake(Lake):
     """A lake that lives in the server's bucket: there is one at a time; `saved` keeps it, `copy` of what was saved brings it back."""
 
@@ -81,8 +98,16 @@ class S3Lake(Lake):
         other.storage.refresh()
         return other
 
+    def aside(self) -> Lake:
+        """This lake as it is, in memory from now on: where the next runs are not to be disturbed, they need no server."""
+        other = Lake(self.spec)
+        other.storage = Aside(dict(self.storage._objects))
+        return self._as_here(other)
+
     def _twin(self) -> S3Lake:
-        other = S3Lake(self.server, self.proxy)
+        return self._as_here(S3Lake(self.server, self.proxy))
+
+    def _as_here(self, other: L) -> L:
         other.now, other.delivered, other._nonces = self.now, dict(self.delivered), copy.copy(self._nonces)
         other.catalog = copied(self.catalog)
         return other

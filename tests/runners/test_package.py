@@ -141,7 +141,7 @@ s3: {path_style: true, sse: sse-s3, commit_lock: dynamodb, commit_table: claims}
 tables:
   student: {key: [id], op_map: {I: c}, csv: {columns: [a, b]}, on_schema_change: {widened: fail}, notify: [log, {command: [a, b]}]}
   ledger: {key: [], change_feed: all, feed_retention: 30d}
-  course: {key: [id], history: true, track: [title], history_end: 9999-12-31, history_zero_length: drop}
+  course: {key: [id], history: true, track: [title], history_end: 9999-12-31, history_zero_length: drop, lease: 2min}
 """
 
 
