@@ -59,12 +59,17 @@ def postgres_server(tmp: Path, database: str = "metastore", settings: Mapping[st
 
 
 @contextmanager
-def metastore(tmp: Path, backend: str = "derby", s3: str | None = None) -> Iterator[str]:
-    """A Hive metastore on `derby` or `postgres`; gives its thrift:// URI. `s3`: an endpoint where it finds the tables that lie in S3."""
+def metastore(
+    tmp: Path, backend: str = "derby", s3: str | None = None, version: str = "", settings: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """A Hive metastore on `derby` or `postgres`; gives its thrift:// URI. `s3`: an endpoint where it finds the tables that lie in S3. `version`: of
+    Hive's metastore (2.3.10), with the Thrift that it needs, other than that of Spark's jars. `settings`: more
+    of its hive-site.xml."""
     home = tmp / "hms"
     home.mkdir(parents=True)
     with contextlib.ExitStack() as stack:
-        jars = [SPARK_HOME / "jars" / "*"]
+        newer = [("org.apache.hive", "hive-metastore", version), ("org.apache.thrift", "libthrift", "0.16.0")] if version else []
+        jars = [*(_jar(*each) for each in newer), SPARK_HOME / "jars" / "*"]
         if backend == "postgres":
             database = stack.enter_context(postgres_server(tmp))
             url, driver = f"jdbc:postgresql://127.0.0.1:{database}/metastore", "org.postgresql.Driver"
@@ -72,11 +77,11 @@ def metastore(tmp: Path, backend: str = "derby", s3: str | None = None) -> Itera
         else:
             url, driver = f"jdbc:derby:;databaseName={home}/metastore_db;create=true", "org.apache.derby.jdbc.EmbeddedDriver"
         _compile(home)
-        properties = {}
+        properties = dict(settings or {})
         if s3 is not None:
             jars += _s3_jars()
             told = s3a_properties(S3Settings(endpoint=s3, path_style=True, region="us-east-1"))
-            properties = {name[len("spark.hadoop.") :]: value for name, value in told.items() if name.startswith("spark.hadoop.fs.")}
+            properties |= {name[len("spark.hadoop.") :]: value for name, value in told.items() if name.startswith("spark.hadoop.fs.")}
         _write_site(home, url, driver, properties)
         port = free_port()
         command = [
