@@ -214,7 +214,9 @@ def test_a_run_whose_call_fails_ends_right_or_the_next_one_does(parts: Parts, ki
         expected.run()
     points = [(run, at) for run, number in enumerate(calls(parts)) for at in range(1, number + 1)]
     ended = 0
-    for run, at in points if FULL and kind not in ("slow", "late") else random.Random(kind).sample(points, 12 if FULL else 1 if kind in ("slow", "late") else 2):
+    for run, at in (
+        points if FULL and kind not in ("slow", "late") else random.Random(kind).sample(points, 12 if FULL else 1 if kind in ("slow", "late") else 2)
+    ):
         lake = parts.lake()
         watch = Watch(lake)
         for number, deliver in enumerate(DELIVERIES):

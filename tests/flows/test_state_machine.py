@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from compactor.core.errors import InputRefused, Refused, TryLater
 from compactor.flows.plan import plan
 from compactor.flows.status import status
+from compactor.storage.local import LocalStorage
 from tests.faults import ERRORS, MODES, Crash, Faults
 from tests.oracle.lake import Lake, as_rows, table
+from tests.oracle.s3_lake import BUCKET, storage
 from tests.oracle.sizes import sized
 from tests.oracle.source import KINDS, Source
+from tests.oracle.stores import StoredLake
 from tests.oracle.watch import Intrusion, Watch
+from tests.parts.s3 import Server
 
 STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=6)
 CALLS = st.integers(1, 140)
@@ -40,14 +49,16 @@ class Use(RuleBasedStateMachine):
         """A table with some rows that have landed."""
         feed, feed_retention = changes
         retention = {"keep": keep, "keep_versions": versions, "grace": grace, "feed": feed, "feed_retention": feed_retention}
-        self.lake = Lake(
-            table(compaction=compaction, target_file_bytes=segment, fold_every=fold_every, quarantine_share=1.0, **retention),
-        )
+        self.lake = self.made(compaction=compaction, target_file_bytes=segment, fold_every=fold_every, quarantine_share=1.0, **retention)
         self.watch = Watch(self.lake)
         self.source = Source(keys=16)
         self.held: list[str] = []
         self.numbers = 0
         self.deliver([("insert", number, number) for number in range(rows)], 0)
+
+    def made(self, **changes: Any) -> Lake:
+        """An empty lake with such a table."""
+        return Lake(table(**changes))
 
     def _land(self, lines: Sequence[str], hour: int, path: str = "") -> None:
         if lines:
@@ -262,10 +273,10 @@ class Use(RuleBasedStateMachine):
     @rule()
     def ask(self) -> None:
         """Status and plan change nothing."""
-        before = [*self.lake.storage.list("/")]
+        before = [*self.lake.storage.list(self.lake.spec.root)]
         status(self.lake.world(), self.lake.spec)
         plan(self.lake.world(), self.lake.spec)
-        assert [*self.lake.storage.list("/")] == before
+        assert [*self.lake.storage.list(self.lake.spec.root)] == before
 
     @rule(seconds=st.sampled_from((1.0, 60.0)))
     def time_passes(self, seconds: float) -> None:
@@ -295,3 +306,45 @@ class Use(RuleBasedStateMachine):
 
 TestUse = Use.TestCase
 TestUse.settings = sized(60, steps=30)
+
+
+class UseOfDirectory(Use):
+    """The same in a file system."""
+
+    def made(self, **changes: Any) -> Lake:
+        """In a directory of its own."""
+        self.folder = tempfile.mkdtemp()
+        return StoredLake(table(root=f"{self.folder}/t", landing=f"{self.folder}/t/incremental", **changes), LocalStorage())
+
+    def teardown(self) -> None:
+        """And the directory goes."""
+        super().teardown()
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder)
+
+
+TestUseOfDirectory = UseOfDirectory.TestCase
+TestUseOfDirectory.settings = sized(10, steps=30)
+
+
+class UseOfS3(Use):
+    """The same on an S3 server."""
+
+    server: Server
+
+    def made(self, **changes: Any) -> Lake:
+        """In an empty bucket."""
+        self.server.restore("empty")
+        root = f"s3://{BUCKET}/{uuid.uuid4().hex}/t"
+        return StoredLake(table(root=root, landing=f"{root}/incremental", **changes), storage(self.server.url, 20.0), self.server)
+
+
+TestUseOfS3 = pytest.mark.usefixtures("emptied")(pytest.mark.slow(UseOfS3.TestCase))
+TestUseOfS3.settings = sized(5, steps=25)
+
+
+@pytest.fixture
+def emptied(server: Server) -> None:
+    """The server is started, and where it goes back to."""
+    UseOfS3.server = server
+    server.save("empty")

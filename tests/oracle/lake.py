@@ -82,6 +82,10 @@ class Lake:
         catalog = self.catalog if faults is None else FaultyCatalog(self.catalog, faults)
         return World(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}")
 
+    def observed(self) -> World:
+        """What somebody sees who only looks."""
+        return self.world()
+
     def deliver(self, path: str, lines: Iterable[str], damaged: bool = False) -> tuple[str, str]:
         """The sink writes a file, over what may be there, one that is `damaged` unreadable; gives back what names the input."""
         data = "\n".join(lines).encode() + (b"\xff" if damaged else b"")
@@ -160,12 +164,12 @@ class Lake:
 
     def ledger(self, snapshot: Snapshot) -> list[tuple[str, str]]:
         """(path, etag) of every input absorbed up to a Snapshot."""
-        found = ledger.everything(self.world(), self.layout, snapshot)
+        found = ledger.everything(self.observed(), self.layout, snapshot)
         return [(item.path, item.etag) for item in found if item.outcome not in LATER]
 
     def outcomes(self, snapshot: Snapshot) -> dict[tuple[str, str], str]:
         """What became of every input up to a Snapshot, by its last attempt."""
-        return {(item.path, item.etag): item.outcome for item in ledger.everything(self.world(), self.layout, snapshot)}
+        return {(item.path, item.etag): item.outcome for item in ledger.everything(self.observed(), self.layout, snapshot)}
 
     def has_unusable(self, name: tuple[str, str]) -> bool:
         """Whether something of a delivery cannot be used."""

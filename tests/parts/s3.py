@@ -5,7 +5,7 @@
         server.url, server.bucket("lake"), server.save("before"), server.restore("before")
 
 What moto 5.2 lacks and is added here: one request at a time (its check for If-None-Match and its put are two steps), conditions of copies, the
-expected owner of a bucket, another etag for the copy of an object of many parts. `tests/storage/test_s3_server.py` looks that it is so.
+expected owner of a bucket, another etag for the copy of an object of many parts. `tests/storage/test_s3.py` looks that it is so.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Server:
         self._control("save", name)
 
     def restore(self, name: str) -> None:
-        """Go back to them."""
+        """Go back to them, as if they had just been written."""
         self._control("restore", name)
 
     def bucket(self, name: str) -> None:
@@ -178,6 +178,12 @@ class Strict:
         self._states[name] = {bucket.name: {key: list(dict.__getitem__(bucket.keys, key)) for key in bucket.keys} for bucket in self._buckets()}
 
     def _restore(self, name: str) -> None:
+        from moto.core.utils import utcnow
+
+        now = utcnow()
+        for content in self._states[name].values():
+            for versions in content.values():
+                versions[-1].last_modified = now
         for bucket in self._buckets():
             bucket.keys = self._store(self._states[name].get(bucket.name, {}))
             bucket.multiparts.clear()
