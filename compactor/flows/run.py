@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from compactor.core.errors import CompactorError, NoRowsYet, Refused, TryLater
+from compactor.core.errors import CompactorError, NoRowsYet, TryLater
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, commit, lease, rebuild, restore, snapshots
@@ -127,7 +127,7 @@ def _shown_landing(world: World, spec: TableSpec, current: Snapshot) -> tuple[st
     """Bring the landing table up to date; only a live view that was asked for is worth failing for."""
     try:
         sync_landing(world, spec, current)
-    except Refused as error:
+    except CompactorError as error:
         if spec.live_view:
             raise
         return (f"the table of landed files was not updated: {error}",)

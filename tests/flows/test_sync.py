@@ -8,9 +8,10 @@ import json
 import pytest
 
 from compactor.app_schema import Synced, sync
+from compactor.catalog.memory import MemoryCatalog
 from compactor.core import views
-from compactor.core.ddl import ViewDef
-from compactor.core.errors import CatalogRefused, NoRowsYet
+from compactor.core.ddl import TableDef, ViewDef
+from compactor.core.errors import CatalogRefused, NoRowsYet, Unavailable
 from compactor.core.spec import TableSpec
 from tests.oracle.lake import Lake, copied, table
 from tests.oracle.model import line
@@ -143,3 +144,24 @@ def test_a_table_of_which_nothing_is_known_waits() -> None:
     """No Snapshot, no declared schema."""
     with pytest.raises(NoRowsYet, match="no schema is declared"):
         done(Lake(table()))
+
+
+def test_a_run_that_has_published_is_done_when_only_the_table_of_landed_files_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog that goes away then is told; where a live view was asked for, the run is not done."""
+    ensure_table = MemoryCatalog.ensure_table
+
+    def away(catalog: MemoryCatalog, wanted: TableDef) -> None:
+        if wanted.name.endswith("_incremental"):
+            raise Unavailable("the metastore does not answer")
+        ensure_table(catalog, wanted)
+
+    monkeypatch.setattr(MemoryCatalog, "ensure_table", away)
+    lake = Lake(table())
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    report = lake.run()
+    assert (report.outcome, report.notes) == ("committed", ("the table of landed files was not updated: the metastore does not answer",))
+    assert lake.look().rows == lake.expected()  # type: ignore[union-attr]
+    lake.spec = dataclasses.replace(lake.spec, live_view=True)
+    lake.deliver("increment_2026010101/a.json", [line("c", [2], [2], {"a": 2})])
+    with pytest.raises(Unavailable):
+        lake.run()
