@@ -6,10 +6,13 @@ Names of properties: Hadoop 3.3 and 3.4, hadoop-aws; the two committer classes: 
 
 from __future__ import annotations
 
+import math
+
 from compactor.core.s3 import S3Settings
 
 _S3A = "org.apache.hadoop.fs.s3a"
 _CLOUD = "org.apache.spark.internal.io.cloud"
+_FIRST_WAIT_SECONDS = 0.5
 _ALGORITHMS = {"sse-s3": "AES256", "sse-kms": "SSE-KMS", "dsse-kms": "DSSE-KMS"}
 _CHAINS = {1: "com.amazonaws.auth.DefaultAWSCredentialsProviderChain", 2: "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"}
 
@@ -27,6 +30,7 @@ def s3a_properties(settings: S3Settings, sdk: int = 1) -> dict[str, str]:
         "fs.s3a.requester.pays.enabled": _text(settings.requester_pays),
         "fs.s3a.connection.establish.timeout": _milliseconds(settings.connect_seconds),
         "fs.s3a.connection.timeout": _milliseconds(settings.read_seconds),
+        **_patience(settings),
         # Files are written below a magic path and appear when the job commits, without a rename, which S3 has not.
         "fs.s3a.committer.name": "magic",
         "fs.s3a.committer.magic.enabled": "true",
@@ -47,6 +51,15 @@ def s3a_properties(settings: S3Settings, sdk: int = 1) -> dict[str, str]:
         "spark.sql.sources.commitProtocolClass": f"{_CLOUD}.PathOutputCommitProtocol",
         "spark.sql.parquet.output.committer.class": f"{_CLOUD}.BindingParquetOutputCommitter",
     }
+
+
+def _patience(settings: S3Settings) -> dict[str, str]:
+    """How long S3A goes on trying, with waits that double. Opening again and reading have each their own: together about as long as an operation of
+    ours. By its own defaults it is hours."""
+    tries = max(1, int(math.log2(settings.operation_seconds / _FIRST_WAIT_SECONDS)))
+    waits = {f"fs.s3a.retry.{kind}interval": _milliseconds(_FIRST_WAIT_SECONDS) + "ms" for kind in ("", "throttle.")}
+    limits = {f"fs.s3a.retry.{kind}limit": str(tries) for kind in ("", "throttle.")}
+    return {"fs.s3a.attempts.maximum": str(settings.client_attempts), **waits, **limits}
 
 
 def _text(value: bool) -> str:

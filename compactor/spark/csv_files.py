@@ -19,7 +19,7 @@ from compactor.core import increment
 from compactor.core.errors import InputRefused
 from compactor.core.spec import Csv, TableSpec
 from compactor.core.writer import from_avro
-from compactor.spark import files
+from compactor.spark import failures, files
 from compactor.spark.files import Origins, RawFrame
 from compactor.spark.sql import literal, quoted
 
@@ -93,6 +93,8 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
         try:
             head = files.head(spark, path, size, unpack=True)
         except Exception as error:
+            if failures.known(error) is not None:
+                raise
             raise InputRefused(f"{path}: cannot be read ({files.reason(error)}). Have the sink write it again, or remove it.") from None
         text = head.decode("utf-8-sig", errors="replace")
         lines = io.StringIO(text, newline="\n")

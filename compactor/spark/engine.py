@@ -18,7 +18,7 @@ from compactor.core.schema import Schema
 from compactor.core.snapshot import COUNTS, Delta, FeedPart, Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.ports import Check, Difference, Elsewhere, Staged, Storage
-from compactor.spark import adopt, compare, feed, history_commit, keyless, position, store
+from compactor.spark import adopt, compare, failures, feed, history_commit, keyless, position, store
 from compactor.spark.decode import wire
 from compactor.spark.files import reason
 from compactor.spark.reading import Reader, SparkBatch
@@ -36,6 +36,7 @@ Range = tuple["tuple[str, ...] | None", "tuple[str, ...] | None", int]
 """(low, high, number of segments): bounds as `conform.key_text` writes them."""
 
 
+@failures.told
 class SparkEngine:
     """One Spark application; any number of tables at once."""
 
@@ -150,7 +151,7 @@ class SparkEngine:
         except CompactorError:
             raise
         except Exception as error:
-            raise Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
+            raise failures.known(error) or Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
 
     def _compared(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None) -> list[Check]:
         checks = [compare.against_reference(self._spark, spec, snapshot)]
@@ -174,6 +175,8 @@ class SparkEngine:
         try:
             return compare.between(one, other, spec)
         except Exception as error:
+            if failures.known(error) is not None:
+                raise
             try:
                 other.live(spec.soft).write.format("noop").mode("overwrite").save()
             except Exception:

@@ -20,6 +20,7 @@ from compactor.core import avro, types
 from compactor.core.errors import Refused
 from compactor.core.layout import join, relative
 from compactor.core.writer import WriterField
+from compactor.spark import failures
 from compactor.spark.sql import literal
 
 _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
@@ -130,6 +131,8 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dic
             finally:
                 reader.close()
         except Exception as error:
+            if failures.known(error) is not None:
+                raise
             why = reason(error)
             # said of files without the magic bytes at their end: the footer is written last
             broken[path] = Why(f"not a readable Parquet file ({why})", "is not a Parquet file" in why)

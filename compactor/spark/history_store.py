@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core import types
-from compactor.core.errors import CheckFailed, Refused
+from compactor.core.errors import CheckFailed
 from compactor.core.history import OPEN as OPEN_DAY
 from compactor.core.history import History, HistoryPart
 from compactor.core.history_views import state_types
@@ -18,7 +18,6 @@ from compactor.core.schema import Schema
 from compactor.ports import Storage
 from compactor.spark import history, position, store
 from compactor.spark.conform import key_text
-from compactor.spark.files import reason
 from compactor.spark.history import Versions
 from compactor.spark.sql import named, quoted
 
@@ -101,12 +100,7 @@ class Writer:
         columns = [quoted(name) for name, _ in self.versions.stored]
         directory = self.layout.history(self.commit)
         ordered = rows.selectExpr(*columns, "history_part").sortWithinPartitions("history_part", *self.versions.keys, "_position")
-        try:
-            ordered.write.mode("append").partitionBy("history_part").parquet(directory)
-        except Exception as error:
-            if "No space left" in str(error) or "No space left" in reason(error):
-                raise Refused(f"no space left while writing {directory}; nothing was committed. Free space and run again.") from None
-            raise
+        ordered.write.mode("append").partitionBy("history_part").parquet(directory)
 
     def written(self) -> list[HistoryPart]:
         """The parts of this commit in order of their names, those that hold no row left out.

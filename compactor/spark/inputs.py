@@ -18,7 +18,7 @@ from compactor.core.snapshot import Input
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.ports import Elsewhere
-from compactor.spark import csv_files, files, store, text_types, zstandard
+from compactor.spark import csv_files, failures, files, store, text_types, zstandard
 from compactor.spark.decode import dms
 
 FORMATS = ("parquet", "avro", "json", "csv")
@@ -123,6 +123,8 @@ class Inputs:
             for raw in self._opened(kind, paths):
                 raw.rows.write.format("noop").mode("overwrite").save()
         except Exception as error:
+            if failures.known(error) is not None:
+                raise
             if len(paths) == 1:
                 self.broken[paths[0]] = files.Why(f"cannot be read ({files.reason(error)})")
                 return

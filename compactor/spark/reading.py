@@ -21,7 +21,7 @@ from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.ports import Elsewhere, Facts, Storage
-from compactor.spark import copies, copy_changes, files, keyless, position, signatures, store, survey
+from compactor.spark import copies, copy_changes, failures, files, keyless, position, signatures, store, survey
 from compactor.spark.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
 from compactor.spark.decode import change_event, debezium, dms, flat, kafka, named, wal2json, wire
 from compactor.spark.decode.frame import Frame
@@ -103,6 +103,8 @@ class Reader:
                 except CompactorError:
                     raise
                 except Exception as error:
+                    if failures.known(error) is not None:
+                        raise
                     if not opened.find_broken():
                         raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
             batch.scratch = scratch.pop_all()

@@ -42,6 +42,7 @@ _LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files
 """Settings that spark-submit itself must see. The others stay off the command line: `ps` shows that to everyone."""
 
 _OPEN = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions", "spark.ui.enabled")
+_OPEN_S3 = ("spark.hadoop.fs.s3a.attempts.", "spark.hadoop.fs.s3a.connection.timeout", "spark.hadoop.fs.s3a.retry.")
 """Settings that the user's spark-defaults.conf may say otherwise: only time depends on them."""
 
 
@@ -96,7 +97,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
         conf = SparkConf(loadDefaults=True, _jvm=SparkContext._jvm)
         said = dict(settings.conf)
         for key, value in session_conf(settings).items():
-            if key in _OPEN and key not in said:
+            if (key in _OPEN and key not in said) or key.startswith(_OPEN_S3):
                 conf.setIfMissing(key, value)
             else:
                 conf.set(key, value)

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core import types
-from compactor.core.errors import CheckFailed, Refused
+from compactor.core.errors import CheckFailed
 from compactor.core.layout import join
 from compactor.core.position import Position
 from compactor.core.schema import Schema
@@ -18,7 +18,6 @@ from compactor.core.snapshot import DataFile, Segment
 from compactor.ports import Storage
 from compactor.spark import position, values
 from compactor.spark.conform import key_columns, key_text
-from compactor.spark.files import reason
 from compactor.spark.resolve import ALL, STATE
 from compactor.spark.sql import cast, literal, named, quoted, struct
 
@@ -83,16 +82,11 @@ def segment_index(segments: Sequence[Segment], schema: Schema) -> str:
 
 
 def write(rows: DataFrame, schema: Schema, directory: str, by_segment: bool = False) -> None:
-    """Write states, each file sorted by key. Raises Refused when the disk is full."""
+    """Write states, each file sorted by key."""
     columns = [quoted(name) for name in (*schema.names, *STATE, *(("segment",) if by_segment else ()))]
     ordered = rows.selectExpr(*columns).sortWithinPartitions(*(["segment"] if by_segment else []), *[quoted(name) for name in schema.key])
     writer = ordered.write.mode("errorifexists")
-    try:
-        (writer.partitionBy("segment") if by_segment else writer).parquet(directory)
-    except Exception as error:
-        if "No space left" in str(error) or "No space left" in reason(error):
-            raise Refused(f"no space left while writing {directory}; nothing was committed. Free space and run again.") from None
-        raise
+    (writer.partitionBy("segment") if by_segment else writer).parquet(directory)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from compactor.core.errors import InputRefused
+from compactor.spark import failures
 from compactor.spark.files import RawFrame, reason
 
 _PLAIN = ".plain"
@@ -45,6 +46,8 @@ def copied(spark: SparkSession, path: str, copy: str) -> str:
     try:
         jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(jvm.com.github.luben.zstd.ZstdInputStream(stream), jvm.java.io.File(target))
     except Exception as error:
+        if failures.known(error) is not None:
+            raise
         raise InputRefused(f"{path}: cannot be unpacked ({reason(error)}). Have the sink write it again, or remove it.") from None
     finally:
         stream.close()

@@ -115,6 +115,12 @@ def test_s3a_is_told_the_same_as_boto3() -> None:
         "fs.s3a.encryption.key": "alias/x",
         "fs.s3a.requester.pays.enabled": "true",
         "fs.s3a.connection.timeout": "1500",
+        # half a second, doubled seven times: a minute
+        "fs.s3a.attempts.maximum": "3",
+        "fs.s3a.retry.limit": "7",
+        "fs.s3a.retry.interval": "500ms",
+        "fs.s3a.retry.throttle.limit": "7",
+        "fs.s3a.retry.throttle.interval": "500ms",
         "fs.s3a.committer.name": "magic",
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     }.items() <= hadoop.items()

@@ -22,7 +22,7 @@ from compactor.storage.s3 import S3Storage
 from tests.faults_real import feed
 from tests.oracle.sizes import FULL
 from tests.parts.metastore import metastore
-from tests.parts.proxy import Fault, Proxy
+from tests.parts.proxy import ALWAYS, Fault, Proxy
 from tests.parts.s3 import CREDENTIALS, s3_server
 from tests.parts.tcp_proxy import TcpFault, TcpProxy
 
@@ -164,3 +164,35 @@ def test_spark_on_s3_killed_and_disturbed_loses_and_doubles_nothing(place: Place
     assert len([*place.store.list(f"{WAREHOUSE}/t/archive")]) == hours
     assert len(place.s3.requests) > 0
     print(f"{kills} kills of {count} applications, {hours} hours; before they were killed their runs were {dict(outcomes)}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "said"),
+    [("reset_before", 75, "t (later): the store did not answer Spark"), ("403 AccessDenied", 1, "t (failed): Spark was not allowed to")],
+)
+def test_a_store_that_fails_while_spark_reads_puts_no_file_into_quarantine(
+    place: Place, monkeypatch: pytest.MonkeyPatch, kind: str, code: int, said: str
+) -> None:
+    """Of two files one cannot be fetched: nothing is committed, the reason is told in a line, and the next run takes both."""
+    settings = place.folder / "conf"
+    settings.mkdir()
+    # the user's own patience
+    (settings / "spark-defaults.conf").write_text("spark.hadoop.fs.s3a.retry.limit 1\nspark.hadoop.fs.s3a.attempts.maximum 1\n", encoding="utf-8")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(settings))
+    place.land(0)
+    place.land(1)
+    place.s3.plan(Fault(kind, 1, ALWAYS, method="GET", path=rf"/{feed.folder(1)}/.*json"))
+    began = time.monotonic()
+    run = place.compactor("run")
+    assert (run.returncode, place.s3.fired) == (code, True), run.stderr
+    assert said in run.stderr
+    assert "Traceback" not in run.stderr
+    assert "\tat " not in run.stderr
+    assert time.monotonic() - began < PATIENCE_SECONDS
+    place.calm()
+    assert len([*place.store.list(f"{WAREHOUSE}/t/incremental")]) == 2
+    assert [*place.store.list(f"{WAREHOUSE}/t/quarantine")] == []
+    finished = place.compactor("run", "--output", "json")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    (report,) = json.loads(finished.stdout)
+    assert (report["version"], report["counts"]["quarantined"], report["files"]) == (1, 0, 2)

@@ -1,0 +1,115 @@
+"""Whose fault an error of Spark's is. No file may be blamed, and put into quarantine, for what the machine, the network or the store did.
+
+Told by the names of Java's classes and by what AWS's SDKs write behind their messages, `(Service: Amazon S3; Status Code: 503; ...)`, for what
+fails in a task reaches the driver as text. Classes: hadoop-aws 3.3 and 3.4 with AWS SDK 1 and 2, EMR's connector (the SDK's, shaded), Hadoop's
+file systems.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+from compactor.core.errors import CompactorError, Refused, Unavailable
+
+C = TypeVar("C", bound=type)
+
+_SERVICE = r"\(Service: [^;,)]*[;,] Status Code: "
+_AWAY = (
+    *("AWSClientIOException", "AWSNoResponseException", "AWSServiceThrottledException", "AWSStatus500Exception", "SdkClientException"),
+    *("ApiCallTimeoutException", "ApiCallAttemptTimeoutException", "AbortedException", "NoHttpResponseException", "ConnectionClosedException"),
+    *("ConnectTimeoutException", "ConnectionPoolTimeoutException", "HttpHostConnectException", "SocketTimeoutException", "SocketException"),
+    *("ConnectException", "NoRouteToHostException", "UnknownHostException", "SSLException", "SSLHandshakeException", "InterruptedIOException"),
+)
+_RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
+    (
+        re.compile(r"No space left on device|Disk quota exceeded"),
+        Refused,
+        "no space left on a disk that Spark writes to ({}): free some, or set spark.local.dir; nothing was committed",
+    ),
+    (
+        re.compile(r"java\.lang\.OutOfMemoryError"),
+        Refused,
+        "Spark has too little memory ({}): raise COMPACTOR_DRIVER_MEMORY, on a cluster the executors'; nothing was committed",
+    ),
+    (
+        re.compile(r"ExpiredToken|InvalidToken|NoAuthWithAWSException|CredentialInitializationException|Unable to load (?:AWS )?credentials"),
+        Refused,
+        "Spark has no usable credentials for the store ({}): the standard chain (environment, profile, role) must find some",
+    ),
+    (
+        re.compile(rf"AccessDeniedException|AccessControlException|\(Permission denied\)|{_SERVICE}40[13]"),
+        Refused,
+        "Spark was not allowed to ({}): grant it; docs/s3.md lists the permissions",
+    ),
+    (
+        re.compile(rf"{_SERVICE}(?:5\d\d|429)|\b(?:{'|'.join(_AWAY)})\b"),
+        Unavailable,
+        "the store did not answer Spark ({}). Run again when it does",
+    ),
+    (
+        re.compile(r"ExecutorLostFailure|SparkContext (?:was|has been) (?:shut down|stopped)|stopped SparkContext"),
+        Unavailable,
+        "Spark lost what it worked with ({}). Run again; if it happens again, give it more memory",
+    ),
+)
+
+
+def known(error: BaseException) -> CompactorError | None:
+    """What an error tells that no data can be blamed for, in our words; None for every other."""
+    if isinstance(error, CompactorError):
+        return None
+    try:
+        text = _text(error)
+    except (Py4JError, ConnectionError) as gone:
+        return Unavailable(f"Spark's JVM has ended ({_line(str(gone))}): was it killed, for the machine's memory? Run again")
+    for pattern, kind, words in _RULES:
+        match = pattern.search(text)
+        if match is not None:
+            start = text.rfind("\n", 0, match.start()) + 1
+            return kind(words.format(_line(text[start:])))
+    return None
+
+
+def told(cls: C) -> C:
+    """A class whose public methods raise what `known` says of an error, where it says something."""
+    for name, method in vars(cls).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(cls, name, _answering(method))
+    return cls
+
+
+def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def answer(*arguments: Any, **options: Any) -> Any:
+        try:
+            return method(*arguments, **options)
+        except Exception as error:
+            said = known(error)
+            if said is None:
+                raise
+            raise said from error
+
+    return answer
+
+
+def _text(error: BaseException) -> str:
+    """All that Java said, causes included. Raises Py4JError or ConnectionError when there is no Java any more."""
+    if isinstance(error, Py4JJavaError):
+        return str(error)
+    if isinstance(error, PySparkException):
+        return f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
+    if isinstance(error, (Py4JError, ConnectionError)):
+        raise error
+    return ""
+
+
+def _line(text: str) -> str:
+    line = text.splitlines()[0] if text else ""
+    return line.strip().removeprefix(": ").removeprefix("Caused by: ")[:400]

@@ -1,0 +1,133 @@
+"""Whose fault an error of Spark's is: texts as Java wrote them, and whole stacks as they reach the driver."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import IllegalArgumentException
+
+from compactor.core.errors import CompactorError, InputRefused, Refused, Unavailable
+from compactor.spark import failures
+
+STAGE = (
+    "An error occurred while calling o74.parquet.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 "
+    "times, most recent failure: Lost task 0.0 in stage 3.0 (TID 3) (127.0.0.1 executor driver): org.apache.spark.SparkException: Encountered error "
+    "while reading file s3://lake/x.json.\n\tat org.apache.spark.X(X.scala:1)\nCaused by: {}\n\t... 1 more\n\nDriver stacktrace:\n\tat y"
+)
+
+TEXTS = [
+    (
+        "java.nio.file.AccessDeniedException: s3://lake/w/x: getFileStatus on s3://lake/w/x: AmazonS3Exception: Forbidden (Service: Amazon S3; "
+        "Status Code: 403; Error Code: 403 Forbidden; Request ID: null):403 Forbidden",
+        Refused,
+        "Spark was not allowed to (java.nio.file.AccessDeniedException: s3://lake/w/x",
+    ),
+    ("software.amazon.awssdk.services.s3.model.S3Exception: no (Service: S3, Status Code: 403, Request ID: A)", Refused, "Spark was not allowed to"),
+    ("org.apache.hadoop.security.AccessControlException: Permission denied: user=a, access=READ", Refused, "Spark was not allowed to"),
+    ("java.io.FileNotFoundException: /x/a.json (Permission denied)", Refused, "Spark was not allowed to"),
+    ("org.apache.hadoop.fs.s3a.auth.NoAuthWithAWSException: No AWS Credentials provided by X", Refused, "no usable credentials"),
+    (
+        "AmazonS3Exception: The provided token has expired. (Service: Amazon S3; Status Code: 400; Error Code: ExpiredToken)",
+        Refused,
+        "no usable cred",
+    ),
+    (
+        "org.apache.hadoop.fs.s3a.AWSClientIOException: read on s3a://b/k: Unable to execute HTTP request",
+        Unavailable,
+        "the store did not answer Spark",
+    ),
+    ("com.amazonaws.SdkClientException: Unable to execute HTTP request: Connection reset", Unavailable, "the store did not answer Spark"),
+    ("software.amazon.awssdk.core.exception.ApiCallTimeoutException: Client execution did not complete", Unavailable, "the store did not answer"),
+    (
+        "x.shaded.AmazonS3Exception: Please reduce your request rate. (Service: Amazon S3; Status Code: 503; Error Code: SlowDown)",
+        Unavailable,
+        "SlowDown",
+    ),
+    ("org.apache.hadoop.fs.s3a.AWSStatus500Exception: We encountered an internal error", Unavailable, "the store did not answer Spark"),
+    ("org.apache.http.ConnectionClosedException: Premature end of Content-Length delimited message body", Unavailable, "did not answer Spark"),
+    (
+        "java.net.SocketTimeoutException: Read timed out",
+        Unavailable,
+        "the store did not answer Spark (java.net.SocketTimeoutException: Read timed out)",
+    ),
+    ("java.net.ConnectException: Connection refused", Unavailable, "Run again when it does"),
+    ("java.io.IOException: No space left on device", Refused, "no space left on a disk that Spark writes to"),
+    ("java.lang.OutOfMemoryError: Java heap space", Refused, "COMPACTOR_DRIVER_MEMORY"),
+    ("ExecutorLostFailure (executor 3 exited) Reason: Container killed by YARN for exceeding memory limits", Unavailable, "give it more memory"),
+    ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", Unavailable, "Spark lost what it worked with"),
+]
+
+DATA = [
+    "java.io.EOFException: Unexpected end of input stream",
+    "java.util.zip.ZipException: invalid block type",
+    "org.apache.parquet.io.ParquetDecodingException: Can not read value at 0 in block -1",
+    "org.apache.avro.AvroRuntimeException: java.io.IOException: Invalid sync!",
+    "java.lang.RuntimeException: file:/x.parquet is not a Parquet file. Expected magic number at tail",
+    "java.io.FileNotFoundException: No such file or directory: s3://lake/w/x.json",
+    "org.apache.hadoop.fs.s3a.RemoteFileChangedException: open `s3a://b/k': Change reported by S3 during open",
+    "com.fasterxml.jackson.core.JsonParseException: Unexpected character ('S') \"Status Code: 503\"",
+]
+
+
+class Java(Py4JJavaError):
+    """An error of Java with a text of ours; the real one asks the JVM for it."""
+
+    def __init__(self, text: str) -> None:
+        Exception.__init__(self, text)
+        self._words = text
+
+    def __str__(self) -> str:
+        return self._words
+
+
+@pytest.mark.parametrize("stack", ["{}", STAGE], ids=["on the driver", "in a task"])
+@pytest.mark.parametrize(("text", "kind", "said"), TEXTS, ids=[text.split(":")[0][-40:] for text, _, _ in TEXTS])
+def test_what_the_machine_the_network_and_the_store_did_is_no_fault_of_the_data(text: str, kind: type[CompactorError], said: str, stack: str) -> None:
+    """Told in one line, with what to do."""
+    found = failures.known(Java(stack.format(text)))
+    assert type(found) is kind
+    assert said in str(found)
+    assert "\n" not in str(found)
+
+
+@pytest.mark.parametrize("stack", ["{}", STAGE], ids=["on the driver", "in a task"])
+@pytest.mark.parametrize("text", DATA)
+def test_what_a_file_may_be_blamed_for_is_left_to_who_reads_it(text: str, stack: str) -> None:
+    """It is looked for in the files, one by one."""
+    assert failures.known(Java(stack.format(text))) is None
+
+
+@pytest.mark.parametrize("error", [Py4JNetworkError("Answer from Java side is empty"), Py4JError("gone"), ConnectionRefusedError(111, "refused")])
+def test_a_jvm_that_has_ended_is_unavailable(error: Exception) -> None:
+    """Every file would seem unreadable."""
+    found = failures.known(error)
+    assert isinstance(found, Unavailable)
+    assert "Spark's JVM has ended" in str(found)
+
+
+def test_errors_of_ours_and_of_python_are_not_touched() -> None:
+    """They say what they mean."""
+    assert failures.known(InputRefused("SocketTimeoutException")) is None
+    assert failures.known(ValueError("SocketTimeoutException")) is None
+    assert failures.known(IllegalArgumentException("no such column")) is None
+    assert isinstance(failures.known(IllegalArgumentException("Cannot call methods on a stopped SparkContext")), Unavailable)
+
+
+def test_every_public_method_of_a_class_tells_so() -> None:
+    """Also those that are added later; private ones and errors of the data as they are."""
+
+    @failures.told
+    class Engine:
+        def read(self, text: str) -> None:
+            raise Java(text)
+
+        def _inside(self, text: str) -> None:
+            raise Java(text)
+
+    with pytest.raises(Unavailable) as caught:
+        Engine().read("java.net.SocketTimeoutException: Read timed out")
+    assert isinstance(caught.value.__cause__, Java)
+    with pytest.raises(Java):
+        Engine().read("java.io.EOFException: end")
+    with pytest.raises(Java):
+        Engine()._inside("java.net.SocketTimeoutException: Read timed out")
