@@ -78,6 +78,8 @@ def s3_server(log: Path) -> Iterator[Server]:
         **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
         **CREDENTIALS,
         "S3_UPLOAD_PART_MIN_SIZE": "1",
+        # else it keeps each object in a file of its own that is open for ever
+        "MOTO_S3_DEFAULT_KEY_BUFFER_SIZE": str(1 << 30),
     }
     with log.open("w") as said:
         process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, stderr=said, text=True, env=environment)
@@ -109,6 +111,8 @@ class Strict:
 
         # Objects are shared by the states that name them: nobody may take their content away.
         FakeKey.dispose = lambda self, garbage=False: None  # type: ignore[method-assign]
+        # And nobody keeps what is deleted: hours of tests make millions.
+        FakeKey.__new__ = lambda cls, *_, **__: object.__new__(cls)
         self._inner = inner
         self._backend = s3_backends[ACCOUNT]["aws"]
         self._states: dict[str, dict[str, dict[str, list[Any]]]] = {}
