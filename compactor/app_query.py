@@ -37,10 +37,12 @@ def in_words(call: Callable[[], _T]) -> _T:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    from compactor.spark import failures
+
     try:
         return call()
     except (PySparkException, Py4JJavaError) as error:
-        raise Refused(f"sql: {_reason(error)}") from error
+        raise failures.known(error) or Refused(f"sql: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
