@@ -26,6 +26,8 @@ _AWAY = (
     *("ApiCallTimeoutException", "ApiCallAttemptTimeoutException", "AbortedException", "NoHttpResponseException", "ConnectionClosedException"),
     *("ConnectTimeoutException", "ConnectionPoolTimeoutException", "HttpHostConnectException", "SocketTimeoutException", "SocketException"),
     *("ConnectException", "NoRouteToHostException", "UnknownHostException", "SSLException", "SSLHandshakeException", "InterruptedIOException"),
+    # an answer that was cut off among its headers
+    "NoVersionAttributeException",
 )
 _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
     (

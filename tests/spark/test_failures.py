@@ -50,6 +50,7 @@ TEXTS = [
         Unavailable,
         "the store did not answer Spark (java.net.SocketTimeoutException: Read timed out)",
     ),
+    ("org.apache.hadoop.fs.s3a.NoVersionAttributeException: `s3a://b/k': Change detection policy requires ETag", Unavailable, "did not answer Spark"),
     ("java.net.ConnectException: Connection refused", Unavailable, "Run again when it does"),
     ("java.io.IOException: No space left on device", Refused, "no space left on a disk that Spark writes to"),
     ("java.lang.OutOfMemoryError: Java heap space", Refused, "COMPACTOR_DRIVER_MEMORY"),
