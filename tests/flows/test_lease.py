@@ -210,11 +210,12 @@ def test_who_comes_just_after_the_holder_ended_plans_again_before_computing() ->
 def test_a_lease_is_renewed_while_its_holder_works_and_is_gone_afterwards() -> None:
     """Longer than it would last by itself."""
     storage = MemoryStorage()
-    spec: TableSpec = table(lease=0.3)
+    # long enough for a machine that pauses for a second
+    spec: TableSpec = table(lease=3.0)
     world = World(storage, lambda: ListEngine(storage), lambda: None)  # type: ignore[arg-type,return-value]
     with lease.held(world, spec, lease.COMMIT, "slow"):
-        for _ in range(10):
-            time.sleep(0.1)
+        for _ in range(8):
+            time.sleep(0.5)
             with pytest.raises(Leased), lease.held(world, spec, lease.COMMIT):
                 pass
         assert json.loads(storage.read(COMMIT))["run"] == "slow"
