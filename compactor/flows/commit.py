@@ -8,7 +8,8 @@ Snapshot alone (H2).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Optional
 
@@ -48,7 +49,8 @@ def commit(world: World, spec: TableSpec, parent: Snapshot | None, label: str, p
         if not found.new:
             return None
         try:
-            return _alone(world, spec, parent, found.new, label, progress)
+            with _alone(world, spec, parent, label):
+                return _attempt(world, spec, parent, found.new, label, progress)
         except TryLater as error:
             if attempt == ATTEMPTS - 1 or not isinstance(error, Conflict):
                 raise
@@ -81,7 +83,8 @@ def again(world: World, spec: TableSpec, chosen: Chosen, label: str, progress: P
         if not inputs:
             return None
         try:
-            return _alone(world, spec, parent, inputs, label, progress, places, operation)
+            with _alone(world, spec, parent, label):
+                return _attempt(world, spec, parent, inputs, label, progress, places, operation)
         except Exception as error:
             if not isinstance(error, Conflict) and not snapshots.overtaken(world, snapshots.layout_of(spec), parent):
                 raise
@@ -90,23 +93,15 @@ def again(world: World, spec: TableSpec, chosen: Chosen, label: str, progress: P
     return None
 
 
-def _alone(
-    world: World,
-    spec: TableSpec,
-    parent: Snapshot | None,
-    inputs: Sequence[Input],
-    label: str,
-    progress: Progress,
-    elsewhere: Elsewhere = _LANDING,
-    operation: str = "commit",
-) -> Committed | None:
+@contextmanager
+def _alone(world: World, spec: TableSpec, parent: Snapshot | None, label: str) -> Iterator[None]:
     """An attempt under the table's lease, where it has one."""
     with lease.held(world, spec, lease.COMMIT, label):
         version = parent.version + 1 if parent else 1
         if spec.lease is not None and world.storage.stat(snapshots.layout_of(spec).snapshot(version)) is not None:
             # its last holder committed while we were on our way here
             raise Conflict(f"table {spec.name}: version {version} was committed by the run that held the lease before")
-        return _attempt(world, spec, parent, inputs, label, progress, elsewhere, operation)
+        yield
 
 
 def _attempt(

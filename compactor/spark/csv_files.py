@@ -93,8 +93,7 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
         try:
             head = files.head(spark, path, size, unpack=True)
         except Exception as error:
-            if failures.known(error) is not None:
-                raise
+            failures.spare_the_data(error)
             raise InputRefused(f"{path}: cannot be read ({files.reason(error)}). Have the sink write it again, or remove it.") from None
         text = head.decode("utf-8-sig", errors="replace")
         lines = io.StringIO(text, newline="\n")

@@ -131,8 +131,7 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dic
             finally:
                 reader.close()
         except Exception as error:
-            if failures.known(error) is not None:
-                raise
+            failures.spare_the_data(error)
             why = reason(error)
             # said of files without the magic bytes at their end: the footer is written last
             broken[path] = Why(f"not a readable Parquet file ({why})", "is not a Parquet file" in why)

@@ -123,8 +123,7 @@ class Inputs:
             for raw in self._opened(kind, paths):
                 raw.rows.write.format("noop").mode("overwrite").save()
         except Exception as error:
-            if failures.known(error) is not None:
-                raise
+            failures.spare_the_data(error)
             if len(paths) == 1:
                 self.broken[paths[0]] = files.Why(f"cannot be read ({files.reason(error)})")
                 return

@@ -103,8 +103,7 @@ class Reader:
                 except CompactorError:
                     raise
                 except Exception as error:
-                    if failures.known(error) is not None:
-                        raise
+                    failures.spare_the_data(error)
                     if not opened.find_broken():
                         raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
             batch.scratch = scratch.pop_all()

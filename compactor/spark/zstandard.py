@@ -46,8 +46,7 @@ def copied(spark: SparkSession, path: str, copy: str) -> str:
     try:
         jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(jvm.com.github.luben.zstd.ZstdInputStream(stream), jvm.java.io.File(target))
     except Exception as error:
-        if failures.known(error) is not None:
-            raise
+        failures.spare_the_data(error)
         raise InputRefused(f"{path}: cannot be unpacked ({reason(error)}). Have the sink write it again, or remove it.") from None
     finally:
         stream.close()

@@ -194,6 +194,15 @@ def calls(parts: Parts) -> list[int]:
     return found
 
 
+def points(parts: Parts, kind: str) -> list[tuple[int, int]]:
+    """Which call of which run is to fail: every one, or a sample; few of those that take seconds."""
+    every = [(run, at) for run, number in enumerate(calls(parts)) for at in range(1, number + 1)]
+    takes_seconds = kind in ("slow", "late")
+    if FULL and not takes_seconds:
+        return every
+    return random.Random(kind).sample(every, 12 if FULL else 2 - takes_seconds)
+
+
 def survives(lake: BehindLake, may_give_up: bool) -> bool:
     """Whether a disturbed run ended right."""
     if not may_give_up:
@@ -212,11 +221,8 @@ def test_a_run_whose_call_fails_ends_right_or_the_next_one_does(parts: Parts, ki
     for deliver in DELIVERIES:
         deliver(expected)
         expected.run()
-    points = [(run, at) for run, number in enumerate(calls(parts)) for at in range(1, number + 1)]
     ended = 0
-    for run, at in (
-        points if FULL and kind not in ("slow", "late") else random.Random(kind).sample(points, 12 if FULL else 1 if kind in ("slow", "late") else 2)
-    ):
+    for run, at in points(parts, kind):
         lake = parts.lake()
         watch = Watch(lake)
         for number, deliver in enumerate(DELIVERIES):

@@ -31,10 +31,6 @@ pytestmark = [pytest.mark.engines, pytest.mark.spark]
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_SECONDS = 300.0
 WAREHOUSE = "s3://lake/w"
-CONFIG = (
-    feed.CONFIG.replace("warehouse: .", f"warehouse: {WAREHOUSE}").replace("catalog: {", "catalog: {{uri: {uri}, ").replace("killed}", "killed}}")
-    + "s3: {{path_style: true}}\n"
-).replace("fold: {every: 0s}", "fold: {{every: 0s}}")
 
 ON_S3 = ("500", "503", "reset_before", "reset_after", "cut", "twice", "again", "skew", "skew_back")
 """What S3A and boto3 meet; not what takes longer than S3A's time-outs of minutes, nor listings of the past, which S3 has not had since 2020.
@@ -43,6 +39,12 @@ KNOWN HOLE, so not yet here: `cut_head`. A HEAD answer that ends before its Cont
 and its events are lost without an error. What Spark believes a file's size to be has to be compared with the listing's before a batch is trusted.
 """
 ON_THRIFT = ("reset_before", "reset_after", "cut", "away")
+
+
+def config(uri: str) -> str:
+    """The table of test_kill.py, in S3 and a shared metastore."""
+    text = feed.CONFIG.replace("warehouse: .", f"warehouse: {WAREHOUSE}").replace("catalog: {", f"catalog: {{uri: {uri}, ")
+    return text + "s3: {path_style: true}\n"
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.url)
         store = S3Storage(WAREHOUSE, S3Settings(path_style=True, endpoint=server.url, region="us-east-1"))
         made = Place(tmp_path, s3, thrift, store)
-        made.config.write_text(CONFIG.format(uri=f"thrift://127.0.0.1:{thrift.port}"), encoding="utf-8")
+        made.config.write_text(config(f"thrift://127.0.0.1:{thrift.port}"), encoding="utf-8")
         yield made
 
 
