@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -10,7 +10,8 @@ from compactor.core import types
 from compactor.core.adoption import EPOCH, Adoption
 from compactor.core.errors import InputRefused, OrderRefused, SchemaRefused
 from compactor.core.spec import OPERATIONS, TableSpec
-from compactor.spark import files, position, values
+from compactor.ports import Storage
+from compactor.spark import doubt, files, position, values
 from compactor.spark.decode.flat import DELETED, operation_column
 from compactor.spark.decode.order import NULLABLE, expression
 from compactor.spark.files import Origins, RawFrame
@@ -21,10 +22,10 @@ _TOLD = 3
 """Keys and files that a refusal names."""
 
 
-def columns(spark: SparkSession, table: str, path: str, paths: Sequence[str]) -> dict[str, types.Type]:
+def columns(spark: SparkSession, storage: Storage, table: str, path: str, paths: Sequence[str]) -> dict[str, types.Type]:
     """The columns that the files have together. Raises InputRefused for one that is no Parquet file, SchemaRefused where they disagree."""
     found: dict[str, types.Type] = {}
-    for raw in _frames(spark, table, path, paths):
+    for raw in _frames(spark, storage, table, path, paths):
         assert raw.schema is not None
         for name, kind in raw.schema[1]:
             joined = types.widest(found.get(name, kind), kind)
@@ -37,13 +38,15 @@ def columns(spark: SparkSession, table: str, path: str, paths: Sequence[str]) ->
     return found
 
 
-def checked(spark: SparkSession, spec: TableSpec, adoption: Adoption, path: str, paths: Sequence[str]) -> tuple[DataFrame, dict[str, int]]:
+def checked(
+    spark: SparkSession, storage: Storage, spec: TableSpec, adoption: Adoption, path: str, paths: Sequence[str]
+) -> tuple[DataFrame, dict[str, int]]:
     """The rows as states, and how many there are: `adopted`, and of these `unplaced`, without a Position.
 
     Raises InputRefused naming keys and files for keys that are null or there twice, for values that are lost in the table's types, for rows that
     are marked as deleted; OrderRefused for rows without a Position where each needs one.
     """
-    frames = _frames(spark, spec.name, path, paths)
+    frames = _frames(spark, storage, spec.name, path, paths)
     rows = union([_marked(raw, spec, adoption) for raw in frames])
     keys = [quoted(name) for name in adoption.schema.key]
     nameless = " OR ".join(f"{key} IS NULL" for key in keys)
@@ -91,8 +94,13 @@ def _check_once(rows: DataFrame, spec: TableSpec, adoption: Adoption, path: str)
         )
 
 
-def _frames(spark: SparkSession, table: str, path: str, paths: Sequence[str]) -> list[RawFrame]:
-    frames, broken = files.read(spark, "parquet", Origins((path,)), paths)
+def _frames(spark: SparkSession, storage: Storage, table: str, path: str, paths: Sequence[str]) -> list[RawFrame]:
+    sizes = {info.path: info.size for info in storage.list(path)}
+
+    def listed(opened: Callable[[], DataFrame], group: Sequence[str]) -> DataFrame:
+        return doubt.listed(opened, sum(sizes[place] for place in group), f"table {table}: {path}")
+
+    frames, broken = files.read(spark, "parquet", Origins((path,)), paths, listed)
     if broken:
         place, why = min(broken.items())
         raise InputRefused(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -58,15 +58,17 @@ class SparkEngine:
         directory = work.layout.delta(commit)
         with work:
             # a looked-up base row that stayed as it was belongs to the base, not into the Delta
-            store.write(work.heads.where(f"_source <> {BASE} OR _version = {batch.version}"), work.schema, directory)
-        found = store.inspect(self._spark, self._storage, work.schema, work.order, directory, batch.spec.name)
+            rows = work.heads.where(f"_source <> {BASE} OR _version = {batch.version}")
+            expected = rows.count()
+            store.write(rows, work.schema, directory)
+        found = store.inspect(self._spark, self._storage, work.schema, work.order, directory, batch.spec.name, expected)
         if not found:
             return Staged(None, (), work.counts, work.ties)
         made = found[0]
         delta = Delta(
             commit, relative(directory, batch.spec.root), made.rows, made.tombstones, made.files, made.position_min, made.position_max, made.partial
         )
-        return Staged(delta, (), work.counts, work.ties, self._unresolved(batch, directory) if made.partial else 0)
+        return Staged(delta, (), work.counts, work.ties, self._unresolved(batch, {directory: delta.size}) if made.partial else 0)
 
     def write_base(self, batch: SparkBatch, commit: str, purge_through: int) -> Staged:
         """A whole new base: the batch and everything the parent holds."""
@@ -76,8 +78,8 @@ class SparkEngine:
         with work:
             rows, purged = _purged(work.heads, purge_through, work.order)
             ranges: list[Range] = [(None, None, _segment_count(size, size, spec))]
-            made = self._write_segments(rows, work.schema, work.order, spec, commit, ranges, batch.version)
-        unknown = sum(self._unresolved(batch, work.layout.inside(segment.path)) for segment in made if segment.partial)
+            made = self._write_segments(rows, rows.count(), work.schema, work.order, spec, commit, ranges, batch.version)
+        unknown = sum(self._unresolved(batch, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.partial)
         return Staged(None, tuple(made), work.counts, work.ties, unknown, purged)
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
@@ -107,7 +109,7 @@ class SparkEngine:
             case = " ".join(f"WHEN {index} BETWEEN {run[0]} AND {run[-1]} THEN {number}" for number, run in enumerate(runs))
             tagged = rows.selectExpr("*", f"CASE {case} END AS _run") if len(runs) > 1 else rows
             ranges = [_range(snapshot, run, len(runs), spec) for run in runs]
-            made = self._write_segments(tagged, schema, order, spec, commit, ranges, snapshot.version)
+            made = self._write_segments(tagged, tagged.count(), schema, order, spec, commit, ranges, snapshot.version)
         finally:
             heads.unpersist()
         return Staged(None, tuple(made), {}, purged_to=purged)
@@ -131,16 +133,17 @@ class SparkEngine:
 
     def columns(self, spec: TableSpec, path: str, files: Sequence[str]) -> dict[str, types.Type]:
         """The columns of Parquet files that others made."""
-        return adopt.columns(self._spark, spec.name, path, files)
+        return adopt.columns(self._spark, self._storage, spec.name, path, files)
 
     def adopt(self, spec: TableSpec, adoption: Adoption, path: str, files: Sequence[str], commit: str | None) -> Staged:
         """The rows of these files, checked, as a whole base."""
-        rows, counts = adopt.checked(self._spark, spec, adoption, path, files)
+        rows, counts = adopt.checked(self._spark, self._storage, spec, adoption, path, files)
         if commit is None:
             return Staged(None, (), counts)
         size = _estimated_bytes(adoption.schema, counts["adopted"])
         ranges: list[Range] = [(None, None, _segment_count(size, size, spec))]
-        return Staged(None, tuple(self._write_segments(rows, adoption.schema, adoption.order, spec, commit, ranges, 1)), counts)
+        made = self._write_segments(rows, counts["adopted"], adoption.schema, adoption.order, spec, commit, ranges, 1)
+        return Staged(None, tuple(made), counts)
 
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None = None
@@ -186,9 +189,9 @@ class SparkEngine:
         """The history after the batch."""
         return history_commit.write(self._spark, self._storage, batch, commit)
 
-    def _unresolved(self, batch: SparkBatch, directory: str) -> int:
+    def _unresolved(self, batch: SparkBatch, directories: Mapping[str, int]) -> int:
         """Values of visible rows that no event told. Raises CheckFailed under `unresolved: fail`."""
-        rows = store.read(self._spark, batch.facts.evolved.schema, batch.facts.order, [directory])
+        rows = store.read(self._spark, batch.facts.evolved.schema, batch.facts.order, directories)
         unknown = named("sum(size(filter(map_values(_older), _e -> NOT _e.known)))", "n")
         cells = rows.where("_op <> 'd' AND _older IS NOT NULL").agg(unknown).collect()[0].n or 0
         if cells and batch.spec.unresolved == "fail":
@@ -201,6 +204,7 @@ class SparkEngine:
     def _write_segments(
         self,
         rows: DataFrame,
+        expected: int,
         schema: Schema,
         order: position.Order,
         spec: TableSpec,
@@ -208,7 +212,7 @@ class SparkEngine:
         ranges: Sequence[Range],
         through: int,
     ) -> list[Segment]:
-        """Write rows (with `_run`, the number of their range, when there are several) as Segments that tile each range."""
+        """Write rows, `expected` many (with `_run`, the number of their range, when there are several), as Segments that tile each range."""
         directory = Layout(spec.root, spec.landing).base(commit)
         keys = [quoted(name) for name in schema.key]
         total = sum(count for _, _, count in ranges)
@@ -217,7 +221,7 @@ class SparkEngine:
         run = "_run" if len(ranges) > 1 else "0"
         tagged = spread.selectExpr("*", f"concat({run}, '-', lpad(spark_partition_id(), 5, '0')) AS segment")
         store.write(tagged, schema, directory, by_segment=True)
-        found = store.inspect(self._spark, self._storage, schema, order, directory, spec.name)
+        found = store.inspect(self._spark, self._storage, schema, order, directory, spec.name, expected)
         out = []
         for number, (low, high, _) in enumerate(ranges):
             mine = [made for made in found if made.name.startswith(f"segment={number}-")]

@@ -62,7 +62,8 @@ def read(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> DataFrame:
     assert snapshot.feed is not None
     assert snapshot.feed.part is not None
     ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in columns(snapshot))
-    return spark.read.schema(ddl).parquet(Layout(spec.root, spec.landing).inside(snapshot.feed.part.path))
+    part = snapshot.feed.part
+    return store.parquet(spark, ddl, {Layout(spec.root, spec.landing).inside(part.path): part.size})
 
 
 def lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
@@ -220,7 +221,7 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
         f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in columns(made) if name in (*OWN[:4], *made.schema.key)
     )
     counted = [named(f"count_if(_applied AND _change_type = '{kind}')", f"n{at}") for at, kind in enumerate((INSERT, BEFORE, AFTER, DELETE))]
-    by_key = spark.read.schema(ddl).parquet(directory).groupBy(*[quoted(name) for name in made.schema.key])
+    by_key = store.parquet(spark, ddl, {directory: part.size}).groupBy(*[quoted(name) for name in made.schema.key])
     sums = [named(f"coalesce(sum(n{at}), 0)", f"n{at}") for at in range(4)]
     wrong = named("coalesce(max(n0 + n2 + n3), 0) > 1 OR coalesce(max(abs(n1 - n2)), 0) > 0", "wrong")
     (row,) = by_key.agg(named("count(1)", "rows"), *counted).agg(named("coalesce(sum(rows), 0)", "rows"), *sums, wrong).collect()

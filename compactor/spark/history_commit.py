@@ -189,7 +189,7 @@ class _Work:
         """A table that has rows already: each is so since its own time, or else since the newest that the table knows."""
         parent, versions = self.batch.parent, self.versions
         if parent is None:
-            return versions.seeds(store.read(self.spark, versions.schema, self.batch.facts.order, []), "0L")
+            return versions.seeds(store.read(self.spark, versions.schema, self.batch.facts.order, {}), "0L")
         stored = Stored(self.spark, self.layout, parent, versions.schema)
         base, delta = stored.base(None), stored.delta()
         if delta is not None:

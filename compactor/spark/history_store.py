@@ -41,9 +41,8 @@ class Parts:
         old = {field.name: field.type for field in self.stored.fields}
         kinds = [(name, old.get(name, kind)) for name, kind in self.versions.stored]
         ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in kinds)
-        directories = [self.layout.inside(part.path) for part in parts]
-        found = self.spark.read.schema(ddl).parquet(*directories) if directories else self.spark.createDataFrame([], ddl)
-        path = "_metadata.file_path" if directories else "''"
+        found = store.parquet(self.spark, ddl, {self.layout.inside(part.path): part.size for part in parts})
+        path = "_metadata.file_path" if parts else "''"
         state = [name for name, _ in state_types(position.ddl(self.versions.order))]
         rows = found.selectExpr(*store.payload(self.versions.schema, old), *state, f"{path} AS __path")
         if wanted is not None:
@@ -119,7 +118,8 @@ class Writer:
         wanted = {*schema.key, "_position", "__shown", "__start_us", "__begun_us", "__end_us", "__end_position"}
         kinds = [(name, kind) for name, kind in self.versions.stored if name in wanted]
         ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in kinds)
-        rows = self.spark.read.schema(ddl).parquet(*[join(directory, part) for part in files]).selectExpr("*", f"{_PART} AS __d")
+        sizes = {join(directory, part): sum(size for _, size in held) for part, held in files.items()}
+        rows = store.parquet(self.spark, ddl, sizes).selectExpr("*", f"{_PART} AS __d")
         wrong = "__begun_us IS NULL OR (__shown AND NOT coalesce(__start_us <= __end_us, false))"
         by_key = rows.groupBy("__d", *self.versions.keys).agg(
             named("count(1)", "__n"),

@@ -21,7 +21,7 @@ from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.ports import Elsewhere, Facts, Storage
-from compactor.spark import copies, copy_changes, failures, files, keyless, position, signatures, store, survey
+from compactor.spark import copies, copy_changes, doubt, failures, files, keyless, position, signatures, store, survey
 from compactor.spark.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
 from compactor.spark.decode import change_event, debezium, dms, flat, kafka, named, wal2json, wire
 from compactor.spark.decode.frame import Frame
@@ -81,8 +81,8 @@ class SparkBatch:
 
 @dataclass(frozen=True)
 class Reader:
-    """Opens inputs. `storage` is only asked for the content of files whose rows nothing else identifies (keyless tables); `schemas` for
-    those that Kafka records name by id."""
+    """Opens inputs. `storage` is only asked for the content of files whose rows nothing else identifies (keyless tables), and for the size of
+    those that Spark has another one of; `schemas` for those that Kafka records name by id."""
 
     spark: SparkSession
     storage: Storage
@@ -93,18 +93,18 @@ class Reader:
     ) -> SparkBatch:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
         with ExitStack() as scratch:
-            opened = Inputs(self.spark, spec, inputs, elsewhere, scratch)
+            opened = Inputs(self.spark, self.storage, spec, inputs, elsewhere, scratch)
             batch = None
             while batch is None:
                 try:
-                    batch = self._read(opened, parent, version, known)
+                    batch = doubt.again(lambda: self._read(opened, parent, version, known))
                 except copies.NotWhole as found:
                     opened.broken.update(found.files)
                 except CompactorError:
                     raise
                 except Exception as error:
                     failures.spare_the_data(error)
-                    if not opened.find_broken():
+                    if not opened.find_broken() and not opened.once_more():
                         raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
             batch.scratch = scratch.pop_all()
             return batch

@@ -16,7 +16,7 @@ from compactor.core.position import Position
 from compactor.core.schema import Schema
 from compactor.core.snapshot import DataFile, Segment
 from compactor.ports import Storage
-from compactor.spark import position, values
+from compactor.spark import doubt, position, values
 from compactor.spark.conform import key_columns, key_text
 from compactor.spark.resolve import ALL, STATE
 from compactor.spark.sql import cast, literal, named, quoted, struct
@@ -36,13 +36,23 @@ def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]
     return [*((field.name, field.type) for field in schema.fields), *((name, kinds[name]) for name in STATE)]
 
 
-def read(spark: SparkSession, schema: Schema, order: position.Order, directories: Sequence[str], stored: Schema | None = None) -> DataFrame:
-    """States out of base or Delta directories. `stored`: the schema they were written with, when column types changed since."""
+def read(spark: SparkSession, schema: Schema, order: position.Order, directories: Mapping[str, int], stored: Schema | None = None) -> DataFrame:
+    """States out of base or Delta directories (each with its bytes). `stored`: the schema they were written with, when column types changed since.
+
+    Raises Doubt when Spark finds other files there than were written.
+    """
     old = {field.name: field.type for field in stored.fields} if stored else {}
     file_types = [(name, old.get(name, kind)) for name, kind in stored_types(schema, order)]
     ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in file_types)
-    rows = spark.read.schema(ddl).parquet(*directories) if directories else spark.createDataFrame([], ddl)
-    return rows.selectExpr(*payload(schema, old), *STATE)
+    return parquet(spark, ddl, directories).selectExpr(*payload(schema, old), *STATE)
+
+
+def parquet(spark: SparkSession, ddl: str, directories: Mapping[str, int]) -> DataFrame:
+    """Rows of Parquet directories, each with the bytes of its files. Raises Doubt when Spark finds other files there."""
+    if not directories:
+        return spark.createDataFrame([], ddl)
+    what = ", ".join([*directories][:3]) + (f" and {len(directories) - 3} more" if len(directories) > 3 else "")
+    return doubt.listed(lambda: spark.read.schema(ddl).parquet(*directories), sum(directories.values()), what)
 
 
 def payload(schema: Schema, old: Mapping[str, str]) -> list[str]:
@@ -103,10 +113,10 @@ class Written:
     files: tuple[DataFile, ...]
 
 
-def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: position.Order, directory: str, table: str) -> list[Written]:
+def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: position.Order, directory: str, table: str, expected: int) -> list[Written]:
     """Read back what `write` wrote, in key order: one entry per segment (one in all for a Delta).
 
-    Raises CheckFailed on a key that is null or there twice.
+    Raises CheckFailed on a key that is null or there twice, and on other than the `expected` number of rows.
     """
     files: dict[str, list[DataFile]] = {}
     for info in storage.list(directory):
@@ -114,13 +124,14 @@ def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: positi
         if not inside.rsplit("/", 1)[-1].startswith(("_", ".")):
             files.setdefault(inside.rpartition("/")[0], []).append(DataFile(inside.rpartition("/")[2], info.size, storage.checksum(info)))
     if not files:
+        _complete(0, expected, directory, table)
         return []
     keys = [quoted(name) for name in schema.key]
     kinds = [schema.field(name).type for name in schema.key]
     ddl = ", ".join(
         f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in stored_types(schema, order) if name in (*schema.key, *STATE)
     )
-    rows = spark.read.schema(ddl).parquet(*[join(directory, part) if part else directory for part in files])
+    rows = parquet(spark, ddl, {join(directory, part) if part else directory: sum(file.size for file in held) for part, held in files.items()})
     origin = "regexp_extract(_metadata.file_path, '(segment=[0-9-]+)/[^/]+$', 1)"
     null_key = " OR ".join(f"{key} IS NULL" for key in keys)
     by_key = (
@@ -156,6 +167,7 @@ def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: positi
         if row.most > 1 or row.nokey:
             what = "a key occurs twice" if row.most > 1 else "a key is null"
             raise CheckFailed(f"table {table}: staged data in {directory}: {what}; expected exactly one row per key. Nothing was committed.")
+    _complete(sum(row.rows for row in found), expected, directory, table)
     return [
         Written(
             row["__d"],
@@ -169,6 +181,14 @@ def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: positi
         )
         for row in found
     ]
+
+
+def _complete(found: int, expected: int, directory: str, table: str) -> None:
+    if found != expected:
+        raise CheckFailed(
+            f"table {table}: staged data in {directory}: {found:,} rows are there, expected the {expected:,} that were written. Does the store list "
+            "what was just written? Nothing was committed."
+        )
 
 
 def held(rows: DataFrame) -> DataFrame:

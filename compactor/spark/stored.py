@@ -28,7 +28,7 @@ class Stored:
 
     def rows(self, segments: Sequence[Segment]) -> DataFrame:
         """The rows of these segments."""
-        directories = [self.layout.inside(segment.path) for segment in segments]
+        directories = {self.layout.inside(segment.path): segment.size for segment in segments}
         found = store.read(self.spark, self.schema, self.snapshot.order, directories, self.snapshot.schema)
         return found.selectExpr("*", f"{BASE} AS _source")
 
@@ -41,7 +41,7 @@ class Stored:
         delta, segments = self.snapshot.delta, self.snapshot.segments
         if delta is None:
             return None
-        rows = store.read(self.spark, self.schema, self.snapshot.order, [self.layout.inside(delta.path)], self.snapshot.schema)
+        rows = store.read(self.spark, self.schema, self.snapshot.order, {self.layout.inside(delta.path): delta.size}, self.snapshot.schema)
         rows = rows.selectExpr("*", f"{DELTA} AS _source")
         through = [segment.folded_through for segment in segments]
         if not through:

@@ -39,9 +39,17 @@ def copied(spark: SparkSession, path: str, copy: str) -> str:
             f"{path}: this cluster's Hadoop cannot unpack zstd (no native library). Have the sink write gzip, or install libhadoop with zstd."
         )
     target = copy + _PLAIN
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    _unpack(spark, path, target)
+    if not os.path.getsize(target):
+        # what has no content may only seem to have none: `doubt`
+        _unpack(spark, path, target)
+    return target
+
+
+def _unpack(spark: SparkSession, path: str, target: str) -> None:
     jvm: Any = spark._jvm
     location = jvm.org.apache.hadoop.fs.Path(path)
-    os.makedirs(os.path.dirname(target), exist_ok=True)
     stream = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(location)
     try:
         jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(jvm.com.github.luben.zstd.ZstdInputStream(stream), jvm.java.io.File(target))
@@ -50,7 +58,6 @@ def copied(spark: SparkSession, path: str, copy: str) -> str:
         raise InputRefused(f"{path}: cannot be unpacked ({reason(error)}). Have the sink write it again, or remove it.") from None
     finally:
         stream.close()
-    return target
 
 
 def renamed(raw: RawFrame) -> RawFrame:

@@ -35,6 +35,7 @@ KINDS = {
     "reset_after": "carried out, the connection is reset instead of an answer",
     "cut": "carried out, the answer ends in the middle of its body, or of its headers when it has none",
     "cut_head": "carried out, the answer ends among its headers",
+    "cut_length": "carried out, of the answer come all headers but the one that tells its length, and nothing more",
     "slow": "carried out, the answer comes after the client's time-out",
     "late": "carried out after the client's time-out",
     "twice": "carried out twice, the second answer is given",
@@ -256,8 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
             lines.append(f"Content-Length: {len(body)}")
         data = "\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if self.command == "HEAD" else body)
         if cut:
-            whole = cut == "cut" and body and self.command != "HEAD"
-            data = data[: len(data) - len(body) // 2] if whole else data[: data.index(b"\r\n") + 12]
+            data = _beginning(cut, lines, data, 0 if self.command == "HEAD" else len(body))
             self.close_connection = True
         with suppress(ConnectionError, ValueError):
             self.wfile.write(data)
@@ -285,6 +285,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Thousands of lines that nobody reads."""
+
+
+def _beginning(cut: str, lines: Sequence[str], data: bytes, body: int) -> bytes:
+    """How much of an answer gets through."""
+    if cut == "cut_length":
+        return "".join(f"{line}\r\n" for line in lines if not line.lower().startswith("content-length:")).encode("latin-1")
+    if cut == "cut" and body:
+        return data[: len(data) - body // 2]
+    return data[: data.index(b"\r\n") + 12]
 
 
 def _skewed(answer: Answer, seconds: float) -> Answer:
