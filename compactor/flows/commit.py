@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from compactor.core import copies, plan
-from compactor.core.errors import CheckFailed, Conflict, InputUnfinished, SchemaRefused, TryLater
+from compactor.core.errors import CheckFailed, Conflict, Doubt, InputUnfinished, SchemaRefused, TryLater
 from compactor.core.layout import commit_id
 from compactor.core.position import Partitions, latest
 from compactor.core.schema import Schema
@@ -51,10 +51,12 @@ def commit(world: World, spec: TableSpec, parent: Snapshot | None, label: str, p
         try:
             with _alone(world, spec, parent, label):
                 return _attempt(world, spec, parent, found.new, label, progress)
-        except TryLater as error:
-            if attempt == ATTEMPTS - 1 or not isinstance(error, Conflict):
+        except Conflict:
+            if attempt == ATTEMPTS - 1:
                 raise
         except Exception as error:
+            if isinstance(error, TryLater) and not isinstance(error, Doubt):
+                raise
             overtaken = snapshots.overtaken(world, snapshots.layout_of(spec), parent)
             if not overtaken and all(_unchanged(world, spec, item) for item in found.new):
                 raise

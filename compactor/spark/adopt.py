@@ -98,7 +98,7 @@ def _frames(spark: SparkSession, storage: Storage, table: str, path: str, paths:
     sizes = {info.path: info.size for info in storage.list(path)}
 
     def listed(opened: Callable[[], DataFrame], group: Sequence[str]) -> DataFrame:
-        return doubt.listed(opened, sum(sizes[place] for place in group), f"table {table}: {path}")
+        return doubt.again(lambda: doubt.listed(opened, sum(sizes[place] for place in group), f"table {table}: {path}"))
 
     frames, broken = files.read(spark, "parquet", Origins((path,)), paths, listed)
     if broken:

@@ -21,17 +21,13 @@ from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
-from compactor.core.errors import Unavailable
+from compactor.core.errors import Doubt
 from compactor.spark.files import RawFrame
 
 T = TypeVar("T")
 
 TRIES = 3
 _WAIT_SECONDS = 0.5
-
-
-class Doubt(Unavailable):
-    """What Spark was told of files cannot be so, or may not be: worth another try."""
 
 
 def remote(location: str) -> bool:
@@ -50,22 +46,18 @@ def again(attempt: Callable[[], T]) -> T:
 
 
 def listed(opened: Callable[[], DataFrame], size: int, what: str, told: Callable[[], int] | None = None) -> DataFrame:
-    """Rows of files that Spark has just listed. Raises Doubt unless the files are of `size` bytes in all to it.
+    """Rows of files, which Spark lists now. Raises Doubt unless the files are of `size` bytes in all to it.
 
     `told` asks the store once more, where files may have been written over since `size` was listed.
     """
-
-    def attempt() -> DataFrame:
-        rows = opened()
-        found = _size(rows)
-        if found != size and (told is None or found != told()):
-            raise Doubt(
-                f"{what}: expected {size:,} bytes, as listed, and the store told Spark of {found:,}. Nothing was committed. Run again. If it stays "
-                "so, somebody changed files there (compactor verify), or something between Spark and the store leaves out answers' Content-Length"
-            )
-        return rows
-
-    return again(attempt)
+    rows = opened()
+    found = _size(rows)
+    if found != size and (told is None or found != told()):
+        raise Doubt(
+            f"{what}: expected {size:,} bytes, as listed, and the store told Spark of {found:,}. Nothing was committed. Run again. If it stays so, "
+            "somebody changed files there (compactor verify), or something between Spark and the store leaves out answers' Content-Length"
+        )
+    return rows
 
 
 def once(raw: RawFrame, hold: Callable[[DataFrame], DataFrame]) -> RawFrame:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from compactor.core.errors import CompactorError, Refused, Unavailable
+from compactor.core.errors import CompactorError, Doubt, Refused, Unavailable
 
 C = TypeVar("C", bound=type)
 
@@ -63,19 +63,34 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
 )
 
 
-def known(error: BaseException) -> CompactorError | None:
-    """What an error tells that no data can be blamed for, in our words; None for every other."""
+_STORED: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
+    (
+        re.compile(
+            r"is not a Parquet file|[Cc]ould not read footer|ParquetDecodingException|can not read class org\.apache\.parquet|java\.io\.EOFException"
+        ),
+        Doubt,
+        "a stored file came to Spark cut short or damaged ({}). Run again; if it stays so, `compactor verify --deep` tells which one it is",
+    ),
+)
+
+
+_FILE = re.compile(r"\b(?:s3a?|hdfs|file):/\S+?\.parquet\b")
+
+
+def known(error: BaseException, stored: bool = False) -> CompactorError | None:
+    """What an error tells that no data can be blamed for, in our words; None for every other. `stored`: only files of ours were read."""
     if isinstance(error, CompactorError):
         return None
     try:
         text = _text(error)
     except (Py4JError, ConnectionError) as gone:
         return Unavailable(f"Spark's JVM has ended ({_line(str(gone))}): was it killed, for the machine's memory? Run again")
-    for pattern, kind, words in _RULES:
+    for pattern, kind, words in (*_RULES, *(_STORED if stored else ())):
         match = pattern.search(text)
         if match is not None:
             start = text.rfind("\n", 0, match.start()) + 1
-            return kind(words.format(_line(text[start:])))
+            line, place = _line(text[start:]), _FILE.search(text)
+            return kind(words.format(f"{line} in {place[0]}" if stored and place and place[0] not in line else line))
     return None
 
 
@@ -99,7 +114,8 @@ def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(*arguments, **options)
         except Exception as error:
-            said = known(error)
+            # what is wrong with landed files was found when they were read
+            said = known(error, stored=True)
             if said is None:
                 raise
             raise said from error

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core import increment
 from compactor.core.copies import ENVELOPE
-from compactor.core.errors import InputRefused, InputUnfinished
+from compactor.core.errors import Doubt, InputRefused, InputUnfinished
 from compactor.core.layout import Layout, join
 from compactor.core.quarantine import Limits, Unusable
 from compactor.core.snapshot import Input
@@ -167,7 +167,7 @@ class Inputs:
     def _check_missing(self, path: str, reason: str) -> None:
         """Raises Doubt for a file that is there and, as Spark was told, is not. One that is gone has been archived by another run."""
         if _MISSING.search(reason) and doubt.remote(path) and self._storage.stat(path) is not None:
-            raise doubt.Doubt(f"table {self.spec.name}: {path} is there, and the store told Spark that it is not ({reason}). Run again")
+            raise Doubt(f"table {self.spec.name}: {path} is there, and the store told Spark that it is not ({reason}). Run again")
 
     def _read_halves(self, kind: str, paths: list[str], last: bool = False) -> None:
         try:

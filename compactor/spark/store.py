@@ -52,7 +52,7 @@ def parquet(spark: SparkSession, ddl: str, directories: Mapping[str, int]) -> Da
     if not directories:
         return spark.createDataFrame([], ddl)
     what = ", ".join([*directories][:3]) + (f" and {len(directories) - 3} more" if len(directories) > 3 else "")
-    return doubt.listed(lambda: spark.read.schema(ddl).parquet(*directories), sum(directories.values()), what)
+    return doubt.again(lambda: doubt.listed(lambda: spark.read.schema(ddl).parquet(*directories), sum(directories.values()), what))
 
 
 def payload(schema: Schema, old: Mapping[str, str]) -> list[str]:

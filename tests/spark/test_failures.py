@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import IllegalArgumentException
 
-from compactor.core.errors import CompactorError, InputRefused, Refused, Unavailable
+from compactor.core.errors import CompactorError, Doubt, InputRefused, Refused, Unavailable
 from compactor.spark import failures
 
 STAGE = (
@@ -106,6 +106,31 @@ def test_a_jvm_that_has_ended_is_unavailable(error: Exception) -> None:
     assert "Spark's JVM has ended" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "java.lang.RuntimeException: s3://b/t/base/x.parquet is not a Parquet file (length is too low: 0)",
+            "s3://b/t/base/x.parquet is not a Parquet",
+        ),
+        ("java.io.EOFException\n\tat x", "(java.io.EOFException)"),
+        ("java.io.EOFException\nSuppressed: X: s3a://b/t/d/x.c000.parquet: y", "(java.io.EOFException in s3a://b/t/d/x.c000.parquet)"),
+        ("java.io.EOFException: Reached the end of stream with 550 bytes left to read", "Reached the end of stream"),
+        ("org.apache.parquet.io.ParquetDecodingException: Can not read value at 0 in block -1 in file s3://b/x.parquet", "Can not read value at 0"),
+        ("java.io.IOException: can not read class org.apache.parquet.format.PageHeader: Required field", "PageHeader"),
+        ("org.apache.spark.SparkException: [CANNOT_READ_FILE_FOOTER] Could not read footer for file: s3://b/x.parquet.", "Could not read footer"),
+    ],
+)
+def test_files_of_ours_that_come_cut_short_are_doubted(text: str, line: str) -> None:
+    """By whatever reads no landed files: an answer may have been cut off, and another may not be."""
+    assert failures.known(Java(STAGE.format(text))) is None
+    found = failures.known(Java(STAGE.format(text)), stored=True)
+    assert isinstance(found, Doubt)
+    assert line in str(found)
+    assert "compactor verify --deep" in str(found)
+    assert "\n" not in str(found)
+
+
 def test_errors_of_ours_and_of_python_are_not_touched() -> None:
     """They say what they mean."""
     assert failures.known(InputRefused("SocketTimeoutException")) is None
@@ -129,6 +154,6 @@ def test_every_public_method_of_a_class_tells_so() -> None:
         Engine().read("java.net.SocketTimeoutException: Read timed out")
     assert isinstance(caught.value.__cause__, Java)
     with pytest.raises(Java):
-        Engine().read("java.io.EOFException: end")
+        Engine().read("java.lang.ArithmeticException: overflow")
     with pytest.raises(Java):
         Engine()._inside("java.net.SocketTimeoutException: Read timed out")
