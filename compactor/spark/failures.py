@@ -74,6 +74,7 @@ _STORED: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
 )
 
 
+_CLASS = re.compile(r"[\w.$]+(?:Exception|Error|Failure)\b")
 _FILE = re.compile(r"\b(?:s3a?|hdfs|file):/\S+?\.parquet\b")
 
 
@@ -88,8 +89,9 @@ def known(error: BaseException, stored: bool = False) -> CompactorError | None:
     for pattern, kind, words in (*_RULES, *(_STORED if stored else ())):
         match = pattern.search(text)
         if match is not None:
-            start = text.rfind("\n", 0, match.start()) + 1
-            line, place = _line(text[start:]), _FILE.search(text)
+            # the innermost error that the match is of: Spark tells a task's in one line with its own
+            begins = [found.start() for found in _CLASS.finditer(text, text.rfind("\n", 0, match.start()) + 1, match.end())]
+            line, place = _line(text[begins[-1] if begins else match.start() :]), _FILE.search(text)
             return kind(words.format(f"{line} in {place[0]}" if stored and place and place[0] not in line else line))
     return None
 

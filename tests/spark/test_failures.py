@@ -56,6 +56,12 @@ TEXTS = [
     ("java.lang.OutOfMemoryError: Java heap space", Refused, "COMPACTOR_DRIVER_MEMORY"),
     ("ExecutorLostFailure (executor 3 exited) Reason: Container killed by YARN for exceeding memory limits", Unavailable, "give it more memory"),
     ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", Unavailable, "Spark lost what it worked with"),
+    (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times, most recent failure: Lost task 0.0 in "
+        "stage 4.0 (TID 3) (host executor driver): org.apache.hadoop.fs.s3a.NoVersionAttributeException: `s3a://b/k': Change detection policy",
+        Unavailable,
+        "did not answer Spark (org.apache.hadoop.fs.s3a.NoVersionAttributeException: `s3a://b/k'",
+    ),
 ]
 
 DATA = [
