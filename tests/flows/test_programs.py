@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.errors import CheckFailed, Conflict, InputRefused, NoRowsYet
+from compactor.core.errors import CheckFailed, Conflict, Doubt, InputRefused, NoRowsYet, TryLater, Unavailable
 from compactor.core.snapshot import COUNTS
 from compactor.flows import quarantine, snapshots
 from compactor.flows.commit import ATTEMPTS
 from compactor.flows.plan import plan
-from compactor.flows.run import run_tables
+from compactor.flows.run import run_table, run_tables
 from compactor.flows.status import status
 from compactor.storage.memory import MemoryStorage
 from tests.oracle.lake import Lake, as_rows, table
@@ -452,3 +452,31 @@ def test_a_run_that_loses_every_race_gives_up_and_loses_nothing() -> None:
     lake.storage = storage
     assert lake.run().outcome == "committed"
     assert lake.look().rows == lake.expected() == ((1, 50),)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("error", "rewritten", "ends"), [(Doubt, True, "committed"), (Doubt, False, "Doubt"), (Unavailable, True, "Unavailable")])
+def test_what_contradicts_itself_because_a_file_was_written_over_is_read_again(error: type[TryLater], rewritten: bool, ends: str) -> None:
+    """Where nothing was written over, or nobody answers, it is for the next run."""
+    lake = Lake(table())
+    lake.deliver("increment_2026010101/a.json", [line("c", [1], [1], {"a": 1})])
+    world, engine = lake.world(), lake.world().engine()
+    failed: list[str] = []
+
+    class Once:
+        """The engine, whose first reading fails."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "read" and not failed:
+                failed.append(name)
+                if rewritten:
+                    lake.deliver("increment_2026010101/a.json", [line("c", [1], [2], {"a": 2})])
+                raise error("expected 10 bytes, found 0")
+            return getattr(engine, name)
+
+    try:
+        told = run_table(dataclasses.replace(world, engine=Once), lake.spec).outcome
+    except TryLater as raised:
+        told = type(raised).__name__
+    assert (told, failed) == (ends, ["read"])
+    lake.run()
+    assert lake.look().rows == lake.expected() == ((1, 2 if rewritten else 1),)  # type: ignore[union-attr]

@@ -19,7 +19,7 @@ from tests.parts.proxy import ALWAYS, KINDS, Fault, Proxy
 from tests.parts.s3 import Server
 
 pytestmark = pytest.mark.slow
-STAYING = ("500", "503", "429", "reset_before", "reset_after", "cut_head", "slow")
+STAYING = ("500", "503", "429", "reset_before", "reset_after", "cut_head", "cut_length", "slow")
 
 
 def ending(lake: Lake) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from tests.parts.s3 import Server
 from tests.storage.claimed import TABLE, dynamodb, made
 from tests.storage.worlds import World
 
-KINDS = ("500", "503", "429", "reset_before", "reset_after", "cut", "cut_head", "slow", "late", "twice", "again", "stale")
+KINDS = ("500", "503", "429", "reset_before", "reset_after", "cut", "cut_head", "cut_length", "slow", "late", "twice", "again", "stale")
 NUMBERS = itertools.count(1)
 
 

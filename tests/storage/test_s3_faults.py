@@ -155,7 +155,7 @@ def test_a_fault_at_any_request_is_survived(server: Server, proxy: Proxy, name: 
         _once(act, storage, storage, Seen(server, act.before), proxy, Fault(kind, number))
 
 
-@pytest.mark.parametrize("kind", ["500", "503", "429", "reset_before", "reset_after", "cut_head", "slow", "409 OperationAborted"])
+@pytest.mark.parametrize("kind", ["500", "503", "429", "reset_before", "reset_after", "cut_head", "cut_length", "slow", "409 OperationAborted"])
 @pytest.mark.parametrize("name", ACTS)
 def test_a_fault_that_stays_is_unavailable_and_a_repetition_ends_right(server: Server, proxy: Proxy, name: str, kind: str) -> None:
     """From every request on."""
