@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from compactor.core import types
 from compactor.core.errors import CheckFailed
 from compactor.core.feed import AFTER, ALL, APPLIED, BEFORE, DELETE, INSERT
 from compactor.core.layout import Layout, relative
@@ -61,9 +60,8 @@ def read(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> DataFrame:
     """A Snapshot's own part of the feed. It must have one."""
     assert snapshot.feed is not None
     assert snapshot.feed.part is not None
-    ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in columns(snapshot))
     part = snapshot.feed.part
-    return store.parquet(spark, ddl, {Layout(spec.root, spec.landing).inside(part.path): part.size})
+    return store.parquet(spark, columns(snapshot), {Layout(spec.root, spec.landing).inside(part.path): part.size})
 
 
 def lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
@@ -217,11 +215,9 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
         if not relative(info.path, directory).rpartition("/")[2].startswith(("_", "."))
     )
     part = FeedPart(relative(directory, spec.root), 0, files, 0, 0, 0)
-    ddl = ", ".join(
-        f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in columns(made) if name in (*OWN[:4], *made.schema.key)
-    )
+    wanted = [(name, kind) for name, kind in columns(made) if name in (*OWN[:4], *made.schema.key)]
     counted = [named(f"count_if(_applied AND _change_type = '{kind}')", f"n{at}") for at, kind in enumerate((INSERT, BEFORE, AFTER, DELETE))]
-    by_key = store.parquet(spark, ddl, {directory: part.size}).groupBy(*[quoted(name) for name in made.schema.key])
+    by_key = store.parquet(spark, wanted, {directory: part.size}).groupBy(*[quoted(name) for name in made.schema.key])
     sums = [named(f"coalesce(sum(n{at}), 0)", f"n{at}") for at in range(4)]
     wrong = named("coalesce(max(n0 + n2 + n3), 0) > 1 OR coalesce(max(abs(n1 - n2)), 0) > 0", "wrong")
     (row,) = by_key.agg(named("count(1)", "rows"), *counted).agg(named("coalesce(sum(rows), 0)", "rows"), *sums, wrong).collect()

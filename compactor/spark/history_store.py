@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core import types
 from compactor.core.errors import CheckFailed
 from compactor.core.history import OPEN as OPEN_DAY
 from compactor.core.history import History, HistoryPart
@@ -40,8 +39,7 @@ class Parts:
         """Stored events of these keys (with their other columns), or of every key; with `__part`."""
         old = {field.name: field.type for field in self.stored.fields}
         kinds = [(name, old.get(name, kind)) for name, kind in self.versions.stored]
-        ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in kinds)
-        found = store.parquet(self.spark, ddl, {self.layout.inside(part.path): part.size for part in parts})
+        found = store.parquet(self.spark, kinds, {self.layout.inside(part.path): part.size for part in parts})
         path = "_metadata.file_path" if parts else "''"
         state = [name for name, _ in state_types(position.ddl(self.versions.order))]
         rows = found.selectExpr(*store.payload(self.versions.schema, old), *state, f"{path} AS __path")
@@ -117,9 +115,8 @@ class Writer:
         schema = self.versions.schema
         wanted = {*schema.key, "_position", "__shown", "__start_us", "__begun_us", "__end_us", "__end_position"}
         kinds = [(name, kind) for name, kind in self.versions.stored if name in wanted]
-        ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in kinds)
         sizes = {join(directory, part): sum(size for _, size in held) for part, held in files.items()}
-        rows = store.parquet(self.spark, ddl, sizes).selectExpr("*", f"{_PART} AS __d")
+        rows = store.parquet(self.spark, kinds, sizes).selectExpr("*", f"{_PART} AS __d")
         wrong = "__begun_us IS NULL OR (__shown AND NOT coalesce(__start_us <= __end_us, false))"
         by_key = rows.groupBy("__d", *self.versions.keys).agg(
             named("count(1)", "__n"),

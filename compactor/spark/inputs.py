@@ -43,7 +43,6 @@ class Inputs:
         odd = tuple((place, item.path) for item, place in self.places.items() if place in elsewhere.values() and roots.path(place) != item.path)
         self.origins = dataclasses.replace(roots, named=odd)
         self._sizes = {place: item.size for item, place in self.places.items()}
-        self._tried_again = False
         self.broken: files.Broken = {}
 
     def by_format(self) -> dict[str, list[str]]:
@@ -85,10 +84,10 @@ class Inputs:
             self._read_halves(kind, paths)
         return len(self.broken) > before
 
-    def once_more(self) -> bool:
-        """Whether to try again what made Spark fail, and does with no single file: once, where files come from far."""
-        again, self._tried_again = not self._tried_again and any(doubt.remote(place) for place in self._sizes), True
-        return again
+    @property
+    def remote(self) -> bool:
+        """Whether any of the files comes from far."""
+        return any(doubt.remote(place) for place in self._sizes)
 
     def unusable(self) -> list[Unusable]:
         """The broken files."""

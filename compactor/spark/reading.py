@@ -94,7 +94,7 @@ class Reader:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
         with ExitStack() as scratch:
             opened = Inputs(self.spark, self.storage, spec, inputs, elsewhere, scratch)
-            batch = None
+            batch, failed = None, False
             while batch is None:
                 try:
                     batch = doubt.again(lambda: self._read(opened, parent, version, known))
@@ -104,8 +104,11 @@ class Reader:
                     raise
                 except Exception as error:
                     failures.spare_the_data(error)
-                    if not opened.find_broken() and not opened.once_more():
-                        raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
+                    if not opened.find_broken():
+                        # with no single file; on the way from far it may have been an answer, so once more
+                        if failed or not opened.remote:
+                            raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
+                        failed = True
             batch.scratch = scratch.pop_all()
             return batch
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +43,12 @@ def read(spark: SparkSession, schema: Schema, order: position.Order, directories
     """
     old = {field.name: field.type for field in stored.fields} if stored else {}
     file_types = [(name, old.get(name, kind)) for name, kind in stored_types(schema, order)]
-    ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in file_types)
-    return parquet(spark, ddl, directories).selectExpr(*payload(schema, old), *STATE)
+    return parquet(spark, file_types, directories).selectExpr(*payload(schema, old), *STATE)
 
 
-def parquet(spark: SparkSession, ddl: str, directories: Mapping[str, int]) -> DataFrame:
-    """Rows of Parquet directories, each with the bytes of its files. Raises Doubt when Spark finds other files there."""
+def parquet(spark: SparkSession, columns: Iterable[tuple[str, str]], directories: Mapping[str, int]) -> DataFrame:
+    """These columns (name, Hive type) of Parquet directories, each with the bytes of its files. Raises Doubt when Spark finds other files there."""
+    ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in columns)
     if not directories:
         return spark.createDataFrame([], ddl)
     what = ", ".join([*directories][:3]) + (f" and {len(directories) - 3} more" if len(directories) > 3 else "")
@@ -128,10 +128,9 @@ def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: positi
         return []
     keys = [quoted(name) for name in schema.key]
     kinds = [schema.field(name).type for name in schema.key]
-    ddl = ", ".join(
-        f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in stored_types(schema, order) if name in (*schema.key, *STATE)
-    )
-    rows = parquet(spark, ddl, {join(directory, part) if part else directory: sum(file.size for file in held) for part, held in files.items()})
+    wanted = [(name, kind) for name, kind in stored_types(schema, order) if name in (*schema.key, *STATE)]
+    sizes = {join(directory, part) if part else directory: sum(file.size for file in held) for part, held in files.items()}
+    rows = parquet(spark, wanted, sizes)
     origin = "regexp_extract(_metadata.file_path, '(segment=[0-9-]+)/[^/]+$', 1)"
     null_key = " OR ".join(f"{key} IS NULL" for key in keys)
     by_key = (
