@@ -42,7 +42,6 @@ from compactor.storage.routed import RoutedStorage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from compactor.storage.claims import DynamoClaims
 
 PARALLEL = max(2, min(4, os.cpu_count() or 2))
 """Tables at a time: most of a small table's run is one task after another, so a second table fills the gaps."""
@@ -297,7 +296,7 @@ class App(Lifecycle, Sender):
         except ImportError:
             raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
         home = self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location
-        return S3Storage(home, self.settings.s3_settings, _claims(self.settings))
+        return S3Storage(home, self.settings.s3_settings)
 
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine
@@ -369,17 +368,6 @@ class App(Lifecycle, Sender):
                 self._spark = opened(self.settings, packages, self._verbose, self._wait, self._conf)
                 self._packages = packages
             return self._spark
-
-
-def _claims(settings: Settings) -> DynamoClaims | None:
-    """What stands in for conditional puts, when the file says so."""
-    if not settings.s3.commit_lock:
-        return None
-    from compactor.aws.client import Reach
-    from compactor.storage.claims import ClaimsSettings, DynamoClaims
-
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or settings.s3.region
-    return DynamoClaims(ClaimsSettings(settings.s3.commit_table or "", Reach(region)))
 
 
 def _registry(settings: Settings, storage: Storage) -> Registry:

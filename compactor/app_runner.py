@@ -73,7 +73,6 @@ class Sender(ABC):
             said.catalog.catalog_id,
             said.catalog.region,
             S3Settings(**said.s3_said),
-            said.s3.commit_table if said.s3.commit_lock else None,
             tuple(sorted(self._named_by_id(specs).items())),
             said.measured,
         )

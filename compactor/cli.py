@@ -114,6 +114,7 @@ def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm
     raise typer.Exit(code)
 
 
+@app.command()
 def log(
     table: OneTable,
     config: ConfigFile = DEFAULT,
@@ -144,10 +145,6 @@ def log(
         console.as_json([console.snapshot_json(item) for item in found])
     else:
         console.snapshots(found)
-
-
-app.command("log")(log)
-app.command("history", help="The same as `log`.\n\n\b\nExample:\n  compactor history student --config compactor.yaml")(log)
 
 
 @app.command()

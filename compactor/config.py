@@ -251,7 +251,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 _SAME = (
     *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "partial"),
     *("truncate", "unresolved", "beyond_retention", "compaction", "live_view", "timestamps", "target_file_bytes", "settle", "complete"),
-    *("hours_in", "publish_window", "lease", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify", "feed_retention"),
+    *("hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify", "feed_retention"),
     *("history", "track", "track_except", "history_end", "history_zero_length"),
 )
 """What a TableSpec takes from the file as it is."""

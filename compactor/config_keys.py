@@ -1,7 +1,6 @@
 """The keys of compactor.yaml as pydantic models: names, meanings, defaults, and what one value alone can get wrong.
 
-What belongs to a later version has its key here already. Set to anything but its default it is refused: a setting that silently
-does nothing would be worse. What several keys together can get wrong is found in `config_rules.py`.
+`config_rules.py` finds what several keys together get wrong.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from compactor import config_values as values
-from compactor.config_values import Duration, Epoch, Names, NotYet, Off, Read, Size, Text, absolute, is_s3
+from compactor.config_values import Duration, Epoch, Names, Read, Size, Text, absolute, is_s3
 from compactor.core.errors import ConfigError
 from compactor.core.layout import join
 from compactor.core.policy import EVOLVE, Policy
@@ -35,7 +34,6 @@ class Fold(_Keys):
     """When the base takes in what the Delta has gathered."""
 
     every: Duration = _key(6 * 3600.0, "Least time between two folds of a table.", written="6h")
-    budget: Annotated[Any, values.later(None, written="none")] = _key(None, "Bytes a fold may rewrite. Not supported yet.")
     window: Annotated[tuple[int, int], Read(values.window, values.WINDOW)] = _key(
         ALWAYS,
         "When runs may fold: always; never (only `compactor run --fold`, which the DAG `maintenance` runs); or hours of the day in UTC, 22:00-05:30.",
@@ -63,10 +61,6 @@ class S3(_Keys):
     kms_key: Text | None = _key(None, "ARN of the key for sse-kms and dsse-kms; default the account's.")
     bucket_owner: Text | None = _key(None, "Account (12 digits, in quotes) that every bucket must belong to.")
     requester_pays: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(False, "Whether we pay for requests to others' buckets.")
-    commit_lock: Annotated[str, Read(values.commit_lock, {"enum": ["", "dynamodb"]})] = _key(
-        "", "dynamodb: commits are claimed in a DynamoDB table, for stores that ignore If-None-Match. The same for all writers of a warehouse."
-    )
-    commit_table: Text | None = _key(None, "That table's name.")
 
 
 class Registry(_Keys):
@@ -283,12 +277,6 @@ class Table(_Keys):
         None, "Age at which vacuum deletes absorbed files from the archive; then the table can no longer be built again from it.", written="forever"
     )
     publish_window: Duration = _key(600.0, "A publish that takes longer is left to the next run.", written="10min")
-    lease: Annotated[float | None, Read(values.lease, {"type": ["string", "null"], "examples": ["2min"]})] = _key(
-        None,
-        "Runs of a table tell each other that they work, and leave a commit, a fold, a rebuild to the one that began it; one that has died for so "
-        "long is not waited for. Saves work; safe without it.",
-        written="none",
-    )
     view: Text | None = _key(None, "Name of the view; default the table's.")
     tables_in: Text | None = _key(None, "Database of <table>_base and <table>_delta; default the view's.")
     live_view: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
@@ -325,8 +313,6 @@ class Table(_Keys):
     partial: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
         False, "(flat) A column that a row does not have keeps its value; without it, it becomes null."
     )
-    insert_only: Off = _key(False, "Refuse updates and deletes, look nothing up. Not supported yet.")
-    ties: Annotated[Any, values.later("last", written="last")] = _key("last", "Changes of equal Position: the last in file order wins.")
     keep: Duration = _key(7 * 86400.0, "Age to which `vacuum` keeps Snapshots, from when a newer one was shown.", written="7d")
     keep_versions: Annotated[int, Read(values.count, {"type": "integer", "minimum": 1})] = _key(
         2, "The newest so many Snapshots are kept whatever their age."
@@ -334,9 +320,6 @@ class Table(_Keys):
     grace: Duration = _key(
         86400.0, "Delay before files go that no kept Snapshot names; longer than any query of the view and any run.", written="24h"
     )
-    time: NotYet = _key(None, "Column and unit of a time that is a number. Not supported yet.")
-    partition_by: Annotated[Any, values.later(None, written="none")] = _key(None, "Partitions of the base. Not supported yet.")
-    cluster_by: Annotated[Any, values.later(None, written="key")] = _key(None, "Sort order of the base: the key's.")
     on_schema_change: Annotated[Policy, Read(values.schema_change, values.SCHEMA_CHANGE)] = _key(
         EVOLVE,
         "What a changed schema does: evolve (follow it), freeze (keep the columns as they are), fail (stop the table); or a mapping of kinds to "
@@ -418,8 +401,7 @@ class Keys(_Keys):
     @property
     def s3_said(self) -> dict[str, Any]:
         """What the file says of S3."""
-        ours = ("commit_lock", "commit_table")
-        return {name: value for name, value in self.s3.model_dump().items() if value is not None and name not in ours}
+        return {name: value for name, value in self.s3.model_dump().items() if value is not None}
 
     @property
     def s3_settings(self) -> S3Settings:

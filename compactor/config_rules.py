@@ -48,10 +48,6 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
     except ConfigError as error:
         name, _, told = str(error).partition(": ")
         yield tuple(name.split(".")), told
-    if keys.s3.commit_lock and not keys.s3.commit_table:
-        yield ("s3", "commit_table"), "expected the name of a DynamoDB table, found nothing"
-    if keys.s3.commit_table and not keys.s3.commit_lock:
-        yield ("s3", "commit_table"), "only `commit_lock: dynamodb` has it; leave it out"
     if keys.registry.url and keys.registry.folder:
         yield ("registry", "folder"), "a folder is not read beside `url`; keep one of them"
     catalog = keys.catalog

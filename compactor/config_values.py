@@ -41,14 +41,6 @@ def deadline(value: Any) -> float | None:
     return None if value in (None, "none") else duration(value)
 
 
-def lease(value: Any) -> float | None:
-    """None or a duration; a store tells times in whole seconds, and a renewal may be tried again."""
-    seconds = deadline(value)
-    if seconds is not None and seconds < 30:
-        raise ValueError(f"expected none or at least 30s, found {shown(value)}")
-    return seconds
-
-
 def retention(value: Any) -> float | None:
     return None if value is None or value == "forever" else duration(value)
 
@@ -139,17 +131,6 @@ def open_end(value: Any) -> str:
     return text
 
 
-def later(default: Any, *, written: str) -> Read:
-    """A key of a later version: only its default may be said."""
-
-    def check(value: Any) -> Any:
-        if not (value is None or value == default or str(value).lower() == written):
-            raise ValueError(f"not supported yet (found {shown(value)}); leave the key out" + (f" or say {written}" if written else ""))
-        return default
-
-    return Read(check, {"enum": [default if isinstance(default, bool) else written, None]} if written else {"type": "null"})
-
-
 _CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"
 WINDOW = {"anyOf": [{"enum": ["always", "never", None]}, {"type": "string", "pattern": f"^{_CLOCK}-{_CLOCK}$"}], "examples": ["22:00-05:30"]}
 
@@ -186,7 +167,7 @@ def engines(value: Any) -> tuple[str, ...]:
     found = names(value)
     unknown = [name for name in found if name not in ("spark", "hive", "athena")]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is not supported yet; the view is written for spark, hive and athena")
+        raise ValueError(f"expected spark, hive or athena, found {unknown[0]!r}")
     return tuple(found)
 
 
@@ -379,15 +360,6 @@ def cron(value: Any) -> str | None:
     return " ".join(fields)
 
 
-def commit_lock(value: Any) -> str:
-    text = str(value or "").lower()
-    if text == "lease":
-        raise ValueError("a lease is not safe: its holder may be paused, and write after it has run out; say dynamodb")
-    if text not in ("", "dynamodb"):
-        raise ValueError(f"expected dynamodb, found {shown(value)}")
-    return text
-
-
 def account(value: Any) -> str | None:
     if value is not None and not re.fullmatch(r"\d{12}", str(value)):
         raise ValueError(f"expected the 12 digits of an account, in quotes, found {shown(value)}")
@@ -432,7 +404,3 @@ Text = Annotated[str, Read(text, {"type": "string", "minLength": 1})]
 Names = Annotated[tuple[str, ...], Read(names, NAMES)]
 Duration = Annotated[float, Read(duration, {"type": "string", "examples": ["7d", "24h", "10min", "0s"]})]
 Size = Annotated[int, Read(size, {"type": ["string", "integer"], "examples": ["256 MB", "1 GB"]})]
-
-
-NotYet = Annotated[Any, later(None, written="")]
-Off = Annotated[Any, later(False, written="false")]

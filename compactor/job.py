@@ -114,13 +114,11 @@ class Cluster:
             close_session(spark)
 
     def _remote(self, location: str) -> Storage:
-        from compactor.storage.claims import ClaimsSettings, DynamoClaims
         from compactor.storage.s3 import S3Storage
 
         said = self.resolved
-        claims = DynamoClaims(ClaimsSettings(said.commit_table, Reach(said.s3.region))) if said.commit_table else None
         home = said.warehouse if said.warehouse.startswith("s3://") else location
-        store = S3Storage(home, _s3(said.s3), claims)
+        store = S3Storage(home, _s3(said.s3))
         # told before anything is computed: without conditional puts nothing could be committed
         store.conditional_puts(join(home, "x"))
         return store

@@ -37,7 +37,6 @@ COMMANDS = (
         "status",
         "plan",
         "log",
-        "history",
         "sql",
         "verify",
         "vacuum",
@@ -52,7 +51,7 @@ COMMANDS = (
     *("schema diff", "schema check", "schema history", "schema notify", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (
-    *(("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only", "--deep")),
+    *(("status",), ("plan",), ("log", "student"), ("verify", "--files-only", "--deep")),
     *(("vacuum",), ("log", "student", "--inputs"), ("pin", "student", "--list")),
 )
 STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, 1, "yes")

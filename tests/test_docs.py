@@ -81,14 +81,6 @@ def test_every_key_has_a_row(key: str) -> None:
     assert any(f"`{key}`" in first for first in firsts)
 
 
-def test_keys_that_are_refused_for_now_are_said_to_be() -> None:
-    """Those whose only value is their default stand in the last section, the others before it."""
-    used, _, refused = text("docs/configuration.md").partition("## Refused for now")
-    later = {name for name, field in schema()["$defs"]["Table"]["properties"].items() if "not supported yet" in field["description"].lower()}
-    assert later
-    assert [name for name in sorted(later) if f"| `{name}`" in used or f"`{name}`" not in refused] == []
-
-
 @pytest.mark.parametrize("name", ERRORS)
 def test_every_error_says_what_to_do(name: str) -> None:
     """In docs/operations.md, with the code the command line ends with."""

@@ -1,4 +1,4 @@
-"""One request to an AWS service that speaks JSON (Glue, DynamoDB): the boto3 client, and its answer in this project's words."""
+"""One request to an AWS service that speaks JSON (Glue): the boto3 client, and its answer in this project's words."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@
         ├── Conflict              another writer committed first
         ├── NoRowsYet             only records without rows have landed: nothing tells the columns yet
         ├── Busy                  somebody holds what we need (the embedded metastore)
-        │   └── Leased                another run has the table's lease for this work
         └── Unavailable           a service did not answer
             └── Doubt                 its answers do not fit together
 
@@ -95,10 +94,6 @@ class NoRowsYet(TryLater):
 
 class Busy(TryLater):
     """Somebody holds what we need."""
-
-
-class Leased(Busy):
-    """Another run does this work on the table now; `lease:` asks to leave it to that one."""
 
 
 class Unavailable(TryLater):

@@ -10,7 +10,6 @@ _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
 _compactor/snapshots/latest                 a hint, never trusted
 _compactor/ledger/<commit id>.jsonl.gz      absorbed inputs of older Snapshots
 _compactor/notices/<digest>.json            schema changes that people were told of
-_compactor/lease/<work>.json                who does this work now, where a table has leases
 _compactor/owner.json                       who the catalog objects belong to
 """
 
@@ -29,7 +28,6 @@ _KINDS = (
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
     ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32})\.json")),
-    ("lease", re.compile(r"_compactor/lease/(commit|fold|rebuild)\.json")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
 )
@@ -93,10 +91,6 @@ class Layout:
     def notice(self, digest: str) -> str:
         """The mark of what people were told."""
         return join(self.root, f"_compactor/notices/{digest}.json")
-
-    def lease(self, work: str) -> str:
-        """Who does a kind of work: `commit`, `fold`, `rebuild`."""
-        return join(self.root, f"_compactor/lease/{work}.json")
 
     def delta(self, commit: str) -> str:
         """The directory of a Delta."""

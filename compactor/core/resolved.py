@@ -24,7 +24,7 @@ class Resolved:
     """The tables of one command line, and how a cluster reaches what they need.
 
     `catalog` is hive or glue; `metastore_uri` the metastore's (hive). `s3` is what the file says, without the edge's environment: the cluster has
-    its own. `commit_table` is the DynamoDB table of `s3.commit_lock`. `schemas`: id → text, of what the registry held.
+    its own. `schemas`: id → text, of what the registry held.
     `metrics`: namespace, deployment, region.
     """
 
@@ -35,7 +35,6 @@ class Resolved:
     catalog_id: str | None = None
     catalog_region: str | None = None
     s3: S3Settings = field(default_factory=S3Settings)
-    commit_table: str | None = None
     schemas: tuple[tuple[int, str], ...] = ()
     metrics: tuple[str, str, str | None] | None = None
 

@@ -56,8 +56,7 @@ class TableSpec:
     `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default). `subject` names
     the schema in the registry, which `app.py` asks before a run; `registered_key`: the key is asked there too. `registered` is what was found:
     (version, id or None). `pattern` is the strftime folder pattern below `landing` (empty = one flat
-    folder). `feed`: `net`, `all` or `off`. `complete`: the marker in the folder of a full copy. `lease`: how long a run's
-    lease lasts that is not renewed; None: runs have none.
+    folder). `feed`: `net`, `all` or `off`. `complete`: the marker in the folder of a full copy.
     """
 
     name: str
@@ -107,7 +106,6 @@ class TableSpec:
     archive: str = "move"
     archive_retention: float | None = None
     publish_window: float = 600.0
-    lease: float | None = None
     feed: str = "off"
     feed_retention: float = 7 * 86400.0
     history: bool = False

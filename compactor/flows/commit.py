@@ -8,8 +8,7 @@ Snapshot alone (H2).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -20,7 +19,7 @@ from compactor.core.position import Partitions, latest
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, discover, feed, lease, ledger, notices, quarantine, snapshots
+from compactor.flows import archive, discover, feed, ledger, notices, quarantine, snapshots
 from compactor.flows.reports import Progress
 from compactor.flows.world import World
 from compactor.ports import Elsewhere, Facts, Staged
@@ -49,8 +48,7 @@ def commit(world: World, spec: TableSpec, parent: Snapshot | None, label: str, p
         if not found.new:
             return None
         try:
-            with _alone(world, spec, parent, label):
-                return _attempt(world, spec, parent, found.new, label, progress)
+            return _attempt(world, spec, parent, found.new, label, progress)
         except Conflict:
             if attempt == ATTEMPTS - 1:
                 raise
@@ -85,25 +83,13 @@ def again(world: World, spec: TableSpec, chosen: Chosen, label: str, progress: P
         if not inputs:
             return None
         try:
-            with _alone(world, spec, parent, label):
-                return _attempt(world, spec, parent, inputs, label, progress, places, operation)
+            return _attempt(world, spec, parent, inputs, label, progress, places, operation)
         except Exception as error:
             if not isinstance(error, Conflict) and not snapshots.overtaken(world, snapshots.layout_of(spec), parent):
                 raise
             if attempt == ATTEMPTS - 1:
                 raise Conflict(f"table {spec.name}: others go on committing; the last error: {error}") from error
     return None
-
-
-@contextmanager
-def _alone(world: World, spec: TableSpec, parent: Snapshot | None, label: str) -> Iterator[None]:
-    """An attempt under the table's lease, where it has one."""
-    with lease.held(world, spec, lease.COMMIT, label):
-        version = parent.version + 1 if parent else 1
-        if spec.lease is not None and world.storage.stat(snapshots.layout_of(spec).snapshot(version)) is not None:
-            # its last holder committed while we were on our way here
-            raise Conflict(f"table {spec.name}: version {version} was committed by the run that held the lease before")
-        yield
 
 
 def _attempt(

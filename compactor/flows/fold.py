@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Sequence
 from datetime import datetime
 
 from compactor.core import plan
-from compactor.core.errors import Conflict, Leased
+from compactor.core.errors import Conflict
 from compactor.core.layout import commit_id
 from compactor.core.position import latest
 from compactor.core.snapshot import Segment, Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import lease, ledger, snapshots
+from compactor.flows import ledger, snapshots
 from compactor.flows.commit import ATTEMPTS, Committed, purge_through
 from compactor.flows.reports import Progress
 from compactor.flows.world import World
 from compactor.ports import Staged
-
-log = logging.getLogger(__name__)
 
 
 def due(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
@@ -33,16 +30,10 @@ def due(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
 
 
 def fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str, progress: Progress) -> Committed | None:
-    """Fold what is worth it; None when nothing is, when another run has the lease for it, or when commits meanwhile made the result useless (it is
-    thrown away, garbage for vacuum).
-    """
+    """Fold the segments that are worth it. Return None when none is, or when commits meanwhile made the result useless (garbage for vacuum)."""
     progress(spec.name, "fold", 0.5)
     try:
-        with lease.held(world, spec, lease.FOLD, label):
-            return _fold(world, spec, snapshot, label)
-    except Leased as error:
-        log.info("%s", error)
-        return None
+        return _fold(world, spec, snapshot, label)
     except Exception:
         if not snapshots.overtaken(world, snapshots.layout_of(spec), snapshot):
             raise

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from compactor.core.errors import CompactorError, NoRowsYet, TryLater
 from compactor.core.snapshot import Snapshot
 from compactor.core.spec import TableSpec
-from compactor.flows import archive, commit, lease, rebuild, restore, snapshots
+from compactor.flows import archive, commit, rebuild, restore, snapshots
 from compactor.flows.commit import Committed
 from compactor.flows.fold import due, fold
 from compactor.flows.publish import publish
@@ -117,8 +117,7 @@ def rebuild_table(
     current = snapshots.newest(world, snapshots.layout_of(spec))
     if current is not None and not dry:
         resume(world, spec, current)
-    with lease.held(world, spec, lease.REBUILD, label):
-        report = rebuild.rebuild(world, spec, target, accept, dry, progress, label)
+    report = rebuild.rebuild(world, spec, target, accept, dry, progress, label)
     progress(spec.name, "done", 1.0)
     return report
 

@@ -3,8 +3,7 @@
 An answer may be lost after the store acted. So every operation can be repeated, by us and by its caller, and `put_if_absent` marks its
 object with a random id: who finds the name taken looks whether it was by an attempt of its own. docs/s3.md tells what remains racy.
 
-Stores that ignore the condition need `Claims`: the content is written under a name of its own first, then that name is claimed, then the
-content is copied to where it belongs, by whoever comes first. The claim is the commit.
+A store that ignores the condition is refused: two writers could both create the same Snapshot, and one commit would be lost.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from compactor.aws.retry import ABSENT, PASSING, TAKEN, UNSUPPORTED, Answer, Passing, kind_of, words
 from compactor.core import checksum
@@ -33,26 +32,13 @@ PUT_ID = "compactor-put"
 BATCH = 1000
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-DRAFT_PREFIX = ".compactor-draft-"
-
-
-class Claims(Protocol):
-    """Something beside the store that gives a name away once (`claims.DynamoClaims`)."""
-
-    def first(self, name: str, candidate: str) -> str:
-        """The first candidate that anybody ever offered for `name`, for ever. May be repeated. Raises Unavailable, Refused."""
-
 
 class S3Storage:
-    """Objects under `s3://`; `home` is a location in it, asked for the time. Safe between threads.
+    """Objects under `s3://`; `home` is a location in it, asked for the time. Safe between threads. Refuses a store without conditional puts."""
 
-    `claims` are for stores without conditional puts; without them such a store is refused. All writers must have the same, or none.
-    """
-
-    def __init__(self, home: str, settings: S3Settings | None = None, claims: Claims | None = None) -> None:
+    def __init__(self, home: str, settings: S3Settings | None = None) -> None:
         self._home = place(home, directory=True)
         self._client = S3Client(settings or S3Settings())
-        self._claims = claims
         self._probing = threading.Lock()
         self._conditional: dict[str, bool] = {}
 
@@ -108,8 +94,6 @@ class S3Storage:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create; False when the name is taken by another call, equal content or not. Raises Refused for a store that cannot promise it."""
         where = place(path)
-        if self._claims is not None:
-            return self._claimed(self._claims, where, data)
         self.conditional_puts(path)
         mark = uuid.uuid4().hex
         return self._client.persist(where, "create", lambda: self._created(where, data, mark))
@@ -142,24 +126,21 @@ class S3Storage:
         except (TypeError, ValueError) as error:
             raise Refused(f"{self._home}: {self._client.settings.host} tells no time: expected a Date header, found {date!r}") from error
 
-    def conditional_puts(self, location: str) -> bool:
-        """Whether the store itself keeps the promise of `put_if_absent`, tried out once a bucket beside `location`; with claims it is not asked.
+    def conditional_puts(self, location: str) -> None:
+        """Check that the store heeds `If-None-Match`: try it once a bucket, beside `location`. Raises Refused for a store that does not.
 
-        A run may ask before it computes anything. Raises Refused for a store that cannot, without claims.
+        A run calls this before it computes anything.
         """
-        if self._claims is not None:
-            return False
         where = place(location)
         with self._probing:
             if where.bucket not in self._conditional:
                 self._conditional[where.bucket] = self._probed(where)
-            able = self._conditional[where.bucket]
-        if not able:
+            supported = self._conditional[where.bucket]
+        if not supported:
             raise Refused(
-                f"{where}: {self._client.settings.host} does not heed If-None-Match: of two writers both could win and one's commit be lost."
-                " Use a store with conditional writes, or set s3.commit_lock (docs/s3.md)"
+                f"{where}: {self._client.settings.host} ignores If-None-Match on PutObject, so two writers could overwrite each other's commit."
+                " Use a store with conditional writes (docs/s3.md)."
             )
-        return able
 
     def _probed(self, where: Place) -> bool:
         head, slash, _ = where.key.rpartition("/")
@@ -189,36 +170,6 @@ class S3Storage:
         if found is None:
             raise Passing("the name was taken by an object that is not there")
         return found.metadata.get(PUT_ID) == mark
-
-    def _claimed(self, claims: Claims, where: Place, data: bytes) -> bool:
-        """`put_if_absent` by a claim. Whoever finds a claimed name without its object puts the object there, so a dead owner's commit stands."""
-        draft = f"{where.key.rpartition('/')[0]}/{DRAFT_PREFIX}{uuid.uuid4().hex}".lstrip("/")
-        if self.stat(str(where)) is not None:
-            return False
-        self.write(f"s3://{where.bucket}/{draft}", data)
-        owner = claims.first(str(where), draft)
-        if owner == draft:
-            self.write(str(where), data)
-        elif self.stat(str(where)) is None:
-            self._finish(where, owner)
-        with suppress(TryLater):
-            # What stays of it no listing shows.
-            self.delete([f"s3://{where.bucket}/{draft}"])
-        return owner == draft
-
-    def _finish(self, where: Place, draft: str) -> None:
-        try:
-            data = self.read(f"s3://{where.bucket}/{draft}")
-        except FileNotFoundError:
-            # its owner was at work, and has tidied up; GET, because a store may remember for a while what HEAD did not find
-            with suppress(FileNotFoundError):
-                self.read(str(where))
-                return
-            raise Refused(
-                f"{where}: was committed and then deleted: DynamoDB names it and neither it nor its draft {draft} is there. If the warehouse was"
-                " emptied to begin anew, use another s3.commit_table, or delete its items whose path begins with this table's location"
-            ) from None
-        self.write(str(where), data)
 
     def _put(self, where: Place, data: bytes, expect: Iterable[str] = (), **parameters: Any) -> None:
         self._client.ask("put_object", where, expect, Key=where.key, Body=data, **self._client.encryption(), **parameters)
@@ -273,14 +224,14 @@ class S3Storage:
 
 
 def _is_data(bucket: str, item: dict[str, Any]) -> bool:
-    """Whether a listed object is one of ours or a sink's; markers of directories, our own probes and drafts are not."""
+    """Whether a listed object is one of ours or a sink's; markers of directories, our own probes are not."""
     key = str(item["Key"])
     if key.endswith("/") and not item["Size"]:
         return False
     problem = key_problem(key)
     if problem:
         raise Refused(f"s3://{bucket}/{key}: {problem}: Spark would not find this object under its name; rename or remove it")
-    return not key.rpartition("/")[2].startswith((PROBE_PREFIX, DRAFT_PREFIX))
+    return not key.rpartition("/")[2].startswith(PROBE_PREFIX)
 
 
 def _seconds(moment: datetime) -> float:

@@ -1,9 +1,9 @@
 """Run by test_s3_processes.py in processes of their own: one runner of the table on S3 with its catalog in Glue, run after run, until somebody kills it.
 
-    python -m tests.faults_real.runner ENDPOINT ROOT [PAUSE [LEASE]]
+    python -m tests.faults_real.runner ENDPOINT ROOT [PAUSE]
 
 The flows, the storage and the catalog are the real ones; what computes is the list engine, so that a process starts in a moment and no JVM dies
-with it. Prints `ready`, then a line a run. PAUSE: seconds after a run that found nothing to do. LEASE: seconds.
+with it. Prints `ready`, then a line a run. PAUSE: seconds after a run that found nothing to do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.oracle.lake import table
 from tests.oracle.s3_lake import SETTINGS
 
 
-def spec_at(root: str, lease: float | None = None) -> TableSpec:
+def spec_at(root: str) -> TableSpec:
     """The table of a test: its root is its own. A handful of Segments: each is two requests of whoever reads."""
     return table(
         target_file_bytes=6000,
@@ -33,7 +33,6 @@ def spec_at(root: str, lease: float | None = None) -> TableSpec:
         landing=f"{root}/incremental",
         database=root.rpartition("/")[2],
         tables_in=root.rpartition("/")[2],
-        lease=lease,
     )
 
 
@@ -44,9 +43,9 @@ def world_at(url: str, root: str, read_seconds: float = 20.0) -> World:
     return World(storage, lambda: engine, lambda: catalog)
 
 
-def main(url: str, root: str, pause: str = "0.02", lease: str = "") -> None:
+def main(url: str, root: str, pause: str = "0.02") -> None:
     """The caller decides when it is over; only when the caller itself is gone it ends by itself."""
-    caller, world, spec = os.getppid(), world_at(url, root), spec_at(root, float(lease) if lease else None)
+    caller, world, spec = os.getppid(), world_at(url, root), spec_at(root)
     print("ready", flush=True)
     while os.getppid() == caller:
         try:

@@ -137,11 +137,11 @@ def test_a_directory_will_do(tmp_path: Path, packed: Package, monkeypatch: pytes
 FULL = """
 warehouse: s3://lake/w
 catalog: {type: glue, database: school, region: eu-west-1, catalog_id: "123456789012"}
-s3: {path_style: true, sse: sse-s3, commit_lock: dynamodb, commit_table: claims}
+s3: {path_style: true, sse: sse-s3}
 tables:
   student: {key: [id], op_map: {I: c}, csv: {columns: [a, b]}, on_schema_change: {widened: fail}, notify: [log, {command: [a, b]}]}
   ledger: {key: [], change_feed: all, feed_retention: 30d}
-  course: {key: [id], history: true, track: [title], history_end: 9999-12-31, history_zero_length: drop, lease: 2min}
+  course: {key: [id], history: true, track: [title], history_end: 9999-12-31, history_zero_length: drop}
 """
 
 
@@ -154,7 +154,7 @@ def test_a_resolved_configuration_survives_the_way(tmp_path: Path) -> None:
     assert Resolved.read(resolved.written()) == resolved
     assert Resolved.read(resolved.written()).written() == resolved.written()
     assert [spec.name for spec in resolved.specs] == ["student", "ledger", "course"]
-    assert (resolved.catalog, resolved.catalog_id, resolved.catalog_region, resolved.commit_table) == ("glue", "123456789012", "eu-west-1", "claims")
+    assert (resolved.catalog, resolved.catalog_id, resolved.catalog_region) == ("glue", "123456789012", "eu-west-1")
 
 
 @pytest.mark.parametrize(
