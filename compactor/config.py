@@ -120,10 +120,6 @@ def _merged(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, set[str]]
     return {**values, "tables": merged}, inherited
 
 
-def _over(default: Any, value: Any) -> Any:
-    return {**default, **value} if isinstance(default, dict) and isinstance(value, dict) else value
-
-
 # ---- what one key alone gets wrong -----------------------------------------------------------------------------------
 
 

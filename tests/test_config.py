@@ -84,7 +84,6 @@ tables:
     track: [name]
     history_end: 9999-12-31
     history_zero_length: drop
-    ties: last
     keep: 168h
     keep_versions: 5
     grace: 12h

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 
 
@@ -53,10 +52,6 @@ class ViewDef:
     columns: tuple[Column, ...]
     properties: dict[str, str] = field(default_factory=dict)
     dialect: str = "hive"
-
-    def with_properties(self, **properties: str) -> ViewDef:
-        """The same view with these properties added."""
-        return dataclasses.replace(self, properties={**self.properties, **properties})
 
 
 def quoted(name: str) -> str:

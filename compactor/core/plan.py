@@ -159,7 +159,7 @@ def fold_threshold(changes: int, base_rows: int) -> float:
     return min(1.0, math.sqrt(2.0 * max(changes, 1) / max(base_rows, 1)))
 
 
-def fold_targets(spec: TableSpec, snapshot: Snapshot, shares: dict[str, int], changes: int) -> tuple[Segment, ...]:
+def fold_targets(snapshot: Snapshot, shares: dict[str, int], changes: int) -> tuple[Segment, ...]:
     """The segments worth folding now, those with the largest share first. `changes`: rows a run brings; `shares`: Delta rows per segment."""
     if snapshot.delta is None:
         return ()

@@ -43,7 +43,7 @@ def fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str, progress
 def _fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str) -> Committed | None:
     shares = world.engine().shares(spec, snapshot)
     recent = sum(snapshot.counts.get(name, 0) for name in ("applied", "superseded")) or (snapshot.delta.rows if snapshot.delta else 0)
-    targets = plan.fold_targets(spec, snapshot, shares, recent)
+    targets = plan.fold_targets(snapshot, shares, recent)
     if not targets:
         return None
     commit = commit_id(snapshot.version + 1, world.nonce())

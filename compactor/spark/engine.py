@@ -76,7 +76,7 @@ class SparkEngine:
         spec = batch.spec
         size = (batch.parent.size if batch.parent else 0) + _estimated_bytes(work.schema, batch.facts.changes)
         with work:
-            rows, purged = _purged(work.heads, purge_through, work.order)
+            rows, purged = _purged(work.heads, purge_through)
             ranges: list[Range] = [(None, None, _segment_count(size, size, spec))]
             made = self._write_segments(rows, rows.count(), work.schema, work.order, spec, commit, ranges, batch.version)
         unknown = sum(self._unresolved(batch, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.partial)
@@ -104,7 +104,7 @@ class SparkEngine:
         states = union(frames).selectExpr("*", "CAST(NULL AS STRING) AS _file")
         heads = resolver.heads(resolver.outcomes(states, () if spec.keyless else snapshot.partial)).persist()
         try:
-            rows, purged = _purged(heads, purge_through, order)
+            rows, purged = _purged(heads, purge_through)
             runs = _runs(at)
             case = " ".join(f"WHEN {index} BETWEEN {run[0]} AND {run[-1]} THEN {number}" for number, run in enumerate(runs))
             tagged = rows.selectExpr("*", f"CASE {case} END AS _run") if len(runs) > 1 else rows
@@ -424,7 +424,7 @@ def _runs(indexes: list[int]) -> list[list[int]]:
     return runs
 
 
-def _purged(heads: DataFrame, purge_through: int, order: position.Order) -> tuple[DataFrame, Position | None]:
+def _purged(heads: DataFrame, purge_through: int) -> tuple[DataFrame, Position | None]:
     """Rows without tombstones of versions ≤ `purge_through`, and the greatest Position purged."""
     if purge_through <= 0:
         return heads, None

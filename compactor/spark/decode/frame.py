@@ -32,8 +32,6 @@ from compactor.core import types
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.spark import values
 
-RECORD = ("_file", "_block", "_row")
-
 
 @dataclass(frozen=True)
 class Frame:
