@@ -125,8 +125,8 @@ class Registry(Protocol):
     subject, never a secret), and `SchemaRefused` for schemas that are not Avro, or whose references form a circle.
     """
 
-    def subjects(self, prefix: str = "") -> list[str]:
-        """The names that begin with `prefix`, sorted."""
+    def subjects(self) -> list[str]:
+        """Return all names, sorted."""
 
     def versions(self, subject: str) -> list[int]:
         """Ascending; none for an unknown subject."""

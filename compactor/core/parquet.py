@@ -15,10 +15,9 @@ _DEPTH_MAX = 64
 
 @dataclass(frozen=True)
 class ParquetColumn:
-    """A column, or a struct's member; `children` of a struct. `required`: never null."""
+    """A column, or a struct's member; `children` of a struct."""
 
     name: str
-    required: bool
     children: tuple[ParquetColumn, ...] = ()
 
     def child(self, name: str) -> ParquetColumn | None:
@@ -52,8 +51,7 @@ def _column(elements: list[dict[int, Any]], at: int, depth: int) -> tuple[Parque
     for _ in range(said.get(5, 0)):
         child, at = _column(elements, at, depth + 1)
         children.append(child)
-    # repetition: 0 required, 1 optional, 2 repeated
-    return ParquetColumn(said[4].decode(), said.get(3) == 0, tuple(children)), at
+    return ParquetColumn(said[4].decode(), tuple(children)), at
 
 
 class _Compact:

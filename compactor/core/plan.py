@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from compactor.core import copies, increment
 from compactor.core.errors import InputRefused
-from compactor.core.layout import relative
 from compactor.core.schema import Schema
 from compactor.core.snapshot import Input, Segment, Snapshot
 from compactor.core.spec import TableSpec
@@ -109,11 +108,6 @@ def _before(place: increment.Landed, folder: str, first: increment.Landed | None
 
 def _format(spec: TableSpec, path: str) -> str | None:
     return spec.format if spec.format != "auto" else increment.file_format(path)
-
-
-def paths(root: str, infos: Iterable[tuple[str, int, str, float]]) -> list[Found]:
-    """Locations below `root` as paths."""
-    return [Found(relative(path, root), size, etag, modified) for path, size, etag, modified in infos]
 
 
 def row_width(schema: Schema) -> int:

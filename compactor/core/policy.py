@@ -40,7 +40,6 @@ TABLE = {
     "date_to_timestamp": ("widen", "refuse", "refuse"),
     "string_to_bytes": ("widen", "refuse", "refuse"),
     "incompatible": _REFUSE,
-    "key": _REFUSE,
     # what a wider column holds, and what only the source's own schema knows
     "narrowed": _KEEP,
     "encoded": _KEEP,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,6 @@ KINDS = {
     "default": "the default of `{column}` changed from {before} to {after}",
     "comment": "the documentation of `{column}` changed from {before} to {after}",
     "reordered": "{detail} in another order: {after}; before: {before}",
-    "key": "the key changed from {before} to {after}",
 }
 """Every kind of change, and the sentence that tells it."""
 
@@ -62,18 +61,10 @@ class Change:
         return {**dataclasses.asdict(self), "sentence": self.sentence}
 
 
-def diff(before: str, after: str, key_before: Sequence[str] = (), key_after: Sequence[str] = ()) -> list[Change]:
-    """What changed from one schema to the next, columns in the order of the new one; then the key. Raises SchemaRefused."""
+def diff(before: str, after: str) -> list[Change]:
+    """What changed from one schema to the next, columns in the order of the new one. Raises SchemaRefused."""
     old, new = avro.parse(before), avro.parse(after)
-    found = [*_Comparison(old, new).members(old.row(), new.row(), "")]
-    keys = [_key(schema, key) for schema, key in ((old, key_before), (new, key_after))]
-    return found if keys[0] == keys[1] else [*found, Change("key", "", *keys)]
-
-
-def _key(schema: AvroSchema, key: Sequence[str]) -> str:
-    columns = {member["name"]: member for member in schema.row()["fields"]}
-    said = [f"{name} {_text(avro_column(schema, columns[name], name).type)}" if name in columns else name for name in key]
-    return f"({', '.join(said)})" if said else "none"
+    return [*_Comparison(old, new).members(old.row(), new.row(), "")]
 
 
 class _Comparison:

@@ -13,13 +13,13 @@ from compactor.core.errors import Refused
 from tests.catalog.test_contract import NUMBERS, view
 from tests.parts.s3 import Server
 
-GLUE = "warehouse: s3://lake/cdc\ncatalog: {type: glue, database: school%s}\ns3: {path_style: true%s}\ntables: {t: {key: [id]}}\n"
+GLUE = "warehouse: s3://lake/cdc\ncatalog: {type: glue, database: school%s}\ns3: {path_style: true}\ntables: {t: {key: [id]}}\n"
 
 
-def opened(folder: Path, catalog: str = "", s3: str = "") -> App:
+def opened(folder: Path, catalog: str = "") -> App:
     """An App of such a file."""
     file = folder / "compactor.yaml"
-    file.write_text(GLUE % (catalog, s3), encoding="utf-8")
+    file.write_text(GLUE % catalog, encoding="utf-8")
     return App.open(file)
 
 
