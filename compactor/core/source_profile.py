@@ -204,7 +204,7 @@ def of_documents(documents: Iterable[Any], profiles: Profiles | None = None) -> 
             base.key, base.key_from = _record_key(record), "the keys of the Kafka records"
             if sent is not None and (value is None or not isinstance(value, dict) or value.keys() == {"b64"}):
                 # Avro's bytes, or text that is no JSON
-                profiles.setdefault(f"?{base.topic}", SourceProfile(topic=base.topic, container="kafka", opaque=True))
+                profiles.setdefault(f"?{base.topic}", replace(base, opaque=True, key=None, key_from=""))
                 continue
         if isinstance(value, dict) and not name.startswith(_INTERNAL):
             base.topic = base.topic or (name[: -len(".Envelope")] if name.endswith(".Envelope") else "")

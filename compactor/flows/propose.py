@@ -116,7 +116,7 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
             "source_table": profile.table if shared else "",
             "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
         }
-        source = f"{profile.table or profile.topic} in {folder.root or top}" if shared else folder.root or top
+        source = f"{profile.table or profile.topic or 'records without a table'} in {folder.root or top}" if shared else folder.root or top
         tables.append(_proposal(name, source, profile, settings, shared))
     return Proposal(tuple(tables), (*left_out, *empty))
 
