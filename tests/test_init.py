@@ -172,7 +172,7 @@ def test_the_delimiter_of_csv_files_is_recognised(tmp_path: Path, case: str) -> 
     (table,) = told("--from", str(tmp_path / "lake"), "--config", str(file))["tables"]
     assert table["settings"].get("csv") == settings
     assert [asked["settings"]["csv"] for asked in table["questions"] if "csv" in asked["settings"]] == ([question] if question else [])
-    file.write_text(file.read_text().replace("    # ", "    "))
+    file.write_text(file.read_text().replace("\n    # ", "\n    "))
     assert loaded(file).spec("student").csv.delimiter == (settings or question or {}).get("delimiter", ",")
 
 
