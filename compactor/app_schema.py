@@ -1,46 +1,19 @@
-"""The part of the composition root that is about schemas: proposing a configuration, asking a registry for keys."""
+"""The part of the composition root that is about schemas: asking a registry for keys, showing and announcing what a schema changes."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.config_values import absolute, is_s3
 from compactor.core import avro
-from compactor.core.errors import ConfigError, NoRowsYet, Refused, RegistryRefused
+from compactor.core.errors import NoRowsYet, Refused, RegistryRefused
 from compactor.core.notice import Message, Target
 from compactor.core.policy import Decision
-from compactor.core.proposal import Found
-from compactor.core.s3 import S3Settings
 from compactor.core.schema_diff import Change
 from compactor.core.spec import TableSpec
 from compactor.flows.world import World
-from compactor.ports import Registry, Storage
-from compactor.storage.local import LocalStorage
-from compactor.storage.routed import RoutedStorage
-
-
-def propose(top: str | None, registry: str | None, warehouse: str, increments: str = "", options: Mapping[str, str] | None = None) -> Found:
-    """Tables for a configuration: from files below `top`, from a registry (URL or folder of .avsc files), or from files with the registry's keys.
-
-    `options` are keys of `registry:` in compactor.yaml. Starts no Spark. Raises Refused when nothing is there, RegistryRefused, Unavailable.
-    """
-    from compactor.flows import propose as flow
-
-    storage = RoutedStorage(LocalStorage(), _s3)
-    asked = _registry(registry, storage, dict(options or {})) if registry else None
-    try:
-        if top is None:
-            if asked is None:
-                raise ConfigError("nothing to look at: say --registry, --from, or both")
-            return flow.from_registry(asked, increments)
-        return flow.from_files(storage, absolute(top, os.getcwd()), absolute(warehouse, os.getcwd()), asked)
-    finally:
-        if asked is not None:
-            asked.close()
+from compactor.ports import Registry
 
 
 def registered_key(registry: Registry, spec: TableSpec) -> tuple[str, ...]:
@@ -194,57 +167,3 @@ def notify(target: Target, message: Message) -> None:
         from compactor.notify.webhook import address_in, to_webhook
 
         to_webhook(address_in(words[0]) if kind == "webhook_env" else words[0], message)
-
-
-def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -> dict[str, Any]:
-    """What stands under `registry:` in the file for this URL or folder: without user and password."""
-    if registry is None:
-        return {}
-    if "://" not in registry:
-        return {"folder": os.path.relpath(os.path.abspath(os.path.expanduser(registry)), base)}
-    from compactor.registry.settings import RegistrySettings, addresses
-
-    return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **{name: value for name, value in options.items() if value}}
-
-
-def _registry(said: str, storage: Storage, options: Mapping[str, Any]) -> Any:
-    if "://" not in said or is_s3(said):
-        from compactor.registry.files import FileRegistry
-
-        return FileRegistry(storage, absolute(said, os.getcwd()))
-    from compactor.registry.confluent import ConfluentRegistry
-    from compactor.registry.settings import RegistrySettings
-
-    found: Registry = ConfluentRegistry(RegistrySettings(urls=(said,), **options))
-    return found
-
-
-def _s3(location: str) -> Storage:
-    try:
-        from compactor.storage.s3 import S3Storage
-    except ImportError:
-        raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
-    return S3Storage(location, S3Settings().within(os.environ))
-
-
-def warehouse_for(top: str | None, found: Found) -> str:
-    """Where tables are best stored when nobody says: around the landing folders when they are where tables expect them, else beside the file."""
-    if top is not None and any(not table.increments for table in found.tables):
-        return top
-    return f"s3://{top.partition('://')[2].partition('/')[0]}/warehouse" if top is not None and is_s3(top) else "warehouse"
-
-
-def place_in(place: str, base: str) -> str:
-    """A location as a file in the folder `base` says it: relative when it lies there."""
-    if is_s3(place):
-        return absolute(place, base)
-    whole = absolute(place, os.getcwd()) if place != "warehouse" else os.path.join(base, place)
-    inside = os.path.relpath(whole, base)
-    return whole if inside.startswith("..") else inside
-
-
-def without_secrets(word: str) -> str:
-    """A word of a command line as it may be written down."""
-    from compactor.registry.settings import shown
-
-    return shown(word) if word.startswith(("http://", "https://")) else word

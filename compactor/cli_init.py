@@ -1,4 +1,4 @@
-"""`compactor init`: a commented compactor.yaml from a registry, or from what has landed."""
+"""`compactor init`: write a commented compactor.yaml from a registry or from landed files."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def init(
     registry: RegistryAt = None,
     config: Written = DEFAULT,
     output: OutputForm = Output.text,
-    warehouse: Annotated[str | None, typer.Option(metavar="PATH", help="Where tables are to be stored.", show_default=False)] = None,
+    warehouse: Annotated[str | None, typer.Option(metavar="PATH", help="Where tables are stored.", show_default=False)] = None,
     database: Annotated[str, typer.Option(metavar="NAME", help="Database of the views.")] = "default",
     increments: Template = proposal.STANDARD,
-    hive: Annotated[bool, typer.Option("--hive", help="Hive 2 or 3 reads the tables: timestamps as int96.")] = False,
+    hive: Annotated[bool, typer.Option("--hive", help="Write timestamps as int96, for Hive 2 and 3.")] = False,
     context: Annotated[str, typer.Option(help="Context of Confluent's server.")] = "",
-    username_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the registry's user.")] = "",
+    username_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the registry's user name.")] = "",
     password_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the password.")] = "",
     token_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with a bearer token.")] = "",
-    ca_file: Annotated[str, typer.Option(metavar="PATH", help="Certificates of the authorities to trust.")] = "",
+    ca_file: Annotated[str, typer.Option(metavar="PATH", help="File of trusted CA certificates.")] = "",
 ) -> None:
     """Write a configuration to begin with.
 
     From a registry (--registry): a table for each topic, with the key of its -key subject. From files (--from): a table for each
-    folder, or for each source table of a stream. With both, files tell where and how, the registry keys and types. What nothing
-    tells is asked in a comment. Starts no Spark, never overwrites a file.
+    folder, or for each source table of a stream. With both, the files show folders, envelope and format, and the registry keys and
+    schemas. What cannot be inferred is a commented line to complete. Starts no Spark, never overwrites a file.
 
     \b
     Example:
@@ -54,27 +54,28 @@ def init(
       compactor init --from ./landing --warehouse ./warehouse --database school
       compactor init --from s3://lake/raw --registry http://localhost:8081 --config - | less
     """
-    from compactor import app_schema
+    from compactor import app_init
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     if top is None and registry is None:
-        raise typer.BadParameter("say --registry URL, --from PATH, or both")
+        raise typer.BadParameter("give --registry URL, --from PATH, or both")
     to_stdout = str(config) == STDOUT
+    exists = Refused(f"{config} exists and is not overwritten; give --config another file, or --config - to print it")
     if not to_stdout and config.exists():
-        raise _there(config)
-    said = {"context": context, "username_env": username_env, "password_env": password_env, "token_env": token_env, "ca_file": ca_file}
-    options = {name: value for name, value in said.items() if value}
+        raise exists
+    given = {"context": context, "username_env": username_env, "password_env": password_env, "token_env": token_env, "ca_file": ca_file}
+    options = {name: value for name, value in given.items() if value}
     base = os.getcwd() if to_stdout else str(config.absolute().parent)
-    found = app_schema.propose(top, registry, warehouse or top or "", increments, options)
-    store = warehouse or app_schema.warehouse_for(top, found)
-    keys = app_schema.registry_keys(registry, options, base)
-    text = proposal.text(found, _command(), app_schema.place_in(store, base), database, keys, hive)
+    found = app_init.propose(top, registry, warehouse or top or "", increments, options)
+    command = " ".join(["compactor", *(shlex.quote(app_init.without_secrets(word)) for word in sys.argv[1:])])
+    place = app_init.warehouse_in_file(warehouse, top, found, base)
+    text = proposal.text(found, command, place, database, app_init.registry_keys(registry, options, base), hive)
     if not to_stdout:
         try:
             with config.open("x", encoding="utf-8") as file:
                 file.write(text)
         except FileExistsError:
-            raise _there(config) from None
+            raise exists from None
         except OSError as error:
             raise Refused(f"{config}: cannot be written: {error.strerror}") from None
     if output is Output.json:
@@ -83,14 +84,3 @@ def init(
         sys.stdout.write(text)
     else:
         console.proposed(found, str(config))
-
-
-def _there(config: Path) -> Refused:
-    return Refused(f"{config} exists and is not overwritten; say --config with another file, or --config - to look first")
-
-
-def _command() -> str:
-    """What was typed, without the secrets that an address may hold."""
-    from compactor.app_schema import without_secrets
-
-    return " ".join(["compactor", *(shlex.quote(without_secrets(word)) for word in sys.argv[1:])])

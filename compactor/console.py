@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from compactor.app_schema import Checked, Foreseen, Synced
-from compactor.core.proposal import Found
+from compactor.core.proposal import Proposal
 from compactor.core.schema_history import Step
 from compactor.core.snapshot import Snapshot
 from compactor.flows.ingest import Ingested
@@ -158,16 +158,18 @@ def snapshot_json(item: Snapshot) -> dict[str, Any]:
     return {**found, **more}
 
 
-def proposed(found: Found, file: str) -> None:
-    """What `init` wrote: a line a table, what is left to say, what was left out."""
-    key = {table.name: "?" if table.key is None else ", ".join(table.key) or "none" for table in found.tables}
-    settings = [" ".join(str(value) for name, value in item.settings if name in ("envelope", "container")) for item in found.tables]
-    table(["table", "key", "envelope", "from"], [(item.name, key[item.name], said, item.source) for item, said in zip(found.tables, settings)])
+def proposed(found: Proposal, file: str) -> None:
+    """Print what `init` wrote: a line per table, the keys to set, what was left out."""
+    rows = []
+    for item in found.tables:
+        key = ", ".join(item.settings["key"]) or "none" if item.complete else "?"
+        rows.append((item.name, key, " ".join(str(item.settings[name]) for name in ("envelope", "container") if name in item.settings), item.source))
+    table(["table", "key", "envelope", "from"], rows)
     out = console()
-    for source, why in found.left_out:
-        out.print(f"left out {source}: {why}", soft_wrap=True)
-    unsaid = [name for name, said in key.items() if said == "?"]
-    out.print(f"\n{file}: {len(found.tables)} tables" + (f"; say `key:` of {', '.join(unsaid)}" if unsaid else ""), soft_wrap=True)
+    for source, reason in found.left_out:
+        out.print(f"left out {source}: {reason}", soft_wrap=True)
+    keyless = [item.name for item in found.tables if not item.complete]
+    out.print(f"\n{file}: {len(found.tables)} tables" + (f"; set `key:` for {', '.join(keyless)}" if keyless else ""), soft_wrap=True)
 
 
 def synced(found: Sequence[Synced]) -> None:

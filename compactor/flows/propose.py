@@ -1,278 +1,200 @@
-"""Propose: from a registry's subjects, or from files that have landed, to tables for a configuration. Reads only, starts no Spark."""
+"""Propose tables for a configuration, from a registry's subjects or from landed files. Reads only and starts no Spark."""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import json
+import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from compactor.core import avro, increment, parquet, places, sighting
+from compactor.core import avro, increment, path_inference, source_profile
 from compactor.core.errors import Refused, RegistryRefused, SchemaRefused
 from compactor.core.layout import join, relative
-from compactor.core.places import Place
-from compactor.core.proposal import STANDARD, Found, Proposal
-from compactor.core.sighting import Sighting
+from compactor.core.path_inference import LandingFolder
+from compactor.core.proposal import STANDARD, Proposal, TableProposal
+from compactor.core.source_profile import Profiles, SourceProfile
 from compactor.core.spec import ROW_ID
 from compactor.ports import FileInfo, Registry, Storage
 
 LINES_MAX = 300
-"""Lines of a text file that are looked at in a folder of one table."""
-
+"""Lines read from a file in a folder of one table."""
 STREAM_LINES_MAX = 50_000
-"""The same where several tables share a folder: a table that is not seen is not proposed."""
-
-FILES_MAX = 3
-GZIP = b"\x1f\x8b"
+"""Lines read from each file where several tables share a folder: a table that is not seen is not proposed."""
+SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
 
 _ORDERED = ("__source_sequence", "__sequence", "__source_lsn", "__lsn", "__source_pos", "__pos", "__file", "__source_file")
-_PERHAPS = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H_CHANGE_SEQ", "transact_id", "seq", "lsn", "version", "updated_at")
+_LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H_CHANGE_SEQ", "transact_id", "seq", "lsn", "version", "updated_at")
 _CONNECTORS = ("", "postgresql", "mysql", "mariadb", "sqlserver", "oracle")
 
-
-@dataclass(frozen=True)
-class Topic:
-    """What a registry has of one topic: the columns and the envelope of its values, its key."""
-
-    name: str
-    subject: str
-    seen: Sighting
+LeftOut = list[tuple[str, str]]
 
 
-def topics(registry: Registry) -> tuple[dict[str, Topic], list[tuple[str, str]]]:
-    """Every topic with a `-value` subject that holds rows, by name; and what was left out, with the reason."""
+def from_registry(registry: Registry, increments: str = "") -> Proposal:
+    """Propose a table for each topic. `increments`: where files land, with `{table}` or `{topic}` in it."""
+    topics, left_out = _topics(registry)
+    if not topics:
+        raise Refused(
+            f"{registry}: expected subjects <topic>-value of topics with rows, found {', '.join(registry.subjects()[:10]) or 'no subjects'}"
+        )
+    tables = []
+    for name, (topic, profile) in zip(path_inference.table_names([*topics]), topics.items()):
+        place = "" if increments == STANDARD else increments.replace("{table}", name).replace("{topic}", topic)
+        settings = {"increments": place, "envelope": profile.envelope, "container": profile.container, "schema": {"subject": f"{topic}-value"}}
+        tables.append(_proposal(name, f"topic {topic}", profile, settings))
+    return Proposal(tuple(tables), tuple(left_out))
+
+
+def _topics(registry: Registry) -> tuple[Profiles, LeftOut]:
+    """Return the profile of every topic with a `-value` subject that holds rows, and the subjects left out."""
     subjects = registry.subjects()
-    found: dict[str, Topic] = {}
-    left: list[tuple[str, str]] = []
+    topics: Profiles = {}
+    left_out: LeftOut = []
     for subject in subjects:
-        if not subject.endswith("-value"):
-            if not subject.endswith("-key"):
-                left.append((subject, "a subject that ends neither in -value nor in -key belongs to no topic"))
-            continue
-        topic = subject[: -len("-value")]
-        try:
-            told = registry.latest(subject)
-            seen = sighting.of_avro(told.text) if told else None
-        except (SchemaRefused, RegistryRefused) as error:
-            # Protobuf, JSON Schema, or broken: one topic's matter
-            left.append((topic, str(error)))
-            continue
-        if seen is None:
-            left.append((topic, "holds no rows: heartbeats, transactions or messages"))
-        elif sighting.is_signal(seen.columns):
-            left.append((topic, "has the columns of Debezium's signal table; add it when it is one of yours"))
-        else:
-            found[topic] = Topic(topic, subject, _keyed(registry, topic, seen, f"{topic}-key" in subjects))
-    return found, left
+        topic, _, kind = subject.rpartition("-")
+        if kind == "value":
+            try:
+                latest = registry.latest(subject)
+                profile = source_profile.of_avro(latest.text) if latest else None
+            except (SchemaRefused, RegistryRefused) as error:
+                # Protobuf, JSON Schema or an invalid schema concerns one topic only
+                left_out.append((topic, str(error)))
+                continue
+            if profile is None or profile.is_signal_table:
+                left_out.append((topic, SIGNAL if profile else "holds no rows: heartbeats, transactions or messages"))
+                continue
+            profile.topic, profile.key, profile.key_from = topic, *_registered_key(registry, topic, profile, subjects)
+            topics[topic] = profile
+        elif kind != "key":
+            left_out.append((subject, "a subject that ends neither in -value nor in -key belongs to no topic"))
+    return topics, left_out
 
 
-def _keyed(registry: Registry, topic: str, seen: Sighting, has_key: bool) -> Sighting:
-    if not has_key:
-        # Debezium registers no key for a table that has none; of others nobody knows
-        debezium = seen.envelope == "debezium"
-        return replace(seen, topic=topic, key=() if debezium else None, key_from=f"no subject {topic}-key" if debezium else "")
-    said = registry.latest(f"{topic}-key")
-    key = sighting.key_of(said.text) if said else None
-    return replace(seen, topic=topic, key=key, key_from=f"{topic}-key" if key is not None else "")
-
-
-def from_registry(registry: Registry, increments: str = "") -> Found:
-    """A table for each topic. `increments`: where files land, with `{table}` or `{topic}` in it."""
-    found, left = topics(registry)
-    if not found:
-        raise Refused(f"{registry}: no topic with rows; subjects found: {', '.join(registry.subjects()[:10]) or 'none'}")
-    names = places.table_names([*found])
-    tables = []
-    for name, topic in zip(names, found.values()):
-        settings = [*_envelope(topic.seen), ("schema", {"subject": topic.subject})]
-        place = "" if not increments or increments == STANDARD else increments.replace("{table}", name).replace("{topic}", topic.name)
-        tables.append(_proposal(name, f"topic {topic.name}", topic.seen, place, settings, _order_notes(topic.seen)))
-    return Found(tuple(tables), tuple(left))
-
-
-def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | None = None) -> Found:
-    """A table for each landing root below `top`, or for each source table where several share one. A registry, when there is one, tells keys."""
-    infos = {relative(info.path, top): info for info in storage.list(top)}
-    roots = places.found(infos)
-    if not roots:
-        raise Refused(f"{top}: no landed files there" + (f", only {len(infos)} markers or unfinished ones" if infos else ""))
-    known, left = topics(registry) if registry else ({}, [])
-    seen: list[tuple[Place, Sighting, bool, str]] = []
-    for place in roots:
-        try:
-            looked = _look(storage, place, infos)
-        except (SchemaRefused, ValueError) as error:
-            left.append((place.root or top, str(error)))
-            continue
-        rows = [table for table in looked.values() if not sighting.is_signal(table.columns)]
-        if len(rows) < len(looked):
-            left.append((place.root or top, "has the columns of Debezium's signal table; add it when it is one of yours"))
-        if not looked:
-            left.append((place.root or top, "no rows in the files that were looked at"))
-        shared = len(rows) > 1
-        seen += [(place, _told(table, place, known), shared, top.rstrip("/").rpartition("/")[2]) for table in rows]
-    if not seen:
-        raise Refused(f"{top}: no rows in the files that were looked at: " + "; ".join(f"{source}: {why}" for source, why in left[:5]))
-    names = places.table_names([(table.table or table.topic) if shared else places.called(place, base) for place, table, shared, base in seen])
-    tables = []
-    for name, (place, table, shared, _) in zip(names, seen):
-        where = join(top, place.root) if place.root else top
-        landing = f"{where}/{place.pattern}" if place.pattern else where
-        standard = join(warehouse, STANDARD.replace("{table}", name))
-        settings = [*_envelope(table), *_format(place)]
-        if shared and table.table:
-            settings.append(("source_table", table.table))
-        topic = known.get(table.topic)
-        if topic:
-            settings.append(("schema", {"subject": topic.subject}))
-        notes = [*_order_notes(table), *_opaque(table, shared)]
-        source = f"{table.table or table.topic} in {place.root or top}" if shared else place.root or top
-        tables.append(_proposal(name, source, table, "" if landing == standard else landing, settings, notes))
-    return Found(tuple(tables), tuple(left))
-
-
-def _told(seen: Sighting, place: Place, known: Mapping[str, Topic]) -> Sighting:
-    """What was seen, with what the registry says of its topic: the one named in the records or files, else the one that the folder is called."""
-    if seen.topic not in known:
-        folder = place.root.rpartition("/")[2]
-        near = [topic for topic in known if topic == folder or (folder and topic.endswith(f".{folder}"))]
-        near = near or [topic for topic in known if seen.table and topic.endswith(f".{seen.table}")]
-        if len(near) != 1:
-            return seen
-        seen = replace(seen, topic=near[0])
-    topic = known[seen.topic].seen
-    return seen if seen.key is not None or topic.key is None else replace(seen, key=_spelled(topic.key, seen.columns), key_from=topic.key_from)
-
-
-def _spelled(key: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
-    """The key as the files spell it: Connect's Avro converter writes `a_b` for `a.b`."""
-    plain = {"".join(char if char.isalnum() and char.isascii() else "_" for char in column): column for column in columns}
-    return tuple(name if name in columns else plain.get(name, name) for name in key)
-
-
-def _proposal(name: str, source: str, seen: Sighting, increments: str, settings: Iterable[tuple[str, Any]], notes: Iterable[str]) -> Proposal:
-    key, notes = seen.key, [*notes]
-    key_from = seen.key_from if key else f"no key: {seen.key_from}" if key is not None else ""
-    if key == () and seen.envelope == "flat":
-        # updates could not find their row: better asked than refused in the first run
-        key, key_from = None, ""
-        notes.append("The records have no key. Without one only inserts can be followed.")
-    if ROW_ID in (key or ()):
-        key = None
-    return Proposal(name, source, key, key_from, increments, tuple(settings), seen.candidates, tuple(notes))
-
-
-def _envelope(seen: Sighting) -> Iterator[tuple[str, Any]]:
-    yield "envelope", seen.envelope
-    if seen.container != "value":
-        yield "container", seen.container
-
-
-def _format(place: Place) -> Iterator[tuple[str, Any]]:
-    if any(increment.file_format(path) is None for path in place.files):
-        # names without a suffix tell no format
-        yield "format", "json"
-
-
-def _order_notes(seen: Sighting) -> Iterator[str]:
-    if seen.envelope == "debezium" and seen.connector not in _CONNECTORS and not seen.offsets:
-        yield f"order_by: the connector {seen.connector} has no default order; say which fields order the changes of a row."
-    if seen.envelope == "flat" and not seen.offsets and not {*_ORDERED} & {*seen.columns}:
-        near = [name for name in _PERHAPS if name in seen.columns]
-        yield f"order_by: [{near[0] if near else '..'}]   which columns order the changes of a row, the most significant first?"
-    if not seen.names_columns:
-        yield "csv: {columns: [..]}   the files have no header; name their columns, in order" + (", without Op." if seen.envelope == "dms" else ".")
-
-
-def _opaque(seen: Sighting, shared: bool) -> Iterator[str]:
-    if seen.opaque:
-        yield "The values of these Kafka records could not be looked into. Say `envelope:` and `key:`; Avro's bytes cannot be read from there."
-    if shared and not seen.table:
-        yield "Several sources share this folder, and these records name no table: they cannot be told apart."
-
-
-def _look(storage: Storage, place: Place, infos: Mapping[str, FileInfo]) -> dict[str, Sighting]:
-    """What a few files of a landing root show, by source table: the smallest with content of the first, the middle and the last folder."""
-    seen: dict[str, Sighting] = {}
-    for path in _chosen(place, infos):
-        for table, told in _file(storage, infos[path].path, LINES_MAX).items():
-            seen[table] = _joined(seen.get(table), told)
-    if len(seen) > 1:
-        # a stream of many tables: every file, to miss none
-        seen = {}
-        for path in place.files:
-            for table, told in _file(storage, infos[path].path, STREAM_LINES_MAX).items():
-                seen[table] = _joined(seen.get(table), told)
-    return {table: told for table, told in seen.items() if told.rows or told.columns or told.opaque or not told.names_columns}
-
-
-def _chosen(place: Place, infos: Mapping[str, FileInfo]) -> list[str]:
-    full = [path for path in place.files if infos[path].size > 0] or list(place.files)
-    folders = sorted({path.rpartition("/")[0] for path in full})
-    wanted = dict.fromkeys(folders[at] for at in (0, len(folders) // 2, len(folders) - 1))
-    return [min((path for path in full if path.rpartition("/")[0] == folder), key=lambda path: infos[path].size) for folder in wanted][:FILES_MAX]
-
-
-def _joined(first: Sighting | None, second: Sighting) -> Sighting:
-    if first is None:
-        return second
-    longest = max((first, second), key=lambda seen: -1 if seen.key is None else len(seen.key))
-    both = tuple(dict.fromkeys([*first.columns, *second.columns]))
-    values = {name: _merged(first.values.get(name), second.values.get(name)) for name in both}
-    more = first if first.rows or not second.rows else second
-    return replace(more, key=longest.key, key_from=longest.key_from, columns=both, values=values, rows=first.rows + second.rows)
-
-
-def _merged(first: set[str] | None, second: set[str] | None) -> set[str] | None:
-    return first | second if first is not None and second is not None and not first & second else None
-
-
-def _file(storage: Storage, path: str, lines: int) -> dict[str, Sighting]:
-    """What one file shows. A file that cannot be opened is passed over here: a run says what is wrong with it."""
-    kind = increment.file_format(path) or "json"
+def _registered_key(registry: Registry, topic: str, profile: SourceProfile, subjects: list[str]) -> tuple[tuple[str, ...] | None, str]:
+    subject = f"{topic}-key"
+    if subject not in subjects:
+        # Debezium registers no key for a table without one; other producers may just not register it
+        return ((), f"no subject {subject}") if profile.envelope == "debezium" else (None, "")
     try:
-        data = storage.read(path)
-        if kind == "parquet":
-            found = {"": sighting.of_parquet(parquet.columns(data))}
-        elif kind == "avro":
-            told = sighting.of_avro(avro.container_schema(data))
-            found = {"": told} if told else {}
-        elif kind == "csv":
-            found = {"": sighting.of_csv(_text(path, data, 1 << 16), path)}
-        else:
-            found = sighting.of_documents(_documents(_text(path, data, 1 << 26), lines))
-    except (OSError, EOFError, zlib.error, ValueError):
-        return {}
-    for seen in found.values():
-        name = path.rpartition("/")[2]
-        if seen.envelope == "flat" and (increment.is_full_load(name) or increment.is_dated_changes(name)):
-            seen.envelope = "dms"
-        # Kafka Connect's sinks name files <topic>+<partition>+<offset>
-        seen.topic = seen.topic or (name.split("+")[0] if name.count("+") >= 2 else "")
-    return found
+        latest = registry.latest(subject)
+        return (avro.key_fields(latest.text), subject) if latest else (None, "")
+    except SchemaRefused:
+        return None, ""
 
 
-def _text(path: str, data: bytes, size: int) -> str:
-    """The first `size` bytes of a text file, unpacked. Raises ValueError for a packing that only Spark reads."""
-    if path.lower().endswith((".zst", ".snappy")):
-        raise ValueError(f"{path}: its packing is not read here")
-    if data[:2] == GZIP:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as content:
-            data = content.read(size)
-    elif path.lower().endswith(".bz2"):
-        data = bz2.BZ2Decompressor().decompress(data, size)
-    return data[:size].decode("utf-8", "replace").lstrip("\ufeff")
-
-
-def _documents(text: str, lines: int) -> Iterator[Any]:
-    # not `splitlines`: a value may hold U+2028
-    for line in text.split("\n")[:lines]:
+def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | None = None) -> Proposal:
+    """Propose a table for each landing root below `top`, or for each source table where several share one. `registry` supplies keys and schemas."""
+    infos = {relative(info.path, top): info for info in storage.list(top)}
+    folders = path_inference.landing_folders(infos)
+    if not folders:
+        raise Refused(f"{top}: no landed files there" + (f", only {len(infos)} markers or unfinished ones" if infos else ""))
+    topics, left_out = _topics(registry) if registry else ({}, [])
+    empty: LeftOut = []
+    found: list[tuple[LandingFolder, SourceProfile, bool]] = []
+    for folder in folders:
         try:
-            yield json.loads(line)
-        except (ValueError, RecursionError):
-            # empty, cut, or unusable: for the run to say
+            profiles = [*_sample(storage, folder, infos).values()]
+        except SchemaRefused as error:
+            empty.append((folder.root or top, str(error)))
             continue
+        rows = [profile for profile in profiles if not profile.is_signal_table]
+        if len(rows) < len(profiles) or not rows:
+            empty.append((folder.root or top, SIGNAL if profiles else "no rows in the sampled files"))
+        found += [(folder, _with_topic(profile, folder, topics), len(rows) > 1) for profile in rows]
+    if not found:
+        raise Refused(f"{top}: found no table. " + "; ".join(f"{source}: {reason}" for source, reason in empty[:5]))
+    base = top.rstrip("/").rpartition("/")[2]
+    names = path_inference.table_names([(profile.table or profile.topic) if shared else folder.name(base) for folder, profile, shared in found])
+    tables = []
+    for name, (folder, profile, shared) in zip(names, found):
+        landing = join(*(part for part in (top, folder.root, folder.pattern) if part))
+        settings = {
+            "increments": landing if landing != join(warehouse, STANDARD.replace("{table}", name)) else "",
+            "envelope": profile.envelope,
+            "container": profile.container,
+            # names without a suffix show no format
+            "format": "json" if any(increment.file_format(path) is None for path in folder.files) else "",
+            "source_table": profile.table if shared else "",
+            "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
+        }
+        source = f"{profile.table or profile.topic or 'records without a table'} in {folder.root or top}" if shared else folder.root or top
+        tables.append(_proposal(name, source, profile, settings, shared))
+    return Proposal(tuple(tables), (*left_out, *empty))
+
+
+def _sample(storage: Storage, folder: LandingFolder, infos: Mapping[str, FileInfo]) -> Profiles:
+    """Profile the smallest file of the first, the middle and the last folder; all files when the first three show several tables."""
+    full = [path for path in folder.files if infos[path].size > 0] or list(folder.files)
+    parents = sorted({path.rpartition("/")[0] for path in full})
+    chosen = [
+        min((path for path in full if path.rpartition("/")[0] == parent), key=lambda path: infos[path].size)
+        for parent in dict.fromkeys((parents[0], parents[len(parents) // 2], parents[-1]))
+    ]
+    profiles = _read(storage, chosen, infos, LINES_MAX)
+    return profiles if len(profiles) < 2 else _read(storage, folder.files, infos, STREAM_LINES_MAX)
+
+
+def _read(storage: Storage, paths: Any, infos: Mapping[str, FileInfo], lines_max: int) -> Profiles:
+    profiles: Profiles = {}
+    for path in paths:
+        try:
+            source_profile.of_file(infos[path].path, storage.read(infos[path].path), lines_max, profiles)
+        except (OSError, EOFError, zlib.error, ValueError):
+            # a run reports what is wrong with it
+            continue
+    return profiles
+
+
+def _with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles) -> SourceProfile:
+    """Add the registry's key. The topic is the one that the records or files name, else the one that the folder is named after."""
+    if profile.topic not in topics:
+        last = folder.root.rpartition("/")[2]
+        alike = [topic for topic in topics if last and (topic == last or topic.endswith(f".{last}"))]
+        alike = alike or [topic for topic in topics if profile.table and topic.endswith(f".{profile.table}")]
+        if len(alike) != 1:
+            return profile
+        profile.topic = alike[0]
+    topic = topics[profile.topic]
+    if profile.key is None and topic.key is not None:
+        # as the files spell it: Connect's Avro converter writes `a_b` for `a.b`
+        spelled = {re.sub(r"[^A-Za-z0-9]", "_", column): column for column in profile.columns}
+        profile.key = tuple(name if name in profile.columns else spelled.get(name, name) for name in topic.key)
+        profile.key_from = topic.key_from
+    return profile
+
+
+def _proposal(name: str, source: str, profile: SourceProfile, settings: Mapping[str, Any], shared: bool = False) -> TableProposal:
+    """Assemble a table: known settings without those that are the default, and questions about the others."""
+    key = profile.key
+    if (key == () and profile.envelope == "flat") or ROW_ID in (key or ()):
+        # an update of a flat row could not find its row; a key that names compactor's own column is none
+        key = None
+    csv = {} if "columns" in profile.csv else {"csv": profile.csv}
+    given = {"increments": settings["increments"], **settings, **csv}
+    known = {item: value for item, value in given.items() if value and (item, value) != ("container", "value")}
+    if key is not None:
+        known = {"key": list(key), **known}
+    key_from = "" if key is None else profile.key_from if key else f"no key: {profile.key_from}"
+    return TableProposal(name, source, known, key_from, tuple(_questions(name, profile, key, shared)))
+
+
+def _questions(name: str, profile: SourceProfile, key: tuple[str, ...] | None, shared: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if key is None:
+        reason = "The records have no key; without one only inserts can be followed. " if profile.key == () else ""
+        unique = f" Never null and unique in the sample: {', '.join(profile.candidates)}." if profile.candidates else ""
+        likely = rf"(?:{re.escape(name)}_?)?(?:id|uuid|guid)"
+        placeholder = [column for column in profile.candidates if re.fullmatch(likely, column, re.IGNORECASE)][:1]
+        yield f"{reason}Could not infer the primary key; set it here. `key: []` if rows have none.{unique}", {"key": placeholder}
+    if profile.envelope == "debezium" and profile.connector not in _CONNECTORS and not profile.has_offsets:
+        yield (
+            f"The connector {profile.connector} has no default order; set the fields that order the changes of a row.",
+            {"order_by": ["source.ts_ms"]},
+        )
+    if profile.envelope == "flat" and not profile.has_offsets and not {*_ORDERED} & {*profile.columns}:
+        likely_order = [column for column in _LIKELY_ORDER if column in profile.columns][:1] or ["changed_at"]
+        yield "Which columns order the changes of a row, the most significant first?", {"order_by": likely_order}
+    if "columns" in profile.csv:
+        yield "The files have no header; name their columns in order" + (", without Op." if profile.envelope == "dms" else "."), {"csv": profile.csv}
+    if profile.opaque:
+        yield "The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`.", {}
+    if shared and not profile.table:
+        yield "Several sources share this folder, and these records name no table: they cannot be separated.", {}

@@ -39,7 +39,7 @@ def test_a_proposed_configuration_gives_the_right_tables(tmp_path: Path) -> None
         frame.coalesce(1).write.parquet(str(tmp_path / "p"))
         (path,) = (tmp_path / "p").glob("*.parquet")
         data = path.read_bytes()
-        found = {column.name: [child.name for child in column.children] for column in parquet.columns(data)}
+        found = {name: [*members] for name, members in parquet.columns(data).items()}
         assert found == {"op": [], "after": ["id", "tags", "m"], "l": ["array"]}
         for cut in range(0, len(data), 7):
             with pytest.raises(ValueError, match="Parquet"):

@@ -1,4 +1,4 @@
-"""What a few records tell of their source."""
+"""Profiles of a source, inferred from a few records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core import sighting
+from compactor.core import source_profile
 from compactor.core.errors import SchemaRefused
 
 
@@ -76,7 +76,7 @@ ONE = {
 def test_records_of_one_table(case: str) -> None:
     """Table, envelope, container, key and columns."""
     documents, expected = ONE[case]
-    ((table, seen),) = sighting.of_documents(documents).items()
+    ((table, seen),) = source_profile.of_documents(documents).items()
     assert (table, seen.envelope, seen.container, seen.key, seen.columns) == expected
 
 
@@ -97,28 +97,28 @@ NOTHING = {
 @pytest.mark.parametrize("case", NOTHING)
 def test_what_has_no_row_is_no_table(case: str) -> None:
     """Heartbeats, markers, truncates and tombstones tell nothing of a table."""
-    assert sighting.of_documents([NOTHING[case]]) == {}
+    assert source_profile.of_documents([NOTHING[case]]) == {}
 
 
 def test_a_stream_of_several_tables_is_told_apart() -> None:
     """By the table that each record names; each has its own key."""
-    found = sighting.of_documents([kafka({"id": 1}, debezium("c", {"id": 1})), kafka({"no": 1}, debezium("c", {"no": 1}, table="exam"))])
+    found = source_profile.of_documents([kafka({"id": 1}, debezium("c", {"id": 1})), kafka({"no": 1}, debezium("c", {"no": 1}, table="exam"))])
     assert {table: seen.key for table, seen in found.items()} == {"public.student": ("id",), "public.exam": ("no",)}
 
 
 def test_avro_values_in_kafka_records_are_seen_but_not_into() -> None:
     """Their schema is in the registry."""
-    (seen,) = sighting.of_documents([{"topic": "t", "partition": 0, "offset": 1, "key": {"b64": "AAA="}, "value": {"b64": "AAA="}}]).values()
+    (seen,) = source_profile.of_documents([{"topic": "t", "partition": 0, "offset": 1, "key": {"b64": "AAA="}, "value": {"b64": "AAA="}}]).values()
     assert (seen.opaque, seen.topic, seen.container) == (True, "t", "kafka")
 
 
 def test_candidates_are_never_null_and_always_different() -> None:
     """Of inserted rows only: an update says the same key again. Fewer rows than ROWS_MIN tell nothing."""
-    rows = [{"id": at, "name": f"n{at}", "same": 1, "gap": None if at == 3 else at, "share": at / 7} for at in range(sighting.ROWS_MIN)]
+    rows = [{"id": at, "name": f"n{at}", "same": 1, "gap": None if at == 3 else at, "share": at / 7} for at in range(source_profile.ROWS_MIN)]
     late = {**rows[0], "id": 99, "late": 1, "name": "x"}
     events = [debezium("c", row) for row in [*rows, late]] + [debezium("u", rows[1])]
-    assert sighting.of_documents(events)["public.student"].candidates == ("id", "name")
-    assert sighting.of_documents(events[:3])["public.student"].candidates == ()
+    assert source_profile.of_documents(events)["public.student"].candidates == ("id", "name")
+    assert source_profile.of_documents(events[:3])["public.student"].candidates == ()
 
 
 def record(name: str, *fields: str, **types: Any) -> str:
@@ -128,10 +128,10 @@ def record(name: str, *fields: str, **types: Any) -> str:
 def test_an_avro_schema_tells_envelope_and_columns() -> None:
     """Debezium's envelope names its topic; its own records (heartbeats, transactions, messages) hold no rows; a bare value is refused."""
     row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
-    envelope = sighting.of_avro(record("p.public.student.Envelope", "op", "after", after=["null", row]))
+    envelope = source_profile.of_avro(record("p.public.student.Envelope", "op", "after", after=["null", row]))
     assert envelope is not None
     assert (envelope.envelope, envelope.topic, envelope.columns) == ("debezium", "p.public.student", ("id",))
-    flat = sighting.of_avro(record("Row", "id", "n"))
+    flat = source_profile.of_avro(record("Row", "id", "n"))
     assert flat is not None
     assert (flat.envelope, flat.columns) == ("flat", ("id", "n"))
     for other in (
@@ -139,9 +139,9 @@ def test_an_avro_schema_tells_envelope_and_columns() -> None:
         record("x.Transaction", "status", "id", "event_count"),
         record("p.message.Envelope", "op", "source", "message"),
     ):
-        assert sighting.of_avro(other) is None
+        assert source_profile.of_avro(other) is None
     with pytest.raises(SchemaRefused, match="expected an Avro record"):
-        sighting.of_avro('"string"')
+        source_profile.of_avro('"string"')
 
 
 CSV = {
@@ -159,6 +159,6 @@ CSV = {
 def test_the_head_of_a_csv_file(case: str) -> None:
     """A first line of names is a header; DMS writes none unless asked."""
     text, path, expected = CSV[case]
-    seen = sighting.of_csv(text, path)
+    seen = source_profile.of_csv(text, path)
     assert (seen.envelope, seen.columns) == expected
-    assert seen.names_columns is bool(expected[1])
+    assert ("columns" not in seen.csv) is bool(expected[1])

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from compactor.core import increment, places
+from compactor.core import increment, path_inference
 
 SPLIT = {
     "student/incremental/increment_2026112014/a.json": ("student/incremental", "increment_%Y%m%d%H"),
@@ -34,7 +34,7 @@ SPLIT = {
 @pytest.mark.parametrize("path", SPLIT)
 def test_a_path_is_a_root_and_a_pattern(path: str) -> None:
     """The root ends before the first folder that names a time."""
-    assert places.split(path.split("/")[:-1]) == SPLIT[path]
+    assert path_inference.split(path.split("/")[:-1]) == SPLIT[path]
 
 
 @pytest.mark.parametrize("path", [path for path, (_, pattern) in SPLIT.items() if pattern])
@@ -49,15 +49,15 @@ def test_a_found_pattern_finds_the_file_again(path: str) -> None:
     assert found.hour is None or datetime.fromisoformat(found.hour).year == 2026
 
 
-def test_days_of_one_and_two_digits_are_one_place() -> None:
+def test_days_of_one_and_two_digits_are_one_folder() -> None:
     """2026/9/1 and 2026/10/11 fit one pattern; a full load beside the dated folders belongs to it."""
-    (place,) = places.found(["t/2026/9/1/a.csv", "t/2026/10/11/b.csv", "t/LOAD00000001.csv"])
-    assert (place.root, place.pattern, len(place.files)) == ("t", "%Y/%-m/%-d", 3)
+    (folder,) = path_inference.landing_folders(["t/2026/9/1/a.csv", "t/2026/10/11/b.csv", "t/LOAD00000001.csv"])
+    assert (folder.root, folder.pattern, len(folder.files)) == ("t", "%Y/%-m/%-d", 3)
 
 
-def test_markers_and_unfinished_files_make_no_place() -> None:
+def test_markers_and_unfinished_files_are_left_out() -> None:
     """They are no data."""
-    assert places.found(["t/_SUCCESS", "u/.x.crc", "v/a.json.tmp"]) == []
+    assert path_inference.landing_folders(["t/_SUCCESS", "u/.x.crc", "v/a.json.tmp"]) == []
 
 
 NAMES = [
@@ -76,4 +76,4 @@ NAMES = [
 @pytest.mark.parametrize(("sources", "expected"), NAMES)
 def test_names_are_what_hive_holds_and_no_two_share_an_object(sources: list[str], expected: list[str]) -> None:
     """The last part of a topic; what is taken gets a number."""
-    assert places.table_names(sources) == expected
+    assert path_inference.table_names(sources) == expected
