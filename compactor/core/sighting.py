@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core import avro, increment
+from compactor.core.envelopes import ENVELOPES, Envelope
 from compactor.core.errors import SchemaRefused
 from compactor.core.parquet import ParquetColumn
 
@@ -46,6 +47,11 @@ class Sighting:
     opaque: bool = False
     names_columns: bool = True
     values: dict[str, set[str] | None] = field(default_factory=dict, repr=False)
+
+    @property
+    def source(self) -> Envelope:
+        """What the source can do, by its envelope."""
+        return ENVELOPES[self.envelope]
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -121,7 +127,7 @@ def _value(document: Mapping[str, Any], seen: dict[str, Sighting], key: tuple[st
         if at is None:
             at = seen[table] = Sighting(table, topic or _topic(schema), envelope, container, connector, offsets=offsets)
         at.offsets = at.offsets and offsets
-        if key is not None and envelope in ("debezium", "flat"):
+        if key is not None and ENVELOPES[envelope].record_key:
             told, why = key, "the keys of the Kafka records"
         if told is not None and (at.key is None or told):
             # a renamed key column was seen missing from a few keys: the longest counts

@@ -73,7 +73,7 @@ def topics(registry: Registry) -> tuple[dict[str, Topic], list[tuple[str, str]]]
 def _keyed(registry: Registry, topic: str, seen: Sighting, has_key: bool) -> Sighting:
     if not has_key:
         # Debezium registers no key for a table that has none; of others nobody knows
-        debezium = seen.envelope == "debezium"
+        debezium = seen.source.from_connector
         return replace(seen, topic=topic, key=() if debezium else None, key_from=f"no subject {topic}-key" if debezium else "")
     said = registry.latest(f"{topic}-key")
     key = sighting.key_of(said.text) if said else None
@@ -157,7 +157,7 @@ def _spelled(key: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
 def _proposal(name: str, source: str, seen: Sighting, increments: str, settings: Iterable[tuple[str, Any]], notes: Iterable[str]) -> Proposal:
     key, notes = seen.key, [*notes]
     key_from = seen.key_from if key else f"no key: {seen.key_from}" if key is not None else ""
-    if key == () and seen.envelope == "flat":
+    if key == () and not seen.source.before_image:
         # updates could not find their row: better asked than refused in the first run
         key, key_from = None, ""
         notes.append("The records have no key. Without one only inserts can be followed.")
@@ -179,13 +179,15 @@ def _format(place: Place) -> Iterator[tuple[str, Any]]:
 
 
 def _order_notes(seen: Sighting) -> Iterator[str]:
-    if seen.envelope == "debezium" and seen.connector not in _CONNECTORS and not seen.offsets:
+    if seen.source.from_connector and seen.connector not in _CONNECTORS and not seen.offsets:
         yield f"order_by: the connector {seen.connector} has no default order; say which fields order the changes of a row."
-    if seen.envelope == "flat" and not seen.offsets and not {*_ORDERED} & {*seen.columns}:
+    if seen.source.order_columns and not seen.offsets and not {*_ORDERED} & {*seen.columns}:
         near = [name for name in _PERHAPS if name in seen.columns]
         yield f"order_by: [{near[0] if near else '..'}]   which columns order the changes of a row, the most significant first?"
     if not seen.names_columns:
-        yield "csv: {columns: [..]}   the files have no header; name their columns, in order" + (", without Op." if seen.envelope == "dms" else ".")
+        yield "csv: {columns: [..]}   the files have no header; name their columns, in order" + (
+            ", without Op." if seen.source.unnamed_operation else "."
+        )
 
 
 def _opaque(seen: Sighting, shared: bool) -> Iterator[str]:
@@ -249,7 +251,7 @@ def _file(storage: Storage, path: str, lines: int) -> dict[str, Sighting]:
         return {}
     for seen in found.values():
         name = path.rpartition("/")[2]
-        if seen.envelope == "flat" and (increment.is_full_load(name) or increment.is_dated_changes(name)):
+        if seen.source.plain_rows and (increment.is_full_load(name) or increment.is_dated_changes(name)):
             seen.envelope = "dms"
         # Kafka Connect's sinks name files <topic>+<partition>+<offset>
         seen.topic = seen.topic or (name.split("+")[0] if name.count("+") >= 2 else "")
