@@ -21,7 +21,7 @@ from compactor.config_keys import Csv as CsvKeys
 from compactor.config_rules import Problem, landing, shared
 from compactor.config_text import Place
 from compactor.config_values import SUBJECT, absolute, alike, shown
-from compactor.core.copies import COPIES_GONE, ENVELOPE
+from compactor.core.envelopes import ENVELOPES
 from compactor.core.errors import ConfigError
 from compactor.core.layout import join
 from compactor.core.spec import Csv, TableSpec
@@ -232,7 +232,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         csv=Csv(**dict(table.csv)),
         fold_every=table.fold.every,
         fold_window=table.fold.window,
-        max_gone=COPIES_GONE if table.envelope == ENVELOPE and "max_gone" not in table.checks.model_fields_set else table.checks.max_gone,
+        max_gone=table.checks.max_gone if "max_gone" in table.checks.model_fields_set else ENVELOPES[table.envelope].max_gone,
         quarantine_rows=table.quarantine.max_rows,
         quarantine_share=table.quarantine.max_share,
         first_folder=table.from_,

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from compactor import config_values as values
 from compactor.config_values import Duration, Epoch, Names, Read, Size, Text, absolute, is_s3
+from compactor.core.envelopes import ENVELOPES
 from compactor.core.errors import ConfigError
 from compactor.core.layout import join
 from compactor.core.policy import EVOLVE, Policy
@@ -45,7 +46,7 @@ class Checks(_Keys):
     """What stops a table before a commit."""
 
     max_gone: Annotated[float, Read(values.share, {"type": ["number", "string"], "examples": [0.5, "50%"]})] = _key(
-        1.0, "Share of the table's rows that may go in one run, by deletes or a TRUNCATE; with full copies (snapshot), 0.3 from one to the next."
+        1.0, "Share of the table's rows that may go in one run, by deletes or a TRUNCATE; with full loads, 0.3 from one to the next."
     )
 
 
@@ -198,7 +199,7 @@ class Airflow(_Keys):
     )
 
 
-Envelope = Annotated[str, values.choice("flat", "debezium", "wal2json", "dms", "change-event", "snapshot")]
+Envelope = Annotated[str, values.choice(*ENVELOPES)]
 Format = Annotated[str, values.choice("auto", "parquet", "avro", "json", "csv")]
 
 
@@ -217,7 +218,7 @@ class Table(_Keys):
     )
     envelope: Envelope = _key(
         "flat",
-        "How a change is wrapped: flat rows, Debezium, wal2json, AWS DMS's files, change events; snapshot: each folder is a full copy of the table.",
+        "How a change is wrapped: flat rows, Debezium, wal2json, AWS DMS's files, change events; full-load: each folder holds the whole table.",
     )
     format: Format = _key("auto", "File format; auto tells it by the file's suffix.")
     container: Annotated[str, values.choice("value", "kafka")] = _key(
@@ -257,7 +258,7 @@ class Table(_Keys):
     settle: Duration = _key(0.0, "Least age of a landed file, for sinks that write files in place.", written="0s")
     complete: Text | None = _key(
         None,
-        "(snapshot) Name of the file, such as _SUCCESS, that is written into a folder last: the copy is whole then. Without it a copy is whole when "
+        "(full-load) Name of the file, such as _SUCCESS, that is written into a folder last: the load is whole then. Without it a load is whole when "
         "nothing was written into its folder for `settle`.",
     )
     hours_in: Text = _key("UTC", "Time zone of the hour folders' names. They name folders, never an order.")

@@ -10,7 +10,7 @@ from compactor.config_keys import Keys, Table
 from compactor.config_text import Place
 from compactor.config_values import SUBJECT, absolute, alike, is_s3, shown
 from compactor.core import s3, views
-from compactor.core.copies import ENVELOPE
+from compactor.core.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
 from compactor.core.errors import ConfigError
 from compactor.core.increment import pattern_problem, split_pattern
 from compactor.core.layout import join
@@ -96,19 +96,15 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
             ("key",),
             "expected the key columns, found nothing; say `key: [id]`, or `key: []` for a table whose rows have no key",
         )
-    if table.envelope != "flat":
-        for key, set_ in (("op", table.op), ("op_map", table.op_map), ("metadata_columns", table.metadata_columns)):
-            if set_ and (key, table.envelope) != ("metadata_columns", "dms"):
-                yield (key,), f"only flat rows have it, and the envelope is {table.envelope}; leave it out"
-        if table.partial:
-            yield ("partial",), f"only flat rows have it, and the envelope is {table.envelope}; leave it out"
-    elif table.partial and table.key == ():
+    yield from _envelope_problems(table)
+    if table.partial and table.key == ():
         yield ("partial",), "a table without key has no row whose columns could be kept; leave it out"
     if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
         yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
     if table.topic:
         yield from _topic_problems(keys, table)
-    yield from _copies_problems(keys, name, table)
+    if ENVELOPES[table.envelope].full_loads:
+        yield from _full_load_problems(keys, name, table)
     yield from _runner_problems(keys, name)
     if table.group != "hourly" and table.group not in keys.airflow.groups:
         known = ("hourly", *keys.airflow.groups)
@@ -155,48 +151,47 @@ def _topic_problems(keys: Keys, table: Table) -> Iterator[Problem]:
         yield ("container",), "`compactor ingest` writes whole Kafka records; leave it out"
 
 
-def _copies_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
-    """What full copies lack, and what they cannot have."""
-    if table.envelope != ENVELOPE:
-        if table.complete is not None:
-            yield ("complete",), f"only full copies have it, and the envelope is {table.envelope}; leave it out"
-        return
+def _envelope_problems(table: Table) -> Iterator[Problem]:
+    """Settings and formats that do not fit the table's envelope."""
+    envelope, default = ENVELOPES[table.envelope], {name: field.get_default(call_default_factory=True) for name, field in Table.model_fields.items()}
+    for key in SPECIAL_SETTINGS:
+        if getattr(table, key) != default[key] and key not in envelope.own_settings:
+            yield (key,), f"only `envelope: {accepting(key)}` has it, and the envelope is {envelope.name}; leave it out"
+    for key, reason in envelope.refused_settings:
+        if getattr(table, key) != default[key]:
+            yield (key,), reason
+    if table.format not in envelope.formats:
+        possible = " or ".join(name for name in envelope.formats if name != "auto")
+        yield ("format",), f"expected {possible} with `envelope: {envelope.name}`, found {table.format}"
+
+
+def _full_load_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
+    """What a table of full loads needs."""
     if table.key == ():
-        yield ("key",), "rows without a key cannot be told from one another, copy by copy; say `key: [..]`, with columns that name a row"
+        yield ("key",), "rows without a key cannot be compared from one load to the next; set `key: [..]` to the columns that identify a row"
     _, pattern = landing(keys, name, table)
     if "%Y" not in pattern:
-        yield ("increments",), f"each full copy needs a folder of its own, named by its day or hour; say {name}/incremental/increment_%Y%m%d%H"
+        yield (
+            ("increments",),
+            f"each full load needs its own folder, named by its day or hour; for example {name}/incremental/increment_%Y%m%d%H",
+        )
     if table.complete is None and table.settle <= 0:
         yield (
             ("complete",),
-            "nothing says when a copy is whole, and half of one would delete the other half; say `complete: _SUCCESS`, the file that its writer "
-            "writes last, or `settle: 10min`",
+            "nothing says when a load is whole, and half a load would delete the other half of the table; set `complete: _SUCCESS`, the file that "
+            "the source writes last, or `settle: 10min`",
         )
     if table.complete is not None and "/" in table.complete:
         yield ("complete",), f"expected a file's name such as _SUCCESS, found {shown(table.complete)}"
-    for key, said in (("order_by", table.order_by), ("epoch", table.epoch.number), ("topic", table.topic), ("source_table", table.source_table)):
-        if said:
-            yield (key,), "full copies are plain rows that come in the order of their folders; leave it out"
-    if table.container != "value":
-        yield ("container",), "full copies are plain rows, not Kafka records; leave it out"
 
 
 def _file_problems(table: Table) -> Iterator[Problem]:
-    """What envelope, format and `csv:` say against each other."""
-    if table.envelope == "dms":
-        if table.container != "value":
-            yield ("container",), "DMS writes rows, not Kafka records; leave it out"
-        if table.format in ("json", "avro"):
-            yield ("format",), f"expected parquet or csv, which DMS writes, found {table.format}"
-        if table.source_table:
-            yield ("source_table",), "DMS has a folder for each table; say it with `increments:`"
+    """What contradicts in the settings of CSV files."""
     if table.format == "csv":
-        if table.envelope == "debezium":
-            yield ("format",), "an envelope does not fit into CSV; say `envelope: flat` or `envelope: dms`"
         if table.container == "kafka":
             yield ("container",), "expected value: CSV files hold rows; leave it out"
         named = table.csv.header or table.csv.columns or table.schema_ != "infer"
-        if not named and (table.envelope == "dms" or table.csv.header is False):
+        if not named and (table.csv.header is False or not ENVELOPES[table.envelope].csv_header):
             yield (
                 ("csv",),
                 "nothing names the columns: say `csv: {columns: [..]}` in the files' order, or `schema:` with an .avsc file, or, when the first line "
@@ -207,7 +202,7 @@ def _file_problems(table: Table) -> Iterator[Problem]:
 
 
 def _live_problems(table: Table) -> Iterator[Problem]:
-    if table.envelope != "flat" or table.format in ("json", "csv"):
+    if not ENVELOPES[table.envelope].live_view or table.format in ("json", "csv"):
         yield (
             ("live_view",),
             f"expected flat rows in parquet or avro files, found {table.envelope} in {table.format}; leave it out",

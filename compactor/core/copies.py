@@ -1,4 +1,4 @@
-"""Copies: increments that each hold the whole table as the source had it at that hour (`envelope: snapshot`), plain rows without event fields.
+"""Copies: increments that each hold the whole table as the source had it at that hour (`envelope: full-load`), plain rows without event fields.
 
 A folder is one copy. It is whole when its writer's marker lies in it and no file is newer than that (`complete: _SUCCESS`), or else when nothing was
 written into it for `settle`. A folder that is not whole waits, all of it. Copies come in the order of their hours, which is the order of Changes.
@@ -14,12 +14,7 @@ from compactor.core import increment
 from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 
-ENVELOPE = "snapshot"
-
-COPIES_GONE = 0.3
-"""The share of rows that a copy may lack of those before it, unless the table's settings say another."""
-
-HOUR = "snapshot.hour"
+HOUR = "full_load.hour"
 """The order column of such a table: the folder's hour, UTC, as text (`2026-11-20T14:00`)."""
 
 
@@ -49,7 +44,7 @@ def newest_hour(snapshot: Snapshot | None) -> str | None:
 def kept(spec: TableSpec, inputs: Iterable[Input], gone: Iterable[str]) -> list[Input]:
     """The inputs without those at the paths `gone`; of a full copy nothing is kept without the rest of it."""
     inputs, gone = list(inputs), set(gone)
-    folders = {item.folder for item in inputs if item.path in gone} if spec.envelope == ENVELOPE else set()
+    folders = {item.folder for item in inputs if item.path in gone} if spec.source.full_loads else set()
     return [item for item in inputs if item.path not in gone and item.folder not in folders]
 
 

@@ -82,15 +82,15 @@ class Landed:
     hour: str | None
 
 
-def landed(pattern: str, relative: str, zone: str = "UTC", envelope: str = "") -> Landed | None:
+def landed(pattern: str, relative: str, zone: str = "UTC", load_files: bool = False) -> Landed | None:
     """The increment of a file, by its path below the landing root; None when it does not fit the pattern or is no date.
 
     `zone` is where the folder's hour was told; `Landed.hour` is UTC (H5: hours name folders, never an order).
-    DMS writes the files of a full load beside the dated folders, not into them: they belong to the folder "".
+    `load_files`: files of a full load lie beside the dated folders (AWS DMS); they belong to the folder "".
     """
     match = folder_regex(pattern).match(relative)
     if match is None:
-        return Landed("", None) if envelope == "dms" and is_full_load(relative) and "/" not in relative else None
+        return Landed("", None) if load_files and is_full_load(relative) and "/" not in relative else None
     parts = match.groupdict()
     if "Y" not in parts:
         return Landed(match["folder"], None)

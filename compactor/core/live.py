@@ -50,7 +50,7 @@ def incremental_partitions(spec: TableSpec, paths: Iterable[str]) -> list[Partit
 
 def problem(spec: TableSpec, snapshot: Snapshot) -> str | None:
     """Why a live view cannot be had, or None."""
-    if spec.envelope != "flat" or not snapshot.raw:
+    if not spec.source.live_view or not snapshot.raw:
         return "only flat Parquet and Avro files can be read by a view"
     if spec.keyless or snapshot.partial:
         return "rows without a key, or with unavailable values, cannot be merged by a view"

@@ -67,7 +67,7 @@ def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[
         if increment.ignored(item.path):
             ignored += 1
             continue
-        place = increment.landed(spec.pattern, item.path, spec.hours_in, spec.envelope)
+        place = increment.landed(spec.pattern, item.path, spec.hours_in, spec.source.load_files)
         if place is None:
             strange.append(item.path)
         elif (item.path, item.etag) in absorbed:
@@ -92,7 +92,7 @@ def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[
             f"table {spec.name}: {len(strange)} files below {spec.landing}, none in a folder named like {spec.pattern!r} "
             f"(found {strange[0]}). Correct `increments:`."
         )
-    if spec.envelope == copies.ENVELOPE and new:
+    if spec.source.full_loads and new:
         whole = copies.whole(spec, ((item.path, item.modified) for item in found), now) - unfinished
         waiting += sum(item.folder not in whole for item in new)
         new = [item for item in new if item.folder in whole]

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core.envelopes import ENVELOPES, Envelope
 from compactor.core.policy import EVOLVE, Policy
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)
@@ -120,6 +121,11 @@ class TableSpec:
     engines: tuple[str, ...] = ("spark", "hive")
     policy: Policy = EVOLVE
     notify: tuple[tuple[str, ...], ...] = (("log",),)
+
+    @property
+    def source(self) -> Envelope:
+        """What the table's source can do, by its envelope."""
+        return ENVELOPES[self.envelope]
 
     @property
     def soft(self) -> bool:

@@ -24,7 +24,7 @@ def arrived(world: World, spec: TableSpec, hour: datetime) -> bool:
     for root in (spec.landing, layout.archived(""), layout.quarantined("")):
         for info in world.storage.list(join(root, directory)):
             path = relative(info.path, root)
-            found = increment.landed(spec.pattern, path, spec.hours_in, spec.envelope)
+            found = increment.landed(spec.pattern, path, spec.hours_in, spec.source.load_files)
             if found is not None and (found.hour or "").startswith(told) and not increment.ignored(path):
                 return True
     return False

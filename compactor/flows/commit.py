@@ -153,7 +153,7 @@ def _attempt(
 
 def _guard(spec: TableSpec, parent: Snapshot | None, staged: Staged, whole: bool) -> None:
     """Raises CheckFailed when more of the table's rows would go than `checks: {max_gone: ..}` allows: a TRUNCATE or a DELETE nobody meant."""
-    if parent is None or spec.max_gone >= 1.0 or spec.envelope == copies.ENVELOPE:
+    if parent is None or spec.max_gone >= 1.0 or spec.source.full_loads:
         # of full copies each was held against the one before it when they were read
         return
     old, new = parent.delta, staged.delta

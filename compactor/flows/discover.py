@@ -16,12 +16,12 @@ from compactor.flows.world import World
 def landing(world: World, spec: TableSpec, snapshot: Snapshot | None) -> Landing:
     """List landing, take away the ledger. Raises InputRefused when files lie there and none fits the pattern."""
     found = [Found(relative(info.path, spec.landing), info.size, info.etag, info.modified) for info in world.storage.list(spec.landing)]
-    places = [increment.landed(spec.pattern, item.path, envelope=spec.envelope) for item in found]
+    places = [increment.landed(spec.pattern, item.path, load_files=spec.source.load_files) for item in found]
     known = ledger.absorbed(world, layout_of(spec), snapshot, {place.folder for place in places if place})
     landed = discover(spec, found, known, world.storage.now())
-    if spec.envelope == "dms" and snapshot is not None:
+    if spec.source.load_files and snapshot is not None:
         _check_full_load(world, spec, snapshot, landed, {path for path, _ in known})
-    if spec.envelope == copies.ENVELOPE and snapshot is not None and landed.new:
+    if spec.source.full_loads and snapshot is not None and landed.new:
         _check_copies(world, spec, snapshot, landed, known)
     return landed
 

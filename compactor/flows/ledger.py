@@ -54,7 +54,7 @@ def everything(world: World, layout: Layout, snapshot: Snapshot) -> list[Input]:
 
 def copies(world: World, spec: TableSpec, snapshot: Snapshot | None, inputs: Iterable[Input]) -> tuple[str, ...]:
     """The hours of the full copies absorbed, where one of `inputs` comes late among them and there is a history to put it into."""
-    if snapshot is None or spec.envelope != full_copies.ENVELOPE or not spec.history:
+    if snapshot is None or not spec.source.full_loads or not spec.history:
         return ()
     newest = full_copies.newest_hour(snapshot)
     if newest is None or all(str(item.hour) > newest for item in inputs):

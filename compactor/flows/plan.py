@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from compactor.core.copies import ENVELOPE
 from compactor.core.spec import TableSpec
 from compactor.flows import archive, discover, snapshots
 from compactor.flows.fold import due
@@ -32,6 +31,6 @@ def plan(world: World, spec: TableSpec) -> TablePlan:
     if snapshot and due(world, spec, snapshot):
         steps.append("look for segments worth folding")
     if found.waiting:
-        what = "of full copies that are not whole yet" if spec.envelope == ENVELOPE else "younger than settle"
+        what = "of full copies that are not whole yet" if spec.source.full_loads else "younger than settle"
         steps.append(f"leave {found.waiting} files {what} for the next run")
     return TablePlan(spec.name, snapshot.version if snapshot else None, found, tuple(steps) or ("nothing to do",))

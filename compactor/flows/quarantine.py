@@ -81,7 +81,7 @@ def chosen(spec: TableSpec, held: Sequence[Held], paths: Sequence[str]) -> list[
     if unknown:
         raise InputRefused(f"table {spec.name}: {unknown[0]} is not in quarantine; `compactor quarantine list {spec.name}` tells what is")
     wanted = [item for item in held if not paths or item.path in paths]
-    if spec.envelope == copies.ENVELOPE:
+    if spec.source.full_loads:
         folders = {_folder(spec, item.path) for item in wanted}
         wanted = [item for item in held if _folder(spec, item.path) in folders]
     gone = [item.path for item in wanted if item.location is None]
@@ -100,7 +100,7 @@ def again(world: World, spec: TableSpec, held: Sequence[Held], snapshot: Snapsho
     ids = {(item.path, item.etag): item.location or "" for item in held}
     found = {}
     entries = ledger.everything(world, layout_of(spec), snapshot)
-    if spec.envelope == copies.ENVELOPE:
+    if spec.source.full_loads:
         there = copies.other_delivery(ledger.latest(entries).values(), {_folder(spec, item.path) for item in held}, ids)
         if there is not None:
             raise InputRefused(

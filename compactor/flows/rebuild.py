@@ -313,7 +313,7 @@ def _caught_up(world: World, spec: TableSpec, head: Snapshot, newest: Snapshot, 
     writer = commit_id(version, world.nonce())
     if not inputs:
         return _child(world, spec, newest, dataclasses.replace(made, writer=writer), label)
-    hours = copies.hours(known.values()) if spec.envelope == copies.ENVELOPE else ()
+    hours = copies.hours(known.values()) if spec.source.full_loads else ()
     batch = world.engine().read(spec.unguarded, made, inputs, version, places, hours)
     try:
         facts = batch.facts

@@ -58,7 +58,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     """The frame with `_position` (`epoch` is SQL), and in `_bad` also what cannot be ordered: an order column that must be there is null.
     Rows with `_bad` lose `_op`."""
     assert frame.images is not None
-    parts = [expression(name, frame.images, spec.name, spec.envelope)[0] for name, _ in order]
+    parts = [expression(name, frame.images, spec.name, frame.order_names)[0] for name, _ in order]
     typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
     must = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in must) or "false"

@@ -1,22 +1,15 @@
-"""Full copies (`envelope: snapshot`) as they are read: plain rows with the hour of their folder, and copies that are not whole.
+"""Full loads (`envelope: full-load`) that are not whole.
 
 A copy of which anything cannot be used is set aside whole: a row left out would look like a deleted one. `copy_changes` makes Changes of the rest.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-
 from compactor.core.quarantine import Unusable
-from compactor.core.snapshot import Input
-from compactor.spark.decode.frame import Frame
 from compactor.spark.files import Why
 from compactor.spark.inputs import Inputs
-from compactor.spark.sql import null
 
 
 class NotWhole(Exception):
@@ -53,23 +46,3 @@ def _set_aside(opened: Inputs, why: Mapping[str, Why]) -> None:
             found[place] = why.get(item.path) or Why(f"belongs to a full copy that is not whole: {path}: {reason.text}", reason.unfinished)
     if found:
         raise NotWhole(found)
-
-
-def settled(spark: SparkSession, frame: Frame, inputs: Sequence[Input]) -> Frame:
-    """A frame of plain rows with the hour of each row's folder as its place in the order, and as its time."""
-    assert frame.images is not None
-    hours = spark.createDataFrame([(item.path, item.hour) for item in inputs], "_file STRING, _hour STRING")
-    keep = [name for name in frame.rows.columns if name not in ("_op", "_source", "_time", "_before")]
-    rows = frame.rows.join(F.broadcast(hours), ["_file"], "left").selectExpr(
-        *keep,
-        f"{null(frame.images)} AS _before",
-        "CASE WHEN _op IS NOT NULL THEN 'r' END AS _op",
-        "struct(_hour AS hour) AS _source",
-        f"{micros('_hour')} AS _time",
-    )
-    # every value is one: no text of a plain row stands for something that was not sent
-    return dataclasses.replace(frame, rows=rows, absent=())
-
-
-def micros(hour: str) -> str:
-    return f"unix_micros(to_timestamp({hour}, \"yyyy-MM-dd'T'HH:mm\"))"

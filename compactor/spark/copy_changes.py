@@ -1,4 +1,4 @@
-"""Full copies (`envelope: snapshot`) → Changes: what each copy has that the one before it had not, had otherwise, or has lost.
+"""Full copies (`envelope: full-load`) → Changes: what each copy has that the one before it had not, had otherwise, or has lost.
 
 The first copy of a batch is held against the rows that the parent shows. Of a key the rows of all these lie side by side, in the order of the copies:
 
@@ -36,7 +36,8 @@ from compactor.ports import Facts
 from compactor.spark import position
 from compactor.spark.compare import comparable
 from compactor.spark.conform import key_text
-from compactor.spark.copies import check_records, micros
+from compactor.spark.copies import check_records
+from compactor.spark.decode.full_load import micros
 from compactor.spark.history import Versions
 from compactor.spark.history_store import Parts
 from compactor.spark.inputs import Inputs

@@ -23,9 +23,6 @@ from compactor.spark import failures, files
 from compactor.spark.files import Listed, Origins, RawFrame
 from compactor.spark.sql import literal, quoted
 
-OPERATION = "Op"
-"""What DMS calls its first column; files without header have it without a name."""
-
 _EMPTY = "\u0001empty\u0001"
 """What Spark gives for an unquoted empty value, so that it can be told from the null marker and from a quoted empty one."""
 
@@ -43,13 +40,13 @@ class _Layout:
 
 
 def settings(spec: TableSpec) -> Csv:
-    """The table's CSV settings with what the envelope implies: DMS writes no header, and NULL for null. Names may come from `schema:`."""
-    said, from_dms = spec.csv, spec.envelope == "dms"
+    """Return the table's CSV settings, completed by the defaults of its envelope. Names may come from `schema:`."""
+    said = spec.csv
     columns = said.columns
     if not columns and not said.header and spec.avro_schema:
         columns = tuple(field.name for field in from_avro(spec.avro_schema).fields)
-    header = said.header if said.header is not None else not (said.columns or from_dms)
-    null_value = said.null_value if said.null_value is not None else "NULL" if from_dms else ""
+    header = said.header if said.header is not None else (spec.source.csv_header and not said.columns)
+    null_value = said.null_value if said.null_value is not None else spec.source.csv_null
     return dataclasses.replace(said, header=header, columns=columns, null_value=null_value)
 
 
@@ -77,8 +74,9 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
             raise InputRefused(f"table {spec.name}: {path}: the header names {twice[0]!r} twice or not at all; names must differ. Repair the file.")
         return _Layout(names, True, crlf)
     columns = used.columns
-    if spec.envelope == "dms" and OPERATION not in columns and _has_operation(len(first) - len(columns), path):
-        columns = (OPERATION, *columns)
+    operation = spec.source.operation_column
+    if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(len(first) - len(columns), path):
+        columns = (operation, *columns)
     return _Layout(columns, False, crlf)
 
 

@@ -313,7 +313,7 @@ def _timed(changes: DataFrame, batch: SparkBatch) -> DataFrame:
     """Changes with `_time` wherever anything tells it: the source, a timestamp that orders them, the folder's hour."""
     told = ["_time", *_ordered_by_time(batch)]
     hours = {item.path: item.hour for item in batch.facts.inputs if item.hour}
-    if hours and batch.spec.envelope in ("flat", "dms"):
+    if hours and batch.spec.source.plain_rows:
         pairs = ", ".join(f"{literal(path)}, {_micros(hour)}L" for path, hour in hours.items())
         told.append(f"try_element_at(map({pairs}), _file)")
     columns = [quoted(name) for name in changes.columns if name != "_time"]

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core import increment
-from compactor.core.copies import ENVELOPE
 from compactor.core.errors import Doubt, InputRefused, InputUnfinished
 from compactor.core.layout import Layout, join
 from compactor.core.quarantine import Limits, Unusable
@@ -20,7 +19,6 @@ from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.ports import Elsewhere, Storage
 from compactor.spark import csv_files, doubt, failures, files, store, text_types, zstandard
-from compactor.spark.decode import dms
 
 FORMATS = ("parquet", "avro", "json", "csv")
 
@@ -67,9 +65,8 @@ class Inputs:
         found = [doubt.once(raw, self.held) for raw in found]
         if kind != "csv":
             return found
-        # plain rows have no operation: a column Op of theirs is one like others
-        words = () if self.spec.envelope == ENVELOPE else (self.spec.op or csv_files.OPERATION,)
-        return text_types.typed(found, known, schema, words, dms.BEFORE if self.spec.envelope == "dms" else "")
+        operation = self.spec.op or self.spec.source.operation_column
+        return text_types.typed(found, known, schema, (operation,) if operation else (), self.spec.source.before_prefix)
 
     def held(self, rows: DataFrame) -> DataFrame:
         """Rows computed once and kept until the batch is closed."""

@@ -28,7 +28,7 @@ def identified(frame: Frame, order: position.Order, contents: dict[str, str]) ->
     event = "concat_ws(':', 'e', _position.epoch, _source.sequence, _source.lsn, _source.txId, _source.total_order)" if has_order else "NULL"
     known = "_source.total_order IS NOT NULL" if has_order else "false"
     if any(name == "offset" for name, _ in order):
-        offset = expression("offset", frame.images, "")[0]
+        offset = expression("offset", frame.images, "", frame.order_names)[0]
         place = f"concat_ws(':', 'o', _position.epoch, _partition, {offset})"
     else:
         # neither source nor sink numbers the event: the same line of the same content is the same event, under whatever name it lands

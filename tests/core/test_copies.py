@@ -11,7 +11,7 @@ from compactor.core.plan import Found
 from compactor.core.snapshot import Input
 from compactor.core.spec import TableSpec
 
-SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "d_%Y%m%d", "d", "t", "d", ("id",), envelope=copies.ENVELOPE)
+SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "d_%Y%m%d", "d", "t", "d", ("id",), envelope="full-load")
 MARKED = dataclasses.replace(SPEC, complete="_SUCCESS")
 SETTLED = dataclasses.replace(SPEC, settle=10.0)
 ONE, TWO = "d_20260101", "d_20260102"

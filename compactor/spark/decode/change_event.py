@@ -21,7 +21,7 @@ from compactor.core.spec import OPERATIONS, TableSpec
 from compactor.spark import texts
 from compactor.spark.decode import named
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import micros
+from compactor.spark.decode.order import CHANGE_EVENTS, micros
 from compactor.spark.decode.tables import of_other_table
 from compactor.spark.files import RawFrame
 from compactor.spark.sql import literal, member, quoted
@@ -56,7 +56,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "_d",
     )
     fields = {"connector": literal(CONNECTOR), "ts_us": "CAST(_time AS STRING)", **{f"event_{name}": f"_d.{quoted(name)}" for name in own}}
-    return named.frame(rows.selectExpr("*", named.source(fields)), spec, named.ANY)
+    return named.frame(rows.selectExpr("*", named.source(fields)), spec, named.ANY, CHANGE_EVENTS)
 
 
 def _order_fields(spec: TableSpec) -> list[str]:

@@ -22,7 +22,7 @@ from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterSchema
 from compactor.spark import texts
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import SOURCE
+from compactor.spark.decode.order import NAMED_COLUMNS, SOURCE, OrderNames
 from compactor.spark.sql import literal, once, quoted
 from compactor.spark.values import stored
 
@@ -52,7 +52,7 @@ def source(fields: Mapping[str, str]) -> str:
     return f"struct({', '.join(members)}) AS _source"
 
 
-def frame(rows: DataFrame, spec: TableSpec, omits: str) -> Frame:
+def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames = NAMED_COLUMNS) -> Frame:
     """Rows with `_op`, `_bad`, `_table`, `_new`, `_old` (images), `_source`, `_time` and their place, as a frame without columns yet."""
     kept = "CASE WHEN _op = 'u' AND _old IS NOT NULL THEN array_except(_old.names, _new.names) ELSE array() END"
     rows = once(rows).selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {kept} END AS _kept")
@@ -83,7 +83,7 @@ def frame(rows: DataFrame, spec: TableSpec, omits: str) -> Frame:
             "_time",
         )
     )
-    return Frame(out, None, omits=omits)
+    return Frame(out, None, omits=omits, order_names=order_names)
 
 
 def _problem(spec: TableSpec) -> str:
