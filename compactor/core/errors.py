@@ -17,7 +17,7 @@
         ├── Busy                  somebody holds what we need (the embedded metastore)
         │   └── Leased                another run has the table's lease for this work
         └── Unavailable           a service did not answer
-            └── Doubt                 its answers do not fit together
+            └── InconsistentRead      Spark's view of the store contradicts ours
 
 Messages say what was expected, what was found and what to do; they are not API. The classes are.
 """
@@ -105,5 +105,5 @@ class Unavailable(TryLater):
     """A service did not answer."""
 
 
-class Doubt(Unavailable):
-    """What a store told Spark of files cannot be so: another answer is needed before anything is made of it."""
+class InconsistentRead(Unavailable):
+    """Spark's view of the store contradicts ours. Try again."""
