@@ -16,7 +16,7 @@
         ├── NoRowsYet             only records without rows have landed: nothing tells the columns yet
         ├── Busy                  somebody holds what we need (the embedded metastore)
         └── Unavailable           a service did not answer
-            └── Doubt                 its answers do not fit together
+            └── InconsistentRead      Spark's view of the store contradicts ours
 
 Messages say what was expected, what was found and what to do; they are not API. The classes are.
 """
@@ -100,5 +100,5 @@ class Unavailable(TryLater):
     """A service did not answer."""
 
 
-class Doubt(Unavailable):
-    """What a store told Spark of files cannot be so: another answer is needed before anything is made of it."""
+class InconsistentRead(Unavailable):
+    """Spark's view of the store contradicts ours. Try again."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from compactor.core import copies, plan
-from compactor.core.errors import CheckFailed, Conflict, Doubt, InputUnfinished, SchemaRefused, TryLater
+from compactor.core.errors import CheckFailed, Conflict, InconsistentRead, InputUnfinished, SchemaRefused, TryLater
 from compactor.core.layout import commit_id
 from compactor.core.position import Partitions, latest
 from compactor.core.schema import Schema
@@ -53,7 +53,7 @@ def commit(world: World, spec: TableSpec, parent: Snapshot | None, label: str, p
             if attempt == ATTEMPTS - 1:
                 raise
         except Exception as error:
-            if isinstance(error, TryLater) and not isinstance(error, Doubt):
+            if isinstance(error, TryLater) and not isinstance(error, InconsistentRead):
                 raise
             overtaken = snapshots.overtaken(world, snapshots.layout_of(spec), parent)
             if not overtaken and all(_unchanged(world, spec, item) for item in found.new):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,7 +11,8 @@ from compactor.core.adoption import EPOCH, Adoption
 from compactor.core.errors import InputRefused, OrderRefused, SchemaRefused
 from compactor.core.spec import OPERATIONS, TableSpec
 from compactor.ports import Storage
-from compactor.spark import doubt, files, position, values
+from compactor.spark import files, position, values
+from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode.flat import DELETED, operation_column
 from compactor.spark.decode.order import NULLABLE, expression
 from compactor.spark.files import Origins, RawFrame
@@ -96,11 +97,7 @@ def _check_once(rows: DataFrame, spec: TableSpec, adoption: Adoption, path: str)
 
 def _frames(spark: SparkSession, storage: Storage, table: str, path: str, paths: Sequence[str]) -> list[RawFrame]:
     sizes = {info.path: info.size for info in storage.list(path)}
-
-    def listed(opened: Callable[[], DataFrame], group: Sequence[str]) -> DataFrame:
-        return doubt.again(lambda: doubt.listed(opened, sum(sizes[place] for place in group), f"table {table}: {path}"))
-
-    frames, broken = files.read(spark, "parquet", Origins((path,)), paths, listed)
+    frames, broken = files.read(spark, "parquet", Origins((path,)), paths, ConsistentReads(sizes, table))
     if broken:
         place, why = min(broken.items())
         raise InputRefused(

@@ -20,7 +20,8 @@ from compactor.core.errors import InputRefused
 from compactor.core.spec import Csv, TableSpec
 from compactor.core.writer import from_avro
 from compactor.spark import failures, files
-from compactor.spark.files import Listed, Origins, RawFrame
+from compactor.spark.consistency import ConsistentReads
+from compactor.spark.files import Origins, RawFrame
 from compactor.spark.sql import literal, quoted
 
 _EMPTY = "\u0001empty\u0001"
@@ -50,7 +51,7 @@ def settings(spec: TableSpec) -> Csv:
     return dataclasses.replace(said, header=header, columns=columns, null_value=null_value)
 
 
-def read(spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence[str], listed: Listed) -> list[RawFrame]:
+def read(spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence[str], reads: ConsistentReads) -> list[RawFrame]:
     """Raw frames, one per layout: `_value` is a struct of text, `_broken` tells why a line cannot be used. Raises InputRefused naming a file."""
     used = settings(spec)
     if not used.header and not used.columns:
@@ -62,7 +63,7 @@ def read(spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence
     groups: dict[_Layout, list[str]] = {}
     for path in paths:
         groups.setdefault(_layout(spark, spec, used, path), []).append(path)
-    return [_frame(spark, used, layout, origins, group, listed) for layout, group in groups.items()]
+    return [_frame(spark, used, layout, origins, group, reads) for layout, group in groups.items()]
 
 
 def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layout:
@@ -109,7 +110,7 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
     return first, text[: lines.tell()].endswith("\r\n")
 
 
-def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, paths: list[str], listed: Listed) -> RawFrame:
+def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, paths: list[str], reads: ConsistentReads) -> RawFrame:
     # positions instead of names: Spark compares names without case
     places = [f"_c{at}" for at in range(len(layout.names))]
     struct = T.StructType([T.StructField(name, T.StringType()) for name in (*places, _BROKEN)])
@@ -128,7 +129,7 @@ def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, pa
         maxCharsPerColumn=-1,
         columnPruning=False,
     )
-    rows = listed(lambda: reader.csv(list(paths)), paths)
+    rows = reads.open(lambda: reader.csv(list(paths)), paths)
     return dataclasses.replace(_named(rows, used, layout, origins), paths=tuple(paths))
 
 

@@ -9,7 +9,7 @@ CSV has a module of its own, `csv_files`, and its frames a column more: `_broken
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from compactor.core.errors import Refused
 from compactor.core.layout import join, relative
 from compactor.core.writer import WriterField
 from compactor.spark import failures
+from compactor.spark.consistency import ConsistentReads
 from compactor.spark.sql import literal
 
 _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
@@ -96,20 +97,16 @@ Broken = dict[str, Why]
 """Location of a file that cannot be opened → why."""
 
 
-Listed = Callable[[Callable[[], DataFrame], Sequence[str]], DataFrame]
-"""Has Spark list files (locations) and gives their rows, if it believes what it was told of them."""
-
-
-def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str], listed: Listed) -> tuple[list[RawFrame], Broken]:
+def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str], reads: ConsistentReads) -> tuple[list[RawFrame], Broken]:
     """Raw frames of files of one format, and which of the files cannot be opened."""
     broken: Broken = {}
     if kind == "json":
-        rows = listed(lambda: spark.read.text(list(paths)), paths)
+        rows = reads.open(lambda: spark.read.text(list(paths)), paths)
         return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(paths))], broken
     if kind == "parquet":
-        return [_parquet(spark, origins, schema, group, listed) for schema, group in _by_footer(spark, paths, broken).items()], broken
+        return [_parquet(spark, origins, schema, group, reads) for schema, group in _by_footer(spark, paths, broken).items()], broken
     if kind == "avro":
-        return [_avro(spark, origins, text, group, listed) for text, group in _by_header(spark, paths, broken).items()], broken
+        return [_avro(spark, origins, text, group, reads) for text, group in _by_header(spark, paths, broken).items()], broken
     raise Refused(f"format {kind!r} is not known: use parquet, avro, json or csv")
 
 
@@ -144,9 +141,9 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dic
     return groups
 
 
-def _parquet(spark: SparkSession, origins: Origins, schema: str, paths: list[str], listed: Listed) -> RawFrame:
+def _parquet(spark: SparkSession, origins: Origins, schema: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
     struct = T.StructType.fromJson(json.loads(schema))
-    rows = listed(lambda: spark.read.schema(struct).parquet(*paths), paths)
+    rows = reads.open(lambda: spark.read.schema(struct).parquet(*paths), paths)
     origin = (f"{origins.sql()} AS _file", "0L AS _block", "_metadata.row_index AS _row")
     return RawFrame(rows.selectExpr(*origin, "struct(*) AS _value"), from_spark(struct), paths=tuple(paths))
 
@@ -164,8 +161,7 @@ def _by_header(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dic
 
 def head(spark: SparkSession, path: str, size: int = 4 << 20, unpack: bool = False) -> bytes:
     """The first bytes of a file; with `unpack`, of what it holds when its suffix says that it is compressed."""
-    # what has no content may only seem to have none: `doubt`
-    return _head(spark, path, size, unpack) or _head(spark, path, size, unpack)
+    return ConsistentReads.again_if_empty(lambda: _head(spark, path, size, unpack))
 
 
 def _head(spark: SparkSession, path: str, size: int, unpack: bool) -> bytes:
@@ -181,8 +177,8 @@ def _head(spark: SparkSession, path: str, size: int, unpack: bool) -> bytes:
         stream.close()
 
 
-def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], listed: Listed) -> RawFrame:
-    rows = listed(lambda: spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)).load(paths), paths)
+def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], reads: ConsistentReads) -> RawFrame:
+    rows = reads.open(lambda: spark.read.format("avro").option("avroSchema", avro.readable_by_spark(text)).load(paths), paths)
     return RawFrame(rows.selectExpr(*origin(origins), "struct(*) AS _value"), from_spark(rows.schema), text, paths=tuple(paths))
 
 

@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core import increment
-from compactor.core.errors import Doubt, InputRefused, InputUnfinished
+from compactor.core.errors import InconsistentRead, InputRefused, InputUnfinished
 from compactor.core.layout import Layout, join
 from compactor.core.quarantine import Limits, Unusable
 from compactor.core.snapshot import Input
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema
 from compactor.ports import Elsewhere, Storage
-from compactor.spark import csv_files, doubt, failures, files, store, text_types, zstandard
+from compactor.spark import csv_files, failures, files, store, text_types, zstandard
+from compactor.spark.consistency import ConsistentReads
 
 FORMATS = ("parquet", "avro", "json", "csv")
-
-_MISSING = re.compile(r"FileNotFoundException|No such file or directory|PATH_NOT_FOUND")
 
 
 class Inputs:
     """Opens files and remembers which were `broken` (location → why). `scratch` holds what is unpacked on the way, until it is closed.
 
-    `storage` is asked for the size of files that Spark has another one of.
+    `reads` checks what Spark reads of the files; it raises InconsistentRead. `storage` is for its questions.
     """
 
     def __init__(
         self, spark: SparkSession, storage: Storage, spec: TableSpec, inputs: Sequence[Input], elsewhere: Elsewhere, scratch: ExitStack
     ) -> None:
         layout = Layout(spec.root, spec.landing)
-        self._spark, self._storage, self.spec, self.inputs, self._scratch = spark, storage, spec, inputs, scratch
+        self._spark, self.spec, self.inputs, self._scratch = spark, spec, inputs, scratch
         self.places = {item: elsewhere.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
         roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
         odd = tuple((place, item.path) for item, place in self.places.items() if place in elsewhere.values() and roots.path(place) != item.path)
         self.origins = dataclasses.replace(roots, named=odd)
-        self._sizes = {place: item.size for item, place in self.places.items()}
+        self.reads = ConsistentReads({place: item.size for item, place in self.places.items()}, spec.name, storage)
         self.broken: files.Broken = {}
 
     def by_format(self) -> dict[str, list[str]]:
@@ -55,14 +53,11 @@ class Inputs:
         return found
 
     def raw(self, kind: str, paths: list[str], known: Sequence[WriterField], schema: WriterSchema | None) -> list[files.RawFrame]:
-        """The raw frames of files of one format, with typed values; `known` are the stored columns, `schema` what is declared.
-
-        Raises Doubt where the store's answers to Spark do not fit together.
-        """
+        """The raw frames of files of one format, with typed values; `known` are the stored columns, `schema` what is declared."""
         found = self._opened(kind, paths)
         if kind == "parquet":
             return found
-        found = [doubt.once(raw, self.held) for raw in found]
+        found = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.held)) for raw in found]
         if kind != "csv":
             return found
         operation = self.spec.op or self.spec.source.operation_column
@@ -80,11 +75,6 @@ class Inputs:
         for kind, paths in self.by_format().items():
             self._read_halves(kind, paths)
         return len(self.broken) > before
-
-    @property
-    def remote(self) -> bool:
-        """Whether any of the files comes from far."""
-        return any(doubt.remote(place) for place in self._sizes)
 
     def unusable(self) -> list[Unusable]:
         """The broken files."""
@@ -108,76 +98,56 @@ class Inputs:
             raise InputUnfinished(self.unfinished, f"{where}: {problem}")
 
     def _opened(self, kind: str, paths: list[str]) -> list[files.RawFrame]:
-        found = self._opened_now(kind, paths)
-        suspects = [path for path in paths if path in self.broken and doubt.remote(path)]
-        if not suspects:
-            return found
-        # it may be the answer that is broken, not the file
-        for path in suspects:
-            del self.broken[path]
-        found = self._opened_now(kind, paths)
-        for path in suspects:
-            if path in self.broken:
-                self._check_missing(path, self.broken[path].text)
+        found, broken = self._read(kind, paths)
+        while not self.reads.confirmed({path: why.text for path, why in broken.items()}):
+            found, broken = self._read(kind, paths)
+        self.broken.update(broken)
         return found
 
-    def _opened_now(self, kind: str, paths: list[str]) -> list[files.RawFrame]:
+    def _read(self, kind: str, paths: list[str]) -> tuple[list[files.RawFrame], files.Broken]:
+        """The raw frames of the files, and those that cannot be opened."""
         packed = [path for path in paths if kind in ("csv", "json") and zstandard.needed(self._spark, path)]
         plain = [path for path in paths if path not in packed]
-        out = self._read(kind, self.origins, plain) if plain else []
+        out, broken = self._read_plain(kind, self.origins, plain) if plain else ([], {})
         if packed:
             place = self._scratch.enter_context(tempfile.TemporaryDirectory(prefix="compactor-"))
-            copies = []
+            copies = {}
             for path in packed:
                 try:
-                    copies.append(zstandard.copied(self._spark, path, join(place, self.origins.path(path))))
+                    copies[zstandard.copied(self._spark, path, join(place, self.origins.path(path)))] = path
                 except InputRefused as error:
-                    self.broken[path] = files.Why(str(error))
-            out += [zstandard.renamed(raw) for raw in self._read(kind, files.Origins((place,)), copies)] if copies else []
-        return out
+                    broken[path] = files.Why(str(error))
+            frames, refused = self._read_plain(kind, files.Origins((place,)), [*copies]) if copies else ([], {})
+            out += [zstandard.renamed(raw) for raw in frames]
+            broken.update({copies[copy]: why for copy, why in refused.items()})
+        return out, broken
 
-    def _read(self, kind: str, origins: files.Origins, paths: list[str]) -> list[files.RawFrame]:
+    def _read_plain(self, kind: str, origins: files.Origins, paths: list[str]) -> tuple[list[files.RawFrame], files.Broken]:
         if kind != "csv":
-            found, broken = files.read(self._spark, kind, origins, paths, self._listed)
-            self.broken.update(broken)
-            return found
+            return files.read(self._spark, kind, origins, paths, self.reads)
         try:
-            return csv_files.read(self._spark, self.spec, origins, paths, self._listed)
+            return csv_files.read(self._spark, self.spec, origins, paths, self.reads), {}
         except InputRefused as error:
             if len(paths) == 1:
-                self.broken[paths[0]] = files.Why(str(error))
-                return []
-            return [raw for path in paths for raw in self._read(kind, origins, [path])]
+                return [], {paths[0]: files.Why(str(error))}
+            alone = [self._read_plain(kind, origins, [path]) for path in paths]
+            return [raw for frames, _ in alone for raw in frames], {path: why for _, broken in alone for path, why in broken.items()}
 
-    def _listed(self, opened: Callable[[], DataFrame], paths: Sequence[str]) -> DataFrame:
-        if not all(path in self._sizes for path in paths):
-            # copies of our own
-            return opened()
-        what = f"table {self.spec.name}: {paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
-        return doubt.listed(opened, sum(self._sizes[path] for path in paths), what, lambda: sum(self._size_now(path) for path in paths))
-
-    def _size_now(self, path: str) -> int:
-        info = self._storage.stat(path)
-        return info.size if info is not None else 0
-
-    def _check_missing(self, path: str, reason: str) -> None:
-        """Raises Doubt for a file that is there and, as Spark was told, is not. One that is gone has been archived by another run."""
-        if _MISSING.search(reason) and doubt.remote(path) and self._storage.stat(path) is not None:
-            raise Doubt(f"table {self.spec.name}: {path} is there, and the store told Spark that it is not ({reason}). Run again")
-
-    def _read_halves(self, kind: str, paths: list[str], last: bool = False) -> None:
+    def _read_halves(self, kind: str, paths: list[str]) -> None:
         try:
             for raw in self._opened(kind, paths):
                 raw.rows.write.format("noop").mode("overwrite").save()
+        except InconsistentRead:
+            raise
         except Exception as error:
             failures.spare_the_data(error)
-            if len(paths) == 1 and doubt.remote(paths[0]) and not last:
-                self._read_halves(kind, paths, last=True)
-                return
-            if len(paths) == 1:
-                self._check_missing(paths[0], files.reason(error))
-                self.broken[paths[0]] = files.Why(f"cannot be read ({files.reason(error)})")
-                return
             half = len(paths) // 2
-            self._read_halves(kind, paths[:half])
-            self._read_halves(kind, paths[half:])
+            if half:
+                self._read_halves(kind, paths[:half])
+                self._read_halves(kind, paths[half:])
+                return
+            reason = files.reason(error)
+            if not self.reads.confirmed({paths[0]: reason}):
+                self._read_halves(kind, paths)
+                return
+            self.broken[paths[0]] = files.Why(f"cannot be read ({reason})")

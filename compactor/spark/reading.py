@@ -20,7 +20,7 @@ from compactor.core.snapshot import Input, Snapshot
 from compactor.core.spec import TableSpec
 from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.ports import Elsewhere, Facts, Storage
-from compactor.spark import copies, copy_changes, doubt, failures, files, keyless, position, signatures, store, survey
+from compactor.spark import copies, copy_changes, failures, files, keyless, position, signatures, store, survey
 from compactor.spark.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
 from compactor.spark.decode import change_event, debezium, dms, flat, full_load, kafka, named, wal2json, wire
 from compactor.spark.decode.decoder import Decoder
@@ -94,21 +94,19 @@ class Reader:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
         with ExitStack() as scratch:
             opened = Inputs(self.spark, self.storage, spec, inputs, elsewhere, scratch)
-            batch, failed = None, False
+            batch = None
             while batch is None:
                 try:
-                    batch = doubt.again(lambda: self._read(opened, parent, version, known))
+                    batch = self._read(opened, parent, version, known)
                 except copies.NotWhole as found:
                     opened.broken.update(found.files)
                 except CompactorError:
                     raise
                 except Exception as error:
                     failures.spare_the_data(error)
-                    if not opened.find_broken():
-                        # with no single file; on the way from far it may have been an answer, so once more
-                        if failed or not opened.remote:
-                            raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
-                        failed = True
+                    # an error that no single file causes may come from a truncated response
+                    if not opened.find_broken() and opened.reads.confirmed({spec.name: files.reason(error)}):
+                        raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
             batch.scratch = scratch.pop_all()
             return batch
 

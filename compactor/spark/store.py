@@ -16,8 +16,9 @@ from compactor.core.position import Position
 from compactor.core.schema import Schema
 from compactor.core.snapshot import DataFile, Segment
 from compactor.ports import Storage
-from compactor.spark import doubt, position, values
+from compactor.spark import position, values
 from compactor.spark.conform import key_columns, key_text
+from compactor.spark.consistency import ConsistentReads
 from compactor.spark.resolve import ALL, STATE
 from compactor.spark.sql import cast, literal, named, quoted, struct
 
@@ -39,7 +40,7 @@ def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]
 def read(spark: SparkSession, schema: Schema, order: position.Order, directories: Mapping[str, int], stored: Schema | None = None) -> DataFrame:
     """States out of base or Delta directories (each with its bytes). `stored`: the schema they were written with, when column types changed since.
 
-    Raises Doubt when Spark finds other files there than were written.
+    Raises InconsistentRead when Spark finds other files there than were written.
     """
     old = {field.name: field.type for field in stored.fields} if stored else {}
     file_types = [(name, old.get(name, kind)) for name, kind in stored_types(schema, order)]
@@ -47,12 +48,14 @@ def read(spark: SparkSession, schema: Schema, order: position.Order, directories
 
 
 def parquet(spark: SparkSession, columns: Iterable[tuple[str, str]], directories: Mapping[str, int]) -> DataFrame:
-    """These columns (name, Hive type) of Parquet directories, each with the bytes of its files. Raises Doubt when Spark finds other files there."""
+    """Read these columns (name, Hive type) of Parquet directories, each with the bytes of its files.
+
+    Raises InconsistentRead when Spark finds other files there.
+    """
     ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in columns)
     if not directories:
         return spark.createDataFrame([], ddl)
-    what = ", ".join([*directories][:3]) + (f" and {len(directories) - 3} more" if len(directories) > 3 else "")
-    return doubt.again(lambda: doubt.listed(lambda: spark.read.schema(ddl).parquet(*directories), sum(directories.values()), what))
+    return ConsistentReads(directories).open(lambda: spark.read.schema(ddl).parquet(*directories), [*directories])
 
 
 def payload(schema: Schema, old: Mapping[str, str]) -> list[str]:

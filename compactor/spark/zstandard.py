@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from compactor.core.errors import InputRefused
 from compactor.spark import failures
+from compactor.spark.consistency import ConsistentReads
 from compactor.spark.files import RawFrame, reason
 
 _PLAIN = ".plain"
@@ -40,14 +41,12 @@ def copied(spark: SparkSession, path: str, copy: str) -> str:
         )
     target = copy + _PLAIN
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    _unpack(spark, path, target)
-    if not os.path.getsize(target):
-        # what has no content may only seem to have none: `doubt`
-        _unpack(spark, path, target)
+    ConsistentReads.again_if_empty(lambda: _unpack(spark, path, target))
     return target
 
 
-def _unpack(spark: SparkSession, path: str, target: str) -> None:
+def _unpack(spark: SparkSession, path: str, target: str) -> int:
+    """Unpack a file and return the size of its content in bytes."""
     jvm: Any = spark._jvm
     location = jvm.org.apache.hadoop.fs.Path(path)
     stream = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(location)
@@ -58,6 +57,7 @@ def _unpack(spark: SparkSession, path: str, target: str) -> None:
         raise InputRefused(f"{path}: cannot be unpacked ({reason(error)}). Have the sink write it again, or remove it.") from None
     finally:
         stream.close()
+    return os.path.getsize(target)
 
 
 def renamed(raw: RawFrame) -> RawFrame:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.errors import CheckFailed, Conflict, Doubt, InputRefused, NoRowsYet, TryLater, Unavailable
+from compactor.core.errors import CheckFailed, Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
 from compactor.core.snapshot import COUNTS
 from compactor.flows import quarantine, snapshots
 from compactor.flows.commit import ATTEMPTS
@@ -454,7 +454,10 @@ def test_a_run_that_loses_every_race_gives_up_and_loses_nothing() -> None:
     assert lake.look().rows == lake.expected() == ((1, 50),)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("error", "rewritten", "ends"), [(Doubt, True, "committed"), (Doubt, False, "Doubt"), (Unavailable, True, "Unavailable")])
+@pytest.mark.parametrize(
+    ("error", "rewritten", "ends"),
+    [(InconsistentRead, True, "committed"), (InconsistentRead, False, "InconsistentRead"), (Unavailable, True, "Unavailable")],
+)
 def test_what_contradicts_itself_because_a_file_was_written_over_is_read_again(error: type[TryLater], rewritten: bool, ends: str) -> None:
     """Where nothing was written over, or nobody answers, it is for the next run."""
     lake = Lake(table())
