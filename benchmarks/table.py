@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks.usage import Cost, measured
 from compactor.catalog.hive import HiveCatalog
-from compactor.core.snapshot import Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
 from compactor.flows import snapshots
+from compactor.flows.environment import World
 from compactor.flows.run import run_table
-from compactor.flows.world import World
 from compactor.spark.engine import SparkEngine
 from compactor.storage.local import LocalStorage
 

@@ -22,18 +22,18 @@ from typing import Any
 from compactor.aws import metrics
 from compactor.aws.client import Reach
 from compactor.aws.emr import glue_conf, on_emr
-from compactor.core.errors import CompactorError, ConfigError, Refused, Unavailable
-from compactor.core.layout import join
-from compactor.core.notice import Message, Target
-from compactor.core.resolved import Resolved
-from compactor.core.s3 import S3Settings
-from compactor.core.spec import TableSpec
-from compactor.flows import restore
-from compactor.flows.measure import measure
+from compactor.core.model.errors import CompactorError, ConfigError, Refused, Unavailable
+from compactor.core.model.layout import join
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.notice import Message, Target
+from compactor.core.settings.job_config import Resolved
+from compactor.core.settings.s3 import S3Settings
+from compactor.flows.environment import World
+from compactor.flows.keep.vacuum import vacuum
+from compactor.flows.read.measure import measure
+from compactor.flows.read.verify import verify
 from compactor.flows.run import rebuild_table, replay_table, run_tables
-from compactor.flows.vacuum import vacuum
-from compactor.flows.verify import verify
-from compactor.flows.world import World
+from compactor.flows.write import restore
 from compactor.ports import Catalog, Engine, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
@@ -114,7 +114,7 @@ class Cluster:
             close_session(spark)
 
     def _remote(self, location: str) -> Storage:
-        from compactor.storage.s3 import S3Storage
+        from compactor.storage.s3.storage import S3Storage
 
         said = self.resolved
         home = said.warehouse if said.warehouse.startswith("s3://") else location
@@ -163,8 +163,8 @@ class Cluster:
     def _catalog(self) -> Catalog:
         said = self.resolved
         if said.catalog == "glue":
-            from compactor.catalog.glue import GlueCatalog
-            from compactor.catalog.glue_client import GlueSettings
+            from compactor.catalog.glue.catalog import GlueCatalog
+            from compactor.catalog.glue.client import GlueSettings
 
             found: Catalog = self._once("catalog", lambda: GlueCatalog(GlueSettings(said.catalog_id or "", Reach(said.catalog_region))))
             return found
@@ -280,7 +280,7 @@ def _store(location: str) -> Storage:
     """A store for single objects of our own: nothing is committed there."""
     if not location.startswith("s3://"):
         return LocalStorage()
-    from compactor.storage.s3 import S3Storage
+    from compactor.storage.s3.storage import S3Storage
 
     return S3Storage(location, S3Settings().within(os.environ))
 

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.core import types
-from compactor.core.adoption import Adoption
-from compactor.core.ddl import PartitionDef, TableDef, ViewDef
-from compactor.core.evolution import Evolved
-from compactor.core.history import History
-from compactor.core.kafka_files import Offsets
-from compactor.core.position import Partitions, Position
-from compactor.core.quarantine import Unusable
-from compactor.core.snapshot import Delta, FeedPart, Input, Segment, Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.model import types
+from compactor.core.model.history import History
+from compactor.core.model.position import Partitions, Position
+from compactor.core.model.snapshot import Delta, FeedPart, Input, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.adoption import Adoption
+from compactor.core.schema.evolution import Evolved
+from compactor.core.sources.kafka_files import Offsets
+from compactor.core.sources.quarantine import Unusable
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Storage(Protocol):
         """What is there, or None."""
 
     def checksum(self, file: FileInfo) -> str:
-        """The checksum of an object's content as `core/checksum.py` words it, as cheaply as this store can tell. Raises FileNotFoundError."""
+        """The checksum of an object's content as `core/model/checksum.py` words it, as cheaply as this store can tell. Raises FileNotFoundError."""
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace, atomically."""
@@ -179,7 +179,7 @@ class Facts:
     Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
     changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
     changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
-    paths of quarantined files that lack their end. Of full copies (`core/copies.py`) `read` counts the rows and the keys that are gone, `unchanged`
+    paths of quarantined files that lack their end. Of full copies (`core/sources/full_loads.py`) `read` counts the rows and the keys that are gone, `unchanged`
     the rows that are as they were, `late` those of copies older than the newest one known; neither are `changes`.
     """
 
@@ -287,7 +287,7 @@ class Engine(Protocol):
         """Resolve the batch with everything the parent holds into a whole new base; tombstones of versions ≤ `purge_through` go."""
 
     def write_history(self, batch: Batch, commit: str) -> History:
-        """The parent's history with what the batch tells (`core/history.py`); called after the batch was written, when `spec.history` is set."""
+        """The parent's history with what the batch tells (`core/model/history.py`); called after the batch was written, when `spec.history` is set."""
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
         """Segment id → Delta rows in its range that are not yet folded into it."""

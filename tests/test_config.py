@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.config import Settings, json_schema, load
-from compactor.config_keys import Table
-from compactor.config_rules import shared, within
-from compactor.config_values import duration, size
-from compactor.core.errors import ConfigError
-from compactor.core.spec import Csv, TableSpec
+from compactor.config.keys import Table
+from compactor.config.rules import shared, within
+from compactor.config.settings import Settings, json_schema, load
+from compactor.config.values import duration, size
+from compactor.core.model.errors import ConfigError
+from compactor.core.model.spec import Csv, TableSpec
 
 
 def written(folder: Path, text: str) -> Path:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from compactor import cli, config
-from compactor.core import errors
+from compactor.cli import main as cli
+from compactor.config import settings as config
+from compactor.core.model import errors
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -111,7 +112,7 @@ def test_the_exported_schema_is_up_to_date() -> None:
 
 def test_the_command_reference_is_up_to_date() -> None:
     """`make docs` writes it again."""
-    command = [sys.executable, "-m", "typer", "compactor.cli", "utils", "docs", "--name", "compactor"]
+    command = [sys.executable, "-m", "typer", "compactor.cli.main", "utils", "docs", "--name", "compactor"]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout
     assert text("docs/cli.md").strip() == said.strip()
 

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from compactor import cli, config, config_text
-from compactor.config import Settings
-from compactor.core import proposal
-from compactor.core.errors import CompactorError, ConfigError, Refused
-from compactor.core.proposal import Proposal, TableProposal
+from compactor.cli import main as cli
+from compactor.config import settings as config
+from compactor.config import text as config_text
+from compactor.config.settings import Settings
+from compactor.core.model.errors import CompactorError, ConfigError, Refused
+from compactor.core.sources import proposal
+from compactor.core.sources.proposal import Proposal, TableProposal
 from tests.capture import config as capture
 from tests.capture import landing
 from tests.parts.s3 import Server
@@ -255,7 +257,7 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
 
 def test_a_registry_address_is_written_without_its_password(tmp_path: Path) -> None:
     """Neither under `registry:` nor in the comment that repeats the command."""
-    from compactor import app_init
+    from compactor.app import init as app_init
 
     address = "https://me:secret@registry.example:8081/apis"
     assert app_init.registry_keys(address, {"password_env": "PW", "context": ""}, "/") == {
@@ -267,7 +269,7 @@ def test_a_registry_address_is_written_without_its_password(tmp_path: Path) -> N
 
 def test_a_key_may_be_left_to_the_registry(tmp_path: Path) -> None:
     """`schema: {subject: x-value}` without `key:`: the key subject tells it; where it does not, the table is refused with what to say."""
-    from compactor.app import App
+    from compactor.app.app import App
 
     folder(tmp_path / "schemas")
     tables = "".join(

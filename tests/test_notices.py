@@ -15,15 +15,16 @@ from typing import Any
 import boto3
 import pytest
 
-from compactor import app_schema
-from compactor.core import notice
-from compactor.core.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
-from compactor.core.notice import Alert, Notice, Target
-from compactor.core.policy import Decision, Policy
-from compactor.core.schema_diff import Change
-from compactor.core.schema_history import steps
-from compactor.flows import log, notices
-from compactor.flows.world import World
+from compactor.app import schema as app_schema
+from compactor.core.model.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
+from compactor.core.results import notice
+from compactor.core.results.notice import Alert, Notice, Target
+from compactor.core.schema.diff import Change
+from compactor.core.schema.policy import Decision, Policy
+from compactor.core.schema.schema_history import steps
+from compactor.flows.environment import World
+from compactor.flows.publish import notices
+from compactor.flows.read import log
 from tests.faults import Crash, Faults
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line

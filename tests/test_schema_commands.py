@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from compactor import cli, cli_options
-from compactor.app_schema import Announced, Checked, Foreseen, Synced, announce, checked, foreseen
-from compactor.core.errors import CatalogRefused, NoRowsYet, Refused
-from compactor.core.policy import Decision, Policy
-from compactor.core.schema_diff import Change
-from compactor.core.schema_history import Step
+from compactor.app.schema import Announced, Checked, Foreseen, Synced, announce, checked, foreseen
+from compactor.cli import main as cli
+from compactor.cli import options
+from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused
+from compactor.core.schema.diff import Change
+from compactor.core.schema.policy import Decision, Policy
+from compactor.core.schema.schema_history import Step
 from compactor.registry.files import FileRegistry
 from compactor.storage.local import LocalStorage
 from tests.oracle.lake import Lake, table
@@ -126,7 +127,7 @@ class FakeApp:
 
 def compactor(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
     """(exit code, stdout, stderr) of a command."""
-    monkeypatch.setattr(cli_options, "opened", lambda *_: FakeApp())
+    monkeypatch.setattr(options, "opened", lambda *_: FakeApp())
     done = CliRunner().invoke(cli.app, list(words))
     return done.exit_code, done.stdout, done.stderr
 
@@ -217,7 +218,7 @@ def test_schema_notify_prints_changes_and_passes_over_tables_that_wait(monkeypat
                 raise found
             return [found]
 
-    monkeypatch.setattr(cli_options, "opened", lambda *_, **__: Here())
+    monkeypatch.setattr(options, "opened", lambda *_, **__: Here())
     done = CliRunner().invoke(cli.app, ["schema", "notify", "--output", "json"])
     assert (done.exit_code, json.loads(done.stdout)) == (0, [{"table": "a", "refused": True, "changes": ["column x: removed"]}])
     answers["b"] = Refused("no such subject")

@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.retry import EXPIRED, PASSING, Answer, Passing, Patience, kind_of
-from compactor.core.errors import Refused
+from compactor.core.model.errors import Refused
 
 T = TypeVar("T")
 

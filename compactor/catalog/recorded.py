@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from compactor.catalog import rules
-from compactor.core import ddl_text
-from compactor.core.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.catalog import ddl_text
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.ports import Catalog
 
 

@@ -8,12 +8,12 @@ import json
 import zlib
 from collections.abc import Iterable
 
-from compactor.core import copies as full_copies
-from compactor.core.errors import Conflict, StateRefused
-from compactor.core.layout import Layout, join, relative
-from compactor.core.snapshot import Input, LedgerFile, Snapshot, input_from_json
-from compactor.core.spec import TableSpec
-from compactor.flows.world import World
+from compactor.core.model.errors import Conflict, StateRefused
+from compactor.core.model.layout import Layout, join, relative
+from compactor.core.model.snapshot import Input, LedgerFile, Snapshot, input_from_json
+from compactor.core.model.spec import TableSpec
+from compactor.core.sources import full_loads as full_copies
+from compactor.flows.environment import World
 
 _MERGE_AT = 16
 _FOLDERS_MAX = 200

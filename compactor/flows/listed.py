@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from compactor.flows.world import World
+from compactor.flows.environment import World
 from compactor.ports import FileInfo, Storage
 
 

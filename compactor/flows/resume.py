@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from compactor.core.snapshot import Snapshot
-from compactor.core.spec import TableSpec
-from compactor.flows import archive, publish
-from compactor.flows.world import World
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.flows.environment import World
+from compactor.flows.publish import archive, publish
 
 
 def resume(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[Snapshot, bool]:

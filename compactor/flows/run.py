@@ -8,17 +8,19 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from compactor.core.errors import CompactorError, NoRowsYet, TryLater
-from compactor.core.snapshot import Snapshot
-from compactor.core.spec import TableSpec
-from compactor.flows import archive, commit, rebuild, restore, snapshots
-from compactor.flows.commit import Committed
-from compactor.flows.fold import due, fold
-from compactor.flows.publish import publish
-from compactor.flows.reports import Progress, RebuildReport, TableReport, silent
+from compactor.core.model.errors import CompactorError, NoRowsYet, TryLater
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import Progress, RebuildReport, TableReport, silent
+from compactor.flows import snapshots
+from compactor.flows.environment import World
+from compactor.flows.publish import archive
+from compactor.flows.publish.publish import publish
+from compactor.flows.publish.sync import sync_landing
 from compactor.flows.resume import resume
-from compactor.flows.sync import sync_landing
-from compactor.flows.world import World
+from compactor.flows.write import commit, rebuild, restore
+from compactor.flows.write.commit import Committed
+from compactor.flows.write.compact import due, fold
 
 log = logging.getLogger(__name__)
 

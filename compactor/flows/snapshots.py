@@ -7,14 +7,14 @@ import uuid as uuids
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from compactor.core.adoption import OPERATION
-from compactor.core.errors import CheckFailed, Conflict, StateRefused
-from compactor.core.layout import Layout
-from compactor.core.plan import tiling_problem
-from compactor.core.retention import condemned
-from compactor.core.snapshot import DataFile, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.flows.world import World
+from compactor.core.model.errors import CheckFailed, Conflict, StateRefused
+from compactor.core.model.layout import Layout
+from compactor.core.model.snapshot import DataFile, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning.plan import tiling_problem
+from compactor.core.planning.retention import condemned
+from compactor.core.schema.adoption import OPERATION
+from compactor.flows.environment import World
 
 
 def layout_of(spec: TableSpec) -> Layout:

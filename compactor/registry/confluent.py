@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from compactor.core import avro, compatibility
-from compactor.core.errors import RegistryRefused, SchemaRefused
+from compactor.core.model.errors import RegistryRefused, SchemaRefused
+from compactor.core.schema import avro, compatibility
 from compactor.ports import RegisteredSchema
 from compactor.registry.cache import Cache
 from compactor.registry.http import Answer, Connection, Waiting

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from urllib.parse import unquote
 
-from compactor.core import avro, compatibility
-from compactor.core.errors import RegistryRefused, SchemaRefused
+from compactor.core.model.errors import RegistryRefused, SchemaRefused
+from compactor.core.schema import avro, compatibility
 from compactor.ports import RegisteredSchema, Storage
 
 _SUBJECTS = "subjects.json"

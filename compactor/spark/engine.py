@@ -7,24 +7,27 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core import types
-from compactor.core.adoption import Adoption
-from compactor.core.errors import CheckFailed, CompactorError, InputRefused, Refused
-from compactor.core.feed import ALL
-from compactor.core.history import History
-from compactor.core.layout import Layout, join, relative
-from compactor.core.position import Position, at_or_below, event_part, latest
-from compactor.core.schema import Schema
-from compactor.core.snapshot import COUNTS, Delta, FeedPart, Input, Segment, Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.catalog.feed import ALL
+from compactor.core.model import types
+from compactor.core.model.errors import CheckFailed, CompactorError, InputRefused, Refused
+from compactor.core.model.history import History
+from compactor.core.model.layout import Layout, join, relative
+from compactor.core.model.position import Position, at_or_below, event_part, latest
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import COUNTS, Delta, FeedPart, Input, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.adoption import Adoption
 from compactor.ports import Check, Difference, Elsewhere, Staged, Storage
-from compactor.spark import adopt, compare, failures, feed, history_commit, keyless, position, store
+from compactor.spark import failures
 from compactor.spark.decode import wire
-from compactor.spark.files import reason
+from compactor.spark.history import commit as history_commit
+from compactor.spark.input.files import reason
 from compactor.spark.reading import Reader, SparkBatch
-from compactor.spark.resolve import BASE, EVENT, MOVED, Resolver, union
+from compactor.spark.rows import keyless, position
+from compactor.spark.rows.resolve import BASE, EVENT, MOVED, Resolver, union
 from compactor.spark.sql import named, quoted
-from compactor.spark.stored import Stored
+from compactor.spark.tables import adopt, compare, feed, table_writer
+from compactor.spark.tables.table_reader import Stored
 
 _MAX_ROUNDS = 16
 """Key changes of one row followed within one run; a longer chain leaves its unavailable values unknown, and counted."""
@@ -60,8 +63,8 @@ class SparkEngine:
             # a looked-up base row that stayed as it was belongs to the base, not into the Delta
             rows = work.heads.where(f"_source <> {BASE} OR _version = {batch.version}")
             expected = rows.count()
-            store.write(rows, work.schema, directory)
-        found = store.inspect(self._spark, self._storage, work.schema, work.order, directory, batch.spec.name, expected)
+            table_writer.write(rows, work.schema, directory)
+        found = table_writer.inspect(self._spark, self._storage, work.schema, work.order, directory, batch.spec.name, expected)
         if not found:
             return Staged(None, (), work.counts, work.ties)
         made = found[0]
@@ -87,7 +90,7 @@ class SparkEngine:
         delta = Stored(self._spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema).delta()
         if delta is None or not snapshot.segments:
             return {}
-        rows = delta.groupBy(named(store.segment_index(snapshot.segments, snapshot.schema), "i")).count().collect()
+        rows = delta.groupBy(named(table_writer.segment_index(snapshot.segments, snapshot.schema), "i")).count().collect()
         return {snapshot.segments[row.i].id: row["count"] for row in rows}
 
     def fold(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
@@ -97,7 +100,7 @@ class SparkEngine:
         resolver = Resolver(schema, order, snapshot.version, spec.keyless)
         wanted = {segment.id for segment in segments}
         at = [number for number, segment in enumerate(snapshot.segments) if segment.id in wanted]
-        index = store.segment_index(snapshot.segments, schema)
+        index = table_writer.segment_index(snapshot.segments, schema)
         frames, delta = [stored.rows(segments)], stored.delta()
         if delta is not None:
             frames.append(delta.where(f"{index} IN ({', '.join(str(number) for number in at)})"))
@@ -191,7 +194,7 @@ class SparkEngine:
 
     def _unresolved(self, batch: SparkBatch, directories: Mapping[str, int]) -> int:
         """Values of visible rows that no event told. Raises CheckFailed under `unresolved: fail`."""
-        rows = store.read(self._spark, batch.facts.evolved.schema, batch.facts.order, directories)
+        rows = table_writer.read(self._spark, batch.facts.evolved.schema, batch.facts.order, directories)
         unknown = named("sum(size(filter(map_values(_older), _e -> NOT _e.known)))", "n")
         cells = rows.where("_op <> 'd' AND _older IS NOT NULL").agg(unknown).collect()[0].n or 0
         if cells and batch.spec.unresolved == "fail":
@@ -220,8 +223,8 @@ class SparkEngine:
         spread = rows.repartitionByRange(total, *by) if total > 1 else rows.coalesce(1)
         run = "_run" if len(ranges) > 1 else "0"
         tagged = spread.selectExpr("*", f"concat({run}, '-', lpad(spark_partition_id(), 5, '0')) AS segment")
-        store.write(tagged, schema, directory, by_segment=True)
-        found = store.inspect(self._spark, self._storage, schema, order, directory, spec.name, expected)
+        table_writer.write(tagged, schema, directory, by_segment=True)
+        found = table_writer.inspect(self._spark, self._storage, schema, order, directory, spec.name, expected)
         out = []
         for number, (low, high, _) in enumerate(ranges):
             mine = [made for made in found if made.name.startswith(f"segment={number}-")]
@@ -268,7 +271,7 @@ class _Resolution:
         batch.linked = None
         changes = batch.changes.where("_op <> 't'")
         if stored and partial and _other_half_may_be_stored(batch):
-            batch.linked = changes = store.held(stored.relinked(changes))
+            batch.linked = changes = table_writer.held(stored.relinked(changes))
         events = resolver.states(changes)
         frames = [events]
         if stored:
@@ -279,7 +282,7 @@ class _Resolution:
         states = union(frames).where(f"NOT ({gone})")
         if partial:
             states = _moved(resolver, states, stored, partial)
-        outcomes = store.held(resolver.outcomes(states, partial))
+        outcomes = table_writer.held(resolver.outcomes(states, partial))
         counts, ties = _counts(batch, outcomes, events, gone)
         heads = resolver.heads(outcomes)
         if spec.keyless:
@@ -291,7 +294,7 @@ class _Resolution:
             return cls.of(spark, batch, whole)
         if spec.feed == ALL:
             told = outcomes.where(f"_source = {EVENT}")
-            batch.outcomes = store.held(told.selectExpr(*resolver.keys, "_position", "_outcome AS _event_outcome"))
+            batch.outcomes = table_writer.held(told.selectExpr(*resolver.keys, "_position", "_outcome AS _event_outcome"))
         return cls(batch, layout, resolver, outcomes, heads, counts, ties)
 
 
@@ -333,7 +336,7 @@ def _moved(resolver: Resolver, states: DataFrame, stored: Stored | None, partial
         return states
     found, told = states, None
     for _ in range(_MAX_ROUNDS):
-        fills = store.held(resolver.fills(found, partial))
+        fills = table_writer.held(resolver.fills(found, partial))
         before, told = told, fills.agg(named("bit_xor(xxhash64(to_json(struct(*))))", "s")).collect()[0].s
         if told == before:
             break
@@ -354,7 +357,7 @@ def _beyond_retention(batch: SparkBatch, heads: DataFrame) -> DataFrame | None:
     if purged is None or batch.spec.beyond_retention == "apply" or not at_or_below(batch.facts.first, purged):
         return None
     found = heads.where(f"_source = {EVENT} AND _position <= {position.fixed(purged, batch.facts.order)}")
-    keys = store.held(found.select(*[quoted(name) for name in batch.facts.evolved.schema.key]))
+    keys = table_writer.held(found.select(*[quoted(name) for name in batch.facts.evolved.schema.key]))
     if keys.isEmpty():
         return None
     if batch.spec.beyond_retention == "refuse":
@@ -385,7 +388,7 @@ def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str
     return counts, sum(row.t for row in rows)
 
 
-def _segment(commit: str, made: store.Written, low: object, high: object, through: int) -> Segment:
+def _segment(commit: str, made: table_writer.Written, low: object, high: object, through: int) -> Segment:
     return Segment(
         id=f"{commit}.{made.name.partition('=')[2]}",
         path=join("base", commit, made.name),

@@ -10,24 +10,29 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core import types
-from compactor.core.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
-from compactor.core.evolution import Evolved, evolve
-from compactor.core.position import OFFSETS, Position, earliest, latest, offsets_problem
-from compactor.core.quarantine import BEYOND_RETENTION, LISTED_MAX, Unusable
-from compactor.core.schema import Schema
-from compactor.core.snapshot import Input, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
+from compactor.core.model import types
+from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
+from compactor.core.model.position import OFFSETS, Position, earliest, latest, offsets_problem
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.evolution import Evolved, evolve
+from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
+from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX, Unusable
 from compactor.ports import Elsewhere, Facts, Storage
-from compactor.spark import copies, copy_changes, failures, files, keyless, position, signatures, store, survey
-from compactor.spark.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
-from compactor.spark.decode import change_event, debezium, dms, flat, full_load, kafka, named, wal2json, wire
+from compactor.spark import failures
+from compactor.spark.decode import change_event, debezium, dms, flat, full_load, kafka, named, signatures, wal2json, wire
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression, payload_column
-from compactor.spark.inputs import Inputs
+from compactor.spark.full_loads import changes as copy_changes
+from compactor.spark.full_loads import rows as copies
+from compactor.spark.input import files
+from compactor.spark.input.inputs import Inputs
+from compactor.spark.rows import keyless, position, survey
+from compactor.spark.rows.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
 from compactor.spark.sql import literal, quoted
+from compactor.spark.tables import table_writer
 
 ENVELOPES = {
     "change-event": Decoder(change_event.decode),
@@ -37,7 +42,7 @@ ENVELOPES = {
     "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.declared_order),
     "wal2json": Decoder(wal2json.decode),
 }
-"""The decoder of each envelope in `core/envelopes.py`."""
+"""The decoder of each envelope in `core/sources/envelopes.py`."""
 
 Columns = tuple[tuple[str, str], ...]
 
@@ -69,7 +74,7 @@ class SparkBatch:
         inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in facts.inputs)
         unusable = (*facts.unusable, *told)[:LISTED_MAX]
         self.facts = dataclasses.replace(facts, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
-        self.changes = store.held(self.changes.join(keys, key, "left_anti"))
+        self.changes = table_writer.held(self.changes.join(keys, key, "left_anti"))
 
     def close(self) -> None:
         """Let the cache go, and what was unpacked beside it."""
@@ -146,7 +151,7 @@ class Reader:
         changes = conform(placed, evolved, spec, order, bool(found.partial or untold))
         if found.unlinked and not spec.keyless:
             changes = linked(changes, evolved.schema)
-        changes = store.held(changes)
+        changes = table_writer.held(changes)
         changes, unfit, told = _fitting(spec, changes, evolved.schema)
         if spec.source.full_loads:
             copies.check_records(opened, told)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.app import App
+from compactor.app.app import App
 from tests.capture import config, landing, truth
 from tests.oracle.sizes import FULL
 from tests.spark.conftest import FAST

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from compactor import app_spark
-from compactor.app import App
-from compactor.catalog.glue import GlueCatalog
-from compactor.core.errors import Refused
+from compactor.app import spark as app_spark
+from compactor.app.app import App
+from compactor.catalog.glue.catalog import GlueCatalog
+from compactor.core.model.errors import Refused
 from tests.catalog.test_contract import NUMBERS, view
 from tests.parts.s3 import Server
 

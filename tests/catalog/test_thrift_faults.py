@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from compactor.catalog.hive import HiveCatalog
-from compactor.core.ddl import Column, ViewDef
-from compactor.core.errors import TryLater
-from compactor.flows.reports import TableReport
+from compactor.core.catalog.ddl import Column, ViewDef
+from compactor.core.model.errors import TryLater
+from compactor.core.results.reports import TableReport
+from compactor.flows.environment import World
 from compactor.flows.run import run_table
-from compactor.flows.world import World
 from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.flows.test_every_crash import DELIVERIES
 from tests.oracle.engine import ListEngine

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from compactor.config_keys import Table
-from compactor.core.envelopes import ENVELOPES, SPECIAL_SETTINGS, Envelope, accepting
-from compactor.core.spec import TableSpec
+from compactor.config.keys import Table
+from compactor.core.model.spec import TableSpec
+from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, Envelope, accepting
 from compactor.spark import reading
 
 ALL = list(ENVELOPES.values())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.increment import (
+from compactor.core.sources.increment import (
     Landed,
     file_format,
     hour_place,

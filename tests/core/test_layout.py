@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.layout import Layout, commit_id, join, relative
+from compactor.core.model.layout import Layout, commit_id, join, relative
 
 LAYOUT = Layout("/lake/t", "/lake/t/incremental")
 COMMIT = commit_id(7, "0123abcd")

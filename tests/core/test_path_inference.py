@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from compactor.core import increment, path_inference
+from compactor.core.sources import increment, path_inference
 
 SPLIT = {
     "student/incremental/increment_2026112014/a.json": ("student/incremental", "increment_%Y%m%d%H"),

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import plan
-from compactor.core.errors import InputRefused
-from compactor.core.plan import Found
-from compactor.core.schema import Field, Schema
-from compactor.core.snapshot import DataFile, Delta, Segment, Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.schema import Field, Schema
+from compactor.core.model.snapshot import DataFile, Delta, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning import plan
+from compactor.core.planning.plan import Found
 
 SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "h_%Y%m%d%H", "d", "t", "d", ("id",))
 

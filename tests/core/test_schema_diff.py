@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import avro
-from compactor.core.errors import SchemaRefused
-from compactor.core.schema_diff import KINDS, Change, diff
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.schema import avro
+from compactor.core.schema.diff import KINDS, Change, diff
 
 CAPTURED = Path(__file__).parents[1] / "capture" / "data" / "registry"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from compactor.core import source_profile
-from compactor.core.errors import SchemaRefused
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.sources import source_profile
 
 
 def debezium(op: str, after: Any, before: Any = None, table: str = "student", **source: Any) -> dict[str, Any]:

@@ -13,13 +13,13 @@ import sys
 import time
 
 from compactor.aws.client import Reach
-from compactor.catalog.glue import GlueCatalog
-from compactor.catalog.glue_client import GlueSettings
-from compactor.core.errors import TryLater
-from compactor.core.spec import TableSpec
+from compactor.catalog.glue.catalog import GlueCatalog
+from compactor.catalog.glue.client import GlueSettings
+from compactor.core.model.errors import TryLater
+from compactor.core.model.spec import TableSpec
+from compactor.flows.environment import World
 from compactor.flows.run import run_table
-from compactor.flows.world import World
-from compactor.storage.s3 import S3Storage
+from compactor.storage.s3.storage import S3Storage
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import table
 from tests.oracle.s3_lake import SETTINGS

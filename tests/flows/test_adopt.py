@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from compactor.core.ddl import Column, TableDef
-from compactor.core.errors import CatalogRefused, NoRowsYet, OrderRefused, Refused, SchemaRefused, TryLater, Unavailable
-from compactor.core.policy import Policy
-from compactor.flows.adopt import adopt
-from compactor.flows.reports import AdoptReport
-from compactor.flows.verify import verify
+from compactor.core.catalog.ddl import Column, TableDef
+from compactor.core.model.errors import CatalogRefused, NoRowsYet, OrderRefused, Refused, SchemaRefused, TryLater, Unavailable
+from compactor.core.results.reports import AdoptReport
+from compactor.core.schema.policy import Policy
+from compactor.flows.read.verify import verify
+from compactor.flows.write.adopt import adopt
 from tests.faults import ERRORS, MODES, Crash, Faults, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line

@@ -7,8 +7,8 @@ from datetime import datetime, timezone
 import pytest
 
 from compactor.catalog.memory import MemoryCatalog
-from compactor.flows.arrived import arrived
-from compactor.flows.world import World
+from compactor.flows.environment import World
+from compactor.flows.read.arrived import arrived
 from compactor.ports import Engine
 from compactor.storage.memory import MemoryStorage
 from tests.oracle.lake import table

@@ -7,10 +7,10 @@ import re
 import pytest
 import sqlglot
 
-from compactor.core import dialect, views
-from compactor.core.dialect import HIVE, PRESTO
-from compactor.core.errors import CatalogRefused
-from compactor.flows import publish
+from compactor.core.catalog import dialect, views
+from compactor.core.catalog.dialect import HIVE, PRESTO
+from compactor.core.model.errors import CatalogRefused
+from compactor.flows.publish import publish
 from tests.flows.test_every_crash import DELIVERIES
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line

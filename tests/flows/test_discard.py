@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from compactor.core.errors import InputRefused
-from compactor.flows.verify import verify
+from compactor.core.model.errors import InputRefused
+from compactor.flows.read.verify import verify
 from tests.faults import MODES, Crash, every_fault
 from tests.flows.test_every_crash import stages
 from tests.oracle.lake import Lake

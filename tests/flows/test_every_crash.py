@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import TryLater
-from compactor.flows import quarantine
+from compactor.core.model.errors import TryLater
+from compactor.flows.read import quarantine
 from tests.faults import ERRORS, MODES, Crash, Faults, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line

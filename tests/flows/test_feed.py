@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import feed as feeds
-from compactor.core import views
-from compactor.core.errors import NoRowsYet, Refused, Unavailable
-from compactor.core.snapshot import Snapshot
-from compactor.flows.changes import changes
-from compactor.flows.status import status
+from compactor.core.catalog import feed as feeds
+from compactor.core.catalog import views
+from compactor.core.model.errors import NoRowsYet, Refused, Unavailable
+from compactor.core.model.snapshot import Snapshot
+from compactor.flows.read.changes import changes
+from compactor.flows.read.status import status
 from tests.faults import Crash, Faults
 from tests.flows.test_programs import STEPS, files, sent
 from tests.oracle.engine import ListEngine, cast

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import history_views
-from compactor.core.errors import TryLater
-from compactor.core.history import History, HistoryPart, fold_due, to_merge, tracked
-from compactor.core.layout import Layout
-from compactor.core.snapshot import Snapshot
-from compactor.flows.status import status
+from compactor.core.catalog import history_views
+from compactor.core.model.errors import TryLater
+from compactor.core.model.history import History, HistoryPart, fold_due, to_merge, tracked
+from compactor.core.model.layout import Layout
+from compactor.core.model.snapshot import Snapshot
+from compactor.flows.read.status import status
 from tests.faults import MODES, Crash, every_fault
 from tests.oracle.history import versions
 from tests.oracle.lake import Lake, table

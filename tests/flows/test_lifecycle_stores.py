@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.core import checksum
-from compactor.flows.verify import verify
+from compactor.core.model import checksum
+from compactor.flows.read.verify import verify
 from compactor.ports import Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.memory import MemoryStorage

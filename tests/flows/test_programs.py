@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.errors import CheckFailed, Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
-from compactor.core.snapshot import COUNTS
-from compactor.flows import quarantine, snapshots
-from compactor.flows.commit import ATTEMPTS
-from compactor.flows.plan import plan
+from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
+from compactor.core.model.snapshot import COUNTS
+from compactor.flows import snapshots
+from compactor.flows.read import quarantine
+from compactor.flows.read.plan import plan
+from compactor.flows.read.status import status
 from compactor.flows.run import run_table, run_tables
-from compactor.flows.status import status
+from compactor.flows.write.commit import ATTEMPTS
 from compactor.storage.memory import MemoryStorage
 from tests.oracle.lake import Lake, as_rows, table
 from tests.oracle.model import line, replayed

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from compactor.core.errors import Conflict, InputRefused, Refused, TryLater
-from compactor.flows import restore
+from compactor.core.model.errors import Conflict, InputRefused, Refused, TryLater
+from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
 from tests.flows.test_every_crash import _WAY_IDS, DELIVERIES, WAYS, ending, stages
 from tests.oracle.lake import Lake, table

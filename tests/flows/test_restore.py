@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import Conflict, Refused, TryLater
-from compactor.flows import restore
+from compactor.core.model.errors import Conflict, Refused, TryLater
+from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
 from tests.flows.test_every_crash import _WAY_IDS, WAYS, first, second, stages, third
 from tests.oracle.lake import Lake, table

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CheckFailed, TryLater
+from compactor.core.model.errors import CheckFailed, TryLater
 from tests.flows.test_every_crash import DELIVERIES
 from tests.oracle.lake import Lake
 from tests.oracle.s3_lake import BUCKET, ROOT, S3Lake, storage

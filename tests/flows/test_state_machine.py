@@ -13,9 +13,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from compactor.core.errors import InputRefused, Refused, TryLater
-from compactor.flows.plan import plan
-from compactor.flows.status import status
+from compactor.core.model.errors import InputRefused, Refused, TryLater
+from compactor.flows.read.plan import plan
+from compactor.flows.read.status import status
 from compactor.storage.local import LocalStorage
 from tests.faults import ERRORS, MODES, Crash, Faults
 from tests.oracle.lake import Lake, as_rows, table

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from compactor.app_schema import Synced, sync
+from compactor.app.schema import Synced, sync
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core import views
-from compactor.core.ddl import TableDef, ViewDef
-from compactor.core.errors import CatalogRefused, NoRowsYet, Unavailable
-from compactor.core.spec import TableSpec
+from compactor.core.catalog import views
+from compactor.core.catalog.ddl import TableDef, ViewDef
+from compactor.core.model.errors import CatalogRefused, NoRowsYet, Unavailable
+from compactor.core.model.spec import TableSpec
 from tests.oracle.lake import Lake, copied, table
 from tests.oracle.model import line
 

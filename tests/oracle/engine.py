@@ -16,18 +16,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core import checksum, types
-from compactor.core.adoption import Adoption, unplaced
-from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
-from compactor.core.evolution import evolve
-from compactor.core.history import History
-from compactor.core.layout import Layout, relative
-from compactor.core.position import Position, at_or_below, earliest, event_part, latest, sort_key
-from compactor.core.quarantine import BEYOND_RETENTION, Limits, Unusable
-from compactor.core.schema import Schema
-from compactor.core.snapshot import COUNTS, DataFile, Delta, FeedPart, Input, Segment, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.core.writer import WriterField, WriterSchema
+from compactor.core.model import checksum, types
+from compactor.core.model.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
+from compactor.core.model.history import History
+from compactor.core.model.layout import Layout, relative
+from compactor.core.model.position import Position, at_or_below, earliest, event_part, latest, sort_key
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import COUNTS, DataFile, Delta, FeedPart, Input, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.adoption import Adoption, unplaced
+from compactor.core.schema.evolution import evolve
+from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
 from compactor.ports import Check, Difference, Elsewhere, Facts, Staged, Storage
 from tests.oracle import history_engine
 from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, replayed, shown, sorted_out

@@ -15,17 +15,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core import retention
-from compactor.core.layout import Layout
-from compactor.core.schema import Schema
-from compactor.core.snapshot import LATER, Pin, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.flows import ledger, pin, restore
-from compactor.flows.reports import RebuildReport, TableReport, VacuumReport
+from compactor.core.model.layout import Layout
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import LATER, Pin, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning import retention
+from compactor.core.results.reports import RebuildReport, TableReport, VacuumReport
+from compactor.flows import ledger
+from compactor.flows.environment import World
+from compactor.flows.keep import pin
+from compactor.flows.keep.vacuum import vacuum
+from compactor.flows.read.verify import verify
 from compactor.flows.run import reabsorb_table, rebuild_table, replay_table, run_table
-from compactor.flows.vacuum import vacuum
-from compactor.flows.verify import verify
-from compactor.flows.world import World
+from compactor.flows.write import restore
 from compactor.ports import Storage
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Faults, FaultyCatalog, FaultyStorage

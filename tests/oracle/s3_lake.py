@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
-from compactor.core.s3 import S3Settings
-from compactor.flows.reports import TableReport
+from compactor.core.results.reports import TableReport
+from compactor.core.settings.s3 import S3Settings
+from compactor.flows.environment import World
 from compactor.flows.run import run_table
-from compactor.flows.world import World
 from compactor.ports import FileInfo
 from compactor.storage.memory import MemoryStorage
-from compactor.storage.s3 import S3Storage
+from compactor.storage.s3.storage import S3Storage
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, copied, table
 from tests.parts.proxy import Proxy

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 
-from compactor.core.spec import TableSpec
-from compactor.flows.world import World
+from compactor.core.model.spec import TableSpec
+from compactor.flows.environment import World
 from compactor.ports import FileInfo, Storage
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Faults

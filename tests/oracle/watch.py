@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compactor.core import views
-from compactor.core.plan import tiling_problem
-from compactor.core.snapshot import COUNTS, Snapshot
-from compactor.flows import quarantine
+from compactor.core.catalog import views
+from compactor.core.model.snapshot import COUNTS, Snapshot
+from compactor.core.planning.plan import tiling_problem
+from compactor.flows.read import quarantine
 from tests.faults import Faults, T
 from tests.oracle.lake import Lake
 

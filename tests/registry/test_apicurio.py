@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from compactor.app import App
-from compactor.core import avro, compatibility
-from compactor.core.errors import RegistryRefused, SchemaRefused
+from compactor.app.app import App
+from compactor.core.model.errors import RegistryRefused, SchemaRefused
+from compactor.core.schema import avro, compatibility
 from compactor.registry.confluent import ConfluentRegistry
 from compactor.registry.settings import RegistrySettings
 from tests.core.test_compatibility import LEVEL_CASES

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import pytest
 
-from compactor.core import avro
-from compactor.core.errors import Refused, RegistryRefused, SchemaRefused
+from compactor.core.model.errors import Refused, RegistryRefused, SchemaRefused
+from compactor.core.schema import avro
 from compactor.ports import Registry
 from compactor.registry.confluent import ConfluentRegistry
 from compactor.registry.files import FileRegistry

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from compactor import app_package
-from compactor.app_package import Package, deliver, package
-from compactor.config import load
-from compactor.core.errors import ConfigError, Refused
-from compactor.core.resolved import Resolved
+from compactor.app import package as app_package
+from compactor.app.package import Package, deliver, package
+from compactor.config.settings import load
+from compactor.core.model.errors import ConfigError, Refused
+from compactor.core.settings.job_config import Resolved
 from compactor.storage.memory import MemoryStorage
 from tests.test_layers import CLUSTER, layer
 
@@ -33,7 +33,7 @@ def sources(packed: Package) -> dict[str, str]:
 
 def test_the_same_sources_are_the_same_bytes(packed: Package) -> None:
     """Whenever, and in whatever process: jobs of one version can be told from those of another by their digest."""
-    program = "from compactor.app_package import package; import hashlib; print(package().digest)"
+    program = "from compactor.app.package import package; import hashlib; print(package().digest)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
     assert said.strip() == packed.digest
 
@@ -43,13 +43,13 @@ def test_only_what_runs_on_a_cluster_is_in_it(packed: Package) -> None:
     assert {layer(module) for module in packed.modules} - {""} <= set(CLUSTER)
     left_out = {
         "compactor.notify.webhook",
-        "compactor.spark.topics",
+        "compactor.spark.input.topics",
         "compactor.storage.memory",
         "compactor.catalog.memory",
-        "compactor.flows.ingest",
+        "compactor.flows.land.ingest",
     }
     assert left_out & set(packed.modules) == set()
-    assert {"compactor", "compactor.job", "compactor.flows.run", "compactor.spark.engine", "compactor.storage.s3"} <= set(packed.modules)
+    assert {"compactor", "compactor.job", "compactor.flows.run", "compactor.spark.engine", "compactor.storage.s3.storage"} <= set(packed.modules)
 
 
 def test_every_package_has_its_init(packed: Package) -> None:
@@ -147,7 +147,7 @@ tables:
 
 def test_a_resolved_configuration_survives_the_way(tmp_path: Path) -> None:
     """Every key of every table; and the same content is the same bytes."""
-    from compactor.app import App
+    from compactor.app.app import App
 
     (tmp_path / "compactor.yaml").write_text(FULL, encoding="utf-8")
     resolved = App(load(tmp_path / "compactor.yaml")).resolved()

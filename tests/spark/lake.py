@@ -14,13 +14,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from compactor.catalog.hive import HiveCatalog
-from compactor.core.snapshot import Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import TableReport
 from compactor.flows import snapshots
-from compactor.flows.reports import TableReport
+from compactor.flows.environment import World
+from compactor.flows.read.verify import verify
 from compactor.flows.run import replay_table, run_table
-from compactor.flows.verify import verify
-from compactor.flows.world import World
 from compactor.spark.decode.wire import Schemas
 from compactor.spark.engine import SparkEngine
 from compactor.storage.local import LocalStorage

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
-from compactor.core.spec import TableSpec
-from compactor.flows.adopt import adopt
-from compactor.flows.reports import AdoptReport, Difference
+from compactor.core.model.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import AdoptReport, Difference
 from compactor.flows.run import rebuild_table
+from compactor.flows.write.adopt import adopt
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 

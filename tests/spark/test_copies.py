@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CheckFailed, InputRefused
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import CheckFailed, InputRefused
+from compactor.core.model.spec import TableSpec
 from compactor.flows.run import rebuild_table
 from compactor.flows.snapshots import history, layout_of
 from tests.oracle.sizes import FULL

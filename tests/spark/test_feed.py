@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from compactor.core.spec import TableSpec
-from compactor.flows import restore, snapshots
-from compactor.flows.changes import changes
+from compactor.core.model.spec import TableSpec
+from compactor.flows import snapshots
+from compactor.flows.read.changes import changes
+from compactor.flows.write import restore
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark

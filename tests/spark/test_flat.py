@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from compactor.core.errors import InputRefused, OrderRefused, SchemaRefused
-from compactor.flows import quarantine
+from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
+from compactor.flows.read import quarantine
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -109,7 +109,7 @@ def test_metadata_columns_order_but_are_not_stored(lake: Lake) -> None:
 
 
 def test_composite_keys_and_odd_names(lake: Lake) -> None:
-    """Names with dots, blanks, umlauts and capitals, by the rules of `core/names.py`; a key of two columns."""
+    """Names with dots, blanks, umlauts and capitals, by the rules of `core/model/names.py`; a key of two columns."""
     spec = lake.spec(key=("a.b", "Größe"))
     lake.land(spec, 1, [{"a.b": 1, "Größe": "x", "se lect": "p", "seq": 1}, {"a.b": 1, "Größe": "y", "se lect": "q", "seq": 2}])
     lake.run(spec)

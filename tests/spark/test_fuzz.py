@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CompactorError
-from compactor.core.spec import TableSpec
-from compactor.flows import quarantine
+from compactor.core.model.errors import CompactorError
+from compactor.core.model.spec import TableSpec
+from compactor.flows.read import quarantine
 from tests.oracle import emit
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake

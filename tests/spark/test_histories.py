@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from compactor.core.spec import Csv
-from compactor.flows.changes import changes
+from compactor.core.model.spec import Csv
+from compactor.flows.read.changes import changes
 from tests.oracle import emit
 from tests.oracle.emit import Emit, Event, Record
 from tests.oracle.feed import applied, text

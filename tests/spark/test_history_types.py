@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.spec import TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.flows.run import rebuild_table
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake

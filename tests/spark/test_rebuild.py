@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import OrderRefused, SchemaRefused
-from compactor.core.policy import Policy
-from compactor.core.spec import TableSpec
-from compactor.flows.reports import Difference, RebuildReport
+from compactor.core.model.errors import OrderRefused, SchemaRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import Difference, RebuildReport
+from compactor.core.schema.policy import Policy
 from compactor.flows.run import rebuild_table
 from tests.spark.lake import Lake
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import SchemaRefused
-from compactor.core.policy import ASKED, EVOLVE, Policy
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.policy import ASKED, EVOLVE, Policy
 from compactor.flows.run import rebuild_table
 from tests.spark.changed import DEFAULTS, FORMS, ROWS, Form, land, plain, shown
 from tests.spark.conftest import AVRO

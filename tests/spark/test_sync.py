@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from compactor.app_schema import sync
-from compactor.core.ddl import quoted
+from compactor.app.schema import sync
+from compactor.core.catalog.ddl import quoted
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark

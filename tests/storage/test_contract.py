@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import checksum
-from compactor.core.errors import Refused
-from compactor.core.s3 import S3Settings
+from compactor.core.model import checksum
+from compactor.core.model.errors import Refused
+from compactor.core.settings.s3 import S3Settings
 from compactor.ports import FileInfo, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.memory import MemoryStorage
-from compactor.storage.s3 import S3Storage
+from compactor.storage.s3.storage import S3Storage
 from tests.oracle.sizes import sized
 from tests.storage.worlds import BAD_NAMES, ODD_NAMES, World
 

@@ -13,13 +13,13 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from compactor.core import checksum
-from compactor.core.errors import Refused, Unavailable
-from compactor.core.s3 import S3Settings
+from compactor.core.model import checksum
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.settings.s3 import S3Settings
 from compactor.ports import FileInfo
-from compactor.storage import s3_client
-from compactor.storage.s3 import BATCH, PROBE_PREFIX, S3Storage
-from compactor.storage.s3_move import SOURCE_ETAG
+from compactor.storage.s3 import client as s3_client
+from compactor.storage.s3.move import SOURCE_ETAG
+from compactor.storage.s3.storage import BATCH, PROBE_PREFIX, S3Storage
 from tests.parts.proxy import ALWAYS, Fault, Proxy
 from tests.parts.s3 import ACCOUNT, Server
 from tests.storage.worlds import World
@@ -425,7 +425,7 @@ def test_a_copy_that_reads_back_differently_is_removed_and_made_again(proxy: Pro
         wrong["times"] -= 1
         return wrong["times"] < 0
 
-    monkeypatch.setattr("compactor.storage.s3_move._equal", equal)
+    monkeypatch.setattr("compactor.storage.s3.move._equal", equal)
     assert here.storage.move(source, here.path("y"))
     assert here.content() == {"y": b"1" * 10}
     source, wrong["times"] = here.put("x", b"2" * 10), 1_000_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from compactor.core.snapshot import Input
-from compactor.core.spec import TableSpec
-from compactor.spark import survey
+from compactor.core.model.snapshot import Input
+from compactor.core.model.spec import TableSpec
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import default_order
-from compactor.spark.files import RawFrame
+from compactor.spark.input.files import RawFrame
+from compactor.spark.rows import survey
 
 
 def _unchanged(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:

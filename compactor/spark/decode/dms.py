@@ -19,16 +19,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from compactor.core import increment, types
-from compactor.core.envelopes import ENVELOPES
-from compactor.core.errors import InputRefused, OrderRefused
-from compactor.core.spec import TableSpec
-from compactor.core.writer import WriterField, signature
+from compactor.core.model import types
+from compactor.core.model.errors import InputRefused, OrderRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.writer import WriterField, signature
+from compactor.core.sources import increment
+from compactor.core.sources.envelopes import ENVELOPES
+from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.order import PLAIN_ROWS
-from compactor.spark.files import RawFrame
+from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, null, quoted, struct
-from compactor.spark.values import plain
 
 _ENVELOPE = ENVELOPES["dms"]
 _OPERATION = "op"

@@ -14,15 +14,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from compactor.core import types
-from compactor.core.snapshot import Input
-from compactor.core.spec import OPERATIONS, TableSpec
-from compactor.core.writer import from_avro, signature
-from compactor.spark import survey
+from compactor.core.model import types
+from compactor.core.model.snapshot import Input
+from compactor.core.model.spec import OPERATIONS, TableSpec
+from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.decode.debezium import wrapped
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order, flat_connector, flat_source
-from compactor.spark.files import RawFrame
+from compactor.spark.input.files import RawFrame
+from compactor.spark.rows import survey
 from compactor.spark.sql import literal, null, quoted
 
 _NAMES = ("op", "__op", "Op")

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from compactor.core import types
-from compactor.core.writer import WriterField, WriterSchema
-from compactor.spark import values
+from compactor.core.model import types
+from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.spark.decode import conversions
 from compactor.spark.decode.order import WRAPPED, OrderNames
 
 
@@ -65,7 +65,7 @@ class Frame:
         merged: dict[str, types.Type] = {}
         for writer in writers:
             for field in writer.fields:
-                found = values.json_type(field.raw)
+                found = conversions.json_type(field.raw)
                 merged[field.name] = _joined(merged.get(field.name, found), found)
         images: types.Type = ("struct", tuple(merged.items()))
         parsed = [_parse(column, images) if column in ("_after", "_before") else column for column in self.rows.columns]

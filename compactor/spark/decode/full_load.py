@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from pyspark.sql import functions as F
 
-from compactor.core.copies import HOUR
-from compactor.core.snapshot import Input
-from compactor.core.spec import TableSpec
+from compactor.core.model.snapshot import Input
+from compactor.core.model.spec import TableSpec
+from compactor.core.sources.full_loads import HOUR
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import FULL_LOADS
 from compactor.spark.sql import null

@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compactor.core import types
-from compactor.core.copies import HOUR
-from compactor.core.errors import OrderRefused
+from compactor.core.model import types
+from compactor.core.model.errors import OrderRefused
+from compactor.core.sources.full_loads import HOUR
 from compactor.spark.sql import cast, quoted
 
 SOURCE = (

@@ -1,0 +1,63 @@
+"""Discard: absorbed raw files leave the archive when `archive_retention` is over; a part of vacuum.
+
+The ledger is told first, by entries `discarded` in vacuum's Snapshot; then the files go. What a crash leaves between: files that the next vacuum
+deletes. A file of which something waits in quarantine, or whose rows a restore took out, stays: it is the only place where they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.flows import ledger, snapshots
+from compactor.flows.environment import World
+from compactor.ports import FileInfo
+
+DISCARDED = "discarded"
+
+
+@dataclass(frozen=True)
+class Discards:
+    """`entries` for the ledger, about inputs whose files go now for the first time; `files` that go, those of an interrupted vacuum too."""
+
+    entries: tuple[Input, ...] = ()
+    files: tuple[FileInfo, ...] = ()
+
+
+def due(world: World, spec: TableSpec, newest: Snapshot, now: float) -> Discards:
+    """What may go at `now`, epoch seconds of the store's clock; a file's age counts from its Last-Modified."""
+    if spec.archive_retention is None:
+        return Discards()
+    layout = snapshots.layout_of(spec)
+    there = {info.path: info for info in world.storage.list(layout.inside("archive"))}
+    by_path: dict[str, list[Input]] = {}
+    for item in ledger.latest(ledger.everything(world, layout, newest)).values():
+        by_path.setdefault(item.path, []).append(item)
+    entries: list[Input] = []
+    files: list[FileInfo] = []
+    for inputs in by_path.values():
+        # inputs of one name may have each other's places (H1): they go together or not at all
+        found = _files(spec, inputs, there)
+        if found and all(_spent(item) for item in inputs) and all(now - info.modified >= spec.archive_retention for info in found):
+            files += found
+            entries += [dataclasses.replace(item, outcome=DISCARDED) for item in inputs if item.outcome != DISCARDED]
+    return Discards(tuple(entries), tuple(files))
+
+
+def ever(entries: Iterable[Input]) -> set[tuple[str, str]]:
+    """(path, etag) of inputs whose raw files were discarded."""
+    return {(item.path, item.etag) for item in entries if item.outcome == DISCARDED}
+
+
+def _spent(item: Input) -> bool:
+    """Whether all that an input can give is in the table."""
+    return not item.unabsorbed and not item.waits
+
+
+def _files(spec: TableSpec, inputs: Sequence[Input], there: Mapping[str, FileInfo]) -> list[FileInfo]:
+    layout = snapshots.layout_of(spec)
+    places = dict.fromkeys(place for item in inputs for place in (layout.archived(item.path), layout.archived(item.path, item.etag)))
+    return [there[place] for place in places if place in there]
