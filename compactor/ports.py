@@ -245,9 +245,22 @@ class Difference:
 
 
 class Batch(Protocol):
-    """Inputs that were opened and understood; valid until `close`."""
+    """Inputs that were opened and understood. Valid until `close`."""
 
-    facts: Facts
+    @property
+    def facts(self) -> Facts:
+        """What reading told."""
+
+    def close(self) -> None:
+        """Release what the engine keeps for it."""
+
+
+class Resolution(Protocol):
+    """A batch resolved with what is stored: one row per key. Valid until `close`, and as long as its batch is."""
+
+    @property
+    def facts(self) -> Facts:
+        """The batch's facts, with what turned out to be beyond retention."""
 
     def close(self) -> None:
         """Release what the engine keeps for it."""
@@ -280,25 +293,25 @@ class Engine(Protocol):
         `copies`: the hours of the full copies that the parent has absorbed, in order, where one of these inputs comes late among them.
         """
 
-    def write_delta(self, batch: Batch, commit: str) -> Staged:
-        """Resolve the batch with the parent's Delta and what it must be compared with in the base, into a new Delta."""
+    def resolve(self, batch: Any, whole: bool) -> Resolution:
+        """Resolve the batch with the parent's Delta and the base: all of it if `whole`, else only the rows that must be compared."""
 
-    def write_base(self, batch: Batch, commit: str, purge_through: int) -> Staged:
-        """Resolve the batch with everything the parent holds into a whole new base; tombstones of versions ≤ `purge_through` go."""
+    def write(self, resolution: Any, commit: str, purge_through: int) -> Staged:
+        """Write a `whole` resolution as a new base without tombstones of versions ≤ `purge_through`, another one as a new Delta."""
 
-    def write_history(self, batch: Batch, commit: str) -> History:
-        """The parent's history with what the batch tells (`core/model/history.py`); called after the batch was written, when `spec.history` is set."""
+    def write_history(self, resolution: Any, commit: str) -> History:
+        """Return the parent's history with what the batch tells (`core/model/history.py`). Called when `spec.history` is set."""
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
-        """Segment id → Delta rows in its range that are not yet folded into it."""
+        """Segment id → Delta rows in its range that are not yet compacted into it."""
 
-    def fold(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
+    def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """New Segments in place of these: their rows and their share of the Delta, over the same ranges."""
 
-    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, batch: Any) -> FeedPart | None:
+    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Any) -> FeedPart | None:
         """What `made`, whose data is written and which is not committed yet, changes in the rows of `parent`; None when that is nothing.
 
-        `batch`: what it absorbed, None for a restore. Under `feed: all` its other events are written too.
+        `resolution`: what it ingested, None for a restore. Under `feed: all` its other events are written too.
         """
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:

@@ -24,7 +24,7 @@ from compactor.app.runner import Sender
 from compactor.app.schema import Announced, Checked, Foreseen, Synced, announce, checked, foreseen, notify, registered_key, sync
 from compactor.app.spark import avro_package, check_reader, coordinates, opened, s3_packages
 from compactor.config.settings import Settings, load
-from compactor.config.values import absolute, is_s3
+from compactor.config.values import absolute
 from compactor.core.model.errors import CompactorError, Refused, RegistryRefused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
@@ -32,12 +32,11 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Alert
 from compactor.core.results.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
-from compactor.flows.environment import World
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import Held
-from compactor.ports import Catalog, Engine, Registry, Storage
-from compactor.storage.local import LocalStorage
-from compactor.storage.routed import RoutedStorage
+from compactor.flows.table import Table
+from compactor.ports import Registry, Storage
+from compactor.runtime import Runtime
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,10 +55,9 @@ class App(Lifecycle, Sender):
         self._wait = wait
         self._conf = dict(conf or {})
         self._lock = threading.RLock()
-        self._storage = RoutedStorage(LocalStorage(), self._remote)
-        self._spark: SparkSession | None = None
         self._packages: frozenset[str] = frozenset()
-        self._made: dict[str, Any] = {}
+        self._asked: Any = None
+        self.runtime = Runtime(self.job_config(), self._opened, self._schemas(), notify)
 
     @classmethod
     def open(cls, config_path: str | Path, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> App:
@@ -76,15 +74,11 @@ class App(Lifecycle, Sender):
     def close(self) -> None:
         """End Spark, if it was started. The App can be used again: it starts another."""
         with self._lock:
-            spark, self._spark = self._spark, None
-            registry = self._made.pop("registry", None)
+            registry, self._asked = self._asked, None
             if registry is not None:
                 registry.close()
-            self._made.clear()
-            if spark is not None:
-                from compactor.spark.session import close_session
-
-                close_session(spark)
+            self.runtime.close()
+            self._packages = frozenset()
 
     # the tables ---------------------------------------------------------------------------------------------------
 
@@ -110,7 +104,7 @@ class App(Lifecycle, Sender):
                 failed[spec.name] = failure(spec.name, error)
                 progress(spec.name, "done", 1.0)
         self._need(specs, archived=False)
-        done = {report.table: report for report in run_tables(self.world(), specs, progress=progress, parallel=parallel, label=label)}
+        done = {report.table: report for report in run_tables(self.runtime.environment(), specs, progress=progress, parallel=parallel, label=label)}
         reports = [failed.get(spec.name) or done[spec.name] for spec in asked]
         if self.settings.measured is not None:
             self._measure(asked, reports)
@@ -123,20 +117,20 @@ class App(Lifecycle, Sender):
 
         namespace, deployment, region = self.settings.measured or ("", "", None)
         reach = Reach(region, operation_seconds=20.0)
-        measure(self.world(files_only=True), specs, reports, lambda found: metrics.send(found, namespace, deployment, reach))
+        measure(self.runtime.environment(files_only=True), specs, reports, lambda found: metrics.send(found, namespace, deployment, reach))
 
     def status(self, names: Sequence[str] = ()) -> list[TableStatus]:
         """Where tables stand. Starts no JVM."""
         from compactor.flows.read.status import status
 
-        return [status(self.world(files_only=True), spec) for spec in self.specs(names)]
+        return [status(self.runtime.table(spec, files_only=True)) for spec in self.specs(names)]
 
     def alert(self, name: str, event: str, reason: str, where: Mapping[str, str]) -> None:
         """Tell the table's `notify:` targets that it needs somebody: `core.notice.Alert`. Starts no JVM."""
         from compactor.flows.publish.notices import everybody
 
-        (spec,), world = self.specs([name]), self.world(files_only=True)
-        everybody(world, spec, Alert(name, event, world.now(), reason, where), f"an alert ({event})")
+        table = self.table(name)
+        everybody(table, Alert(name, event, table.env.now(), reason, where), f"an alert ({event})")
 
     def lateness(self, names: Sequence[str], deadline: str) -> dict[str, str]:
         """Those of these tables of which files wait although the deadline of their run has passed, and why they are late. Starts no JVM."""
@@ -148,14 +142,13 @@ class App(Lifecycle, Sender):
         """What a run would do. Changes nothing, starts no JVM."""
         from compactor.flows.read.plan import plan
 
-        return [plan(self.world(files_only=True), spec) for spec in self.specs(names)]
+        return [plan(self.runtime.table(spec, files_only=True)) for spec in self.specs(names)]
 
     def log(self, name: str) -> list[Snapshot]:
         """A table's Snapshots, newest first. Starts no JVM."""
         from compactor.flows.read.log import history
 
-        (spec,) = self.specs([name])
-        return history(self.world(files_only=True), spec)
+        return history(self.table(name))
 
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Whether what is stored, shown and recorded agrees; `files_only` leaves out what needs a JVM, `deep` reads every kept file."""
@@ -166,33 +159,28 @@ class App(Lifecycle, Sender):
             check_reader(self.settings, "verify --files-only compares what is stored and recorded")
             specs = [self._with_schema(spec) for spec in specs]
             self._need(specs, archived=True)
-        world = self.world(files_only=files_only)
-        return [check for spec in specs for check in verify(world, spec, deep)]
+        return [check for spec in specs for check in verify(self.runtime.table(spec, files_only), deep)]
 
     def arrived(self, name: str, hour: datetime) -> bool:
         """Whether anything of an hour (UTC) has landed for a table, absorbed already or not. Starts no JVM."""
         from compactor.flows.read.arrived import arrived
 
-        (spec,) = self.specs([name])
-        return arrived(self.world(files_only=True), spec, hour)
+        return arrived(self.table(name), hour)
 
     def quarantined(self, names: Sequence[str] = ()) -> list[Held]:
         """What waits in quarantine. Starts no JVM."""
-        from compactor.flows import snapshots
         from compactor.flows.listed import listed
         from compactor.flows.read import quarantine
 
-        world = self.world(files_only=True)
-        found = [(spec, snapshots.newest(world, snapshots.layout_of(spec))) for spec in self.specs(names)]
-        return [held for spec, snapshot in found for held in quarantine.waiting(listed(world), spec, snapshot)]
+        tables = [self.runtime.table(spec, files_only=True) for spec in self.specs(names)]
+        return [held for table in tables for held in quarantine.waiting(listed(table), table.newest())]
 
     def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[Held, dict[str, Any]]]:
         """What of these inputs (all that wait) cannot be used, and why: the content of their reason files. Starts no JVM."""
         from compactor.flows.read import quarantine
 
-        (spec,) = self.specs([name])
         found = [held for held in self.quarantined([name]) if not paths or held.path in paths]
-        return [(held, quarantine.reasons(self.world(files_only=True), spec, held)) for held in found]
+        return [(held, quarantine.reasons(self.table(name), held)) for held in found]
 
     def replay(self, name: str, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
         """Take again what waits in quarantine, all or these paths."""
@@ -200,7 +188,7 @@ class App(Lifecycle, Sender):
 
         spec = self._with_schema(self.specs([name])[0])
         self._need([spec], archived=True)
-        return replay_table(self.world(), spec, paths, progress=progress, label=label)
+        return replay_table(self.runtime.table(spec), paths, progress=progress, label=label)
 
     def ingest(self, names: Sequence[str] = (), max_records: int = 500_000, skip_lost: bool = False) -> list[Ingested]:
         """Land what is in the tables' Kafka topics; without names, of all tables that have one."""
@@ -211,13 +199,13 @@ class App(Lifecycle, Sender):
             without = ", ".join(spec.name for spec in specs if not spec.topic) or "no table"
             raise Refused(f"ingest: {without + ' has no' if specs else without + ' has a'} `topic:` in {self.settings.file}")
         self._start(frozenset([*coordinates("spark-sql-kafka-0-10"), *s3_packages(self.settings)]))
-        topics = KafkaTopics(self._session(), self._storage, str(self.settings.kafka.servers), self.settings.kafka_properties())
+        topics = KafkaTopics(self.runtime.spark(), self.runtime.storage, str(self.settings.kafka.servers), self.settings.kafka_properties())
         staging = join(self.settings.warehouse_dir, "_ingest")
-        return Ingest(self._storage, topics, specs, staging, max_records, skip_lost).all_there_is()
+        return Ingest(self.runtime.storage, topics, specs, staging, max_records, skip_lost).all_there_is()
 
     def sync(self, names: Sequence[str] = (), dry_run: bool = False) -> list[Synced]:
         """Make the catalog hold what the tables say, or tell the statements that would."""
-        return [sync(self.world(), self._with_schema(spec), dry_run) for spec in self.specs(names)]
+        return [sync(self.runtime.table(self._with_schema(spec)), dry_run) for spec in self.specs(names)]
 
     def schema_history(self, name: str) -> list[Step]:
         """The Snapshots that changed a table's schema, newest first. Starts no JVM."""
@@ -226,17 +214,17 @@ class App(Lifecycle, Sender):
     def schema_diff(self, name: str) -> Foreseen:
         """What the newest declared schema differs in from the stored one, and what a run would do about it. Starts no JVM."""
         (spec,) = self.specs([name])
-        return foreseen(self.world(files_only=True), self._registry() if spec.subject else None, self._with_schema(spec))
+        return foreseen(self.runtime.table(self._with_schema(spec), files_only=True), self._registry() if spec.subject else None)
 
     def schema_check(self, name: str, text: str) -> Checked:
         """Whether an Avro schema may come next: for the registry, and for the table. Registers nothing, starts no JVM."""
         (spec,) = self.specs([name])
-        return checked(self.world(files_only=True), self._registry(), self._with_schema(spec) if spec.registered_key else spec, text)
+        return checked(self.runtime.table(self._with_schema(spec) if spec.registered_key else spec, files_only=True), self._registry(), text)
 
     def schema_notify(self, names: Sequence[str] = ()) -> list[Announced]:
         """Tell of declared schemas that change tables, before their first use; without names, of all tables with one. Starts no JVM."""
         specs = [self._with_schema(spec) for spec in self.specs(names) if names or spec.subject or spec.avro_schema]
-        return [announce(self.world(files_only=True), spec) for spec in specs]
+        return [announce(self.runtime.table(spec, files_only=True)) for spec in specs]
 
     def sql(self, text: str, as_of: str | None = None) -> Rows:
         """Run a statement in the configured database. One without a result gives no columns and no rows.
@@ -244,7 +232,7 @@ class App(Lifecycle, Sender):
         `as_of` (ISO 8601, UTC where it names no zone): the tables are as they were at that source time. A table without a history fails when read.
         """
         check_reader(self.settings, "ask Athena, or run it on EMR")
-        spark = self._session()
+        spark = self.runtime.spark()
         database = self.settings.catalog.database
         moment = micros(as_of) if as_of is not None else None
         if not in_words(lambda: spark.catalog.databaseExists(database)):
@@ -262,9 +250,10 @@ class App(Lifecycle, Sender):
 
     # the ports ----------------------------------------------------------------------------------------------------
 
-    def world(self, files_only: bool = False) -> World:
-        """What the flows get. Engine and catalog start Spark when they are first asked for."""
-        return World(self._storage, self._engine, self._catalog, notify=notify, files_only=files_only)
+    def table(self, name: str) -> Table:
+        """One table, for flows that read files only. Starts no JVM."""
+        (spec,) = self.specs([name])
+        return self.runtime.table(spec, files_only=True)
 
     def _with_schema(self, spec: TableSpec) -> TableSpec:
         """The spec with the newest schema of its subject. Raises RegistryRefused for an unknown one."""
@@ -281,94 +270,39 @@ class App(Lifecycle, Sender):
 
     def _registry(self) -> Registry:
         with self._lock:
-            if "registry" not in self._made:
-                self._made["registry"] = _registry(self.settings, self._storage)
-            registry: Registry = self._made["registry"]
-            return registry
+            if self._asked is None:
+                self._asked = _registry(self.settings, self.runtime.storage)
+            found: Registry = self._asked
+            return found
 
     def _schemas(self) -> Callable[[int], str] | None:
-        """What turns a schema's id into its text, when a registry is configured."""
-        said = self.settings.registry
-        return (lambda number: self._registry().by_id(number)) if said.url or said.folder else None
-
-    def _remote(self, location: str) -> Storage:
-        try:
-            from compactor.storage.s3.storage import S3Storage
-        except ImportError:
-            raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
-        home = self.settings.warehouse_dir if is_s3(self.settings.warehouse_dir) else location
-        return S3Storage(home, self.settings.s3_settings)
-
-    def _engine(self) -> Engine:
-        from compactor.spark.engine import SparkEngine
-
-        engine: Engine = self._once("engine", lambda spark: SparkEngine(spark, self._storage, self._schemas()))
-        return engine
-
-    def _catalog(self) -> Catalog:
-        if self.settings.catalog.type == "glue":
-            return self._glue()
-        from compactor.catalog.hive import HiveCatalog
-
-        catalog: Catalog = self._once("catalog", HiveCatalog)
-        return catalog
-
-    def _glue(self) -> Catalog:
-        from compactor.aws.client import Reach
-        from compactor.catalog.glue.catalog import GlueCatalog
-        from compactor.catalog.glue.client import GlueSettings
-
-        said = self.settings.catalog
-        with self._lock:
-            if "glue" not in self._made:
-                self._made["glue"] = GlueCatalog(GlueSettings(said.catalog_id or "", Reach(said.region)))
-            catalog: Catalog = self._made["glue"]
-            return catalog
-
-    def _once(self, name: str, make: Callable[[SparkSession], Any]) -> Any:
-        # Several tables ask at the same time.
-        with self._lock:
-            if name not in self._made:
-                self._made[name] = make(self._session())
-            return self._made[name]
+        """What returns a schema's text by its id, if a registry is configured."""
+        found = self.settings.registry
+        return (lambda number: self._registry().by_id(number)) if found.url or found.folder else None
 
     def _need(self, specs: Sequence[TableSpec], archived: bool) -> None:
-        """Start Spark with what these tables need; start it again when it runs without."""
-        self._sure_to_commit()
+        """Start Spark with the packages that these tables need; start it again if it runs without."""
+        self.runtime.check_commits()
         by_id = self._schemas() is not None and any(spec.container == "kafka" for spec in specs)
-        avro = coordinates("spark-avro") if by_id else avro_package(self._storage, specs, archived)
+        avro = coordinates("spark-avro") if by_id else avro_package(self.runtime.storage, specs, archived)
         self._start(frozenset([*avro, *s3_packages(self.settings)]))
 
-    def _sure_to_commit(self) -> None:
-        """Refuse a store without conditional puts before anything is computed: nothing could be committed there. Who only reads may not even try."""
-        home = self.settings.warehouse_dir
-        if is_s3(home):
-            from compactor.storage.s3.storage import S3Storage
-
-            store = self._storage.at(home)
-            assert isinstance(store, S3Storage)  # noqa: S101 - what `_remote` makes
-            # below the warehouse, where we may write
-            store.conditional_puts(join(home, "x"))
-
     def _start(self, packages: frozenset[str]) -> None:
-        """Start Spark with these packages; start it again when it runs without."""
+        """Start Spark with these packages; start it again if it runs without."""
         with self._lock:
-            if self._spark is not None and not packages <= self._packages:
+            if self.runtime.started and not packages <= self._packages:
                 self.close()
-            self._session(packages)
+            self._packages |= packages
+            self.runtime.spark()
 
     def _let_others_in(self) -> None:
-        """End Spark when it holds an embedded metastore, which one process has at a time."""
+        """End Spark if it holds an embedded metastore, which one process has at a time."""
         if self.settings.metastore_dir is not None:
             self.close()
 
-    def _session(self, packages: frozenset[str] = frozenset()) -> SparkSession:
-        with self._lock:
-            if self._spark is None:
-                packages |= frozenset(s3_packages(self.settings))
-                self._spark = opened(self.settings, packages, self._verbose, self._wait, self._conf)
-                self._packages = packages
-            return self._spark
+    def _opened(self) -> SparkSession:
+        self._packages |= frozenset(s3_packages(self.settings))
+        return opened(self.settings, self._packages, self._verbose, self._wait, self._conf)
 
 
 def _registry(settings: Settings, storage: Storage) -> Registry:

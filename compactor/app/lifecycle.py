@@ -12,21 +12,23 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Input, Pin, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, TableReport, VacuumReport, silent
-from compactor.flows.environment import World
+from compactor.flows.table import Table
+from compactor.runtime import Runtime
 
 
 class Lifecycle(ABC):
     """The part of an App that looks after versions."""
 
     settings: Settings
+    runtime: Runtime
 
     @abstractmethod
     def specs(self, names: Sequence[str] = ()) -> list[TableSpec]:
         """These tables, or all."""
 
     @abstractmethod
-    def world(self, files_only: bool = False) -> World:
-        """What the flows get."""
+    def table(self, name: str) -> Table:
+        """One table, for flows that read files only."""
 
     @abstractmethod
     def _with_schema(self, spec: TableSpec) -> TableSpec:
@@ -44,8 +46,7 @@ class Lifecycle(ABC):
         """Delete what no kept Snapshot names, or tell what would go: then no JVM starts, and what the catalog shows is not known."""
         from compactor.flows.keep.vacuum import vacuum
 
-        world = self.world(files_only=dry)
-        return [vacuum(world, spec, dry, label) for spec in self.specs(names)]
+        return [vacuum(self.runtime.table(spec, files_only=dry), dry, label) for spec in self.specs(names)]
 
     def restore(
         self,
@@ -65,15 +66,15 @@ class Lifecycle(ABC):
             raise Refused("expected a version or a time, found both")
         done = []
         if version is not None or as_of is not None:
-            files = self.world(files_only=True)
-            target = restore.at_version(files, spec, version) if version is not None else restore.as_of(files, spec, as_of or "")
-            done.append(restore.restore(self.world(), spec, target, label))
+            files = self.table(name)
+            target = restore.at_version(files, version) if version is not None else restore.as_of(files, as_of or "")
+            done.append(restore.restore(self.runtime.table(spec), target, label))
         elif not reabsorb:
             raise Refused("expected a version or a time to go back to, found neither")
         if reabsorb:
             spec = self._with_schema(spec)
             self._need([spec], archived=True)
-            done.append(reabsorb_table(self.world(), spec, progress, label))
+            done.append(reabsorb_table(self.runtime.table(spec), progress, label))
         return done
 
     def changes(
@@ -85,16 +86,15 @@ class Lifecycle(ABC):
         """
         from compactor.flows.read.changes import changes
 
-        (spec,) = self.specs([name])
+        table = self.table(name)
 
         def pause() -> None:
             self._let_others_in()
             if wait is not None:
                 wait()
 
-        world = self.world(files_only=True)
-        for snapshot in changes(world, spec, start, to, pause if wait else None):
-            yield snapshot, world.engine().read_feed(spec, snapshot)
+        for snapshot in changes(table, start, to, pause if wait else None):
+            yield snapshot, table.engine().read_feed(table.spec, snapshot)
 
     def rebuild(
         self,
@@ -110,9 +110,9 @@ class Lifecycle(ABC):
         from compactor.flows.write import restore
 
         spec = self._with_schema(self.specs([name])[0])
-        target = restore.named(self.world(files_only=True), spec, as_of)
+        target = restore.named(self.table(name), as_of)
         self._need([spec], archived=True)
-        return rebuild_table(self.world(), spec, target, accept, dry, progress, label)
+        return rebuild_table(self.runtime.table(spec), target, accept, dry, progress, label)
 
     def adopt(
         self,
@@ -139,32 +139,28 @@ class Lifecycle(ABC):
                 f"table {name}: {path} is in S3, and no part of {self.settings.file} is: copy it to this machine, or move the warehouse there"
             )
         self._need([spec], archived=False)
-        return adopt(self.world(), spec, absolute(path, os.getcwd()), order_by, through, dry, progress, label)
+        return adopt(self.runtime.table(spec), absolute(path, os.getcwd()), order_by, through, dry, progress, label)
 
     def inputs(self, name: str) -> list[Input]:
         """A table's ledger, oldest entry first. Starts no JVM."""
         from compactor.flows.read.log import inputs
 
-        (spec,) = self.specs([name])
-        return inputs(self.world(files_only=True), spec)
+        return inputs(self.table(name))
 
     def pins(self, name: str) -> tuple[Pin, ...]:
         """The pins of a table. Starts no JVM."""
         from compactor.flows.keep.pin import pins
 
-        (spec,) = self.specs([name])
-        return pins(self.world(files_only=True), spec)
+        return pins(self.table(name))
 
     def pin(self, name: str, version: int, pin_name: str = "", label: str = "") -> Pin:
         """Keep a version until it is unpinned. Starts no JVM."""
         from compactor.flows.keep.pin import pin
 
-        (spec,) = self.specs([name])
-        return pin(self.world(files_only=True), spec, version, pin_name, label)
+        return pin(self.table(name), version, pin_name, label)
 
     def unpin(self, name: str, pin_name: str, label: str = "") -> None:
         """Remove a pin. Starts no JVM."""
         from compactor.flows.keep.pin import unpin
 
-        (spec,) = self.specs([name])
-        unpin(self.world(files_only=True), spec, pin_name, label)
+        unpin(self.table(name), pin_name, label)

@@ -59,12 +59,14 @@ class Sender(ABC):
         )
         conf = tuple({**said.spark, **table.spark}.items())
         sending = Sending(str(said.job), str(said.plans), str(said.logs), conf, table.timeout)
-        return EmrRunner(jobs, sending, S3Storage(sending.plans, self.settings.s3_settings), lambda: self.resolved([name]).written(), attempt)
+        return EmrRunner(
+            jobs, sending, S3Storage(sending.plans, self.settings.s3_settings), lambda: self.job_config([name], schemas=True).written(), attempt
+        )
 
-    def resolved(self, names: Sequence[str] = ()) -> Resolved:
-        """What a cluster must be told about these tables. Starts no JVM; asks the registry."""
+    def job_config(self, names: Sequence[str] | None = None, schemas: bool = False) -> Resolved:
+        """What a Runtime must know; for a cluster with these tables. `schemas`: asks the registry for theirs. Starts no JVM."""
         said = self.settings
-        specs = tuple(self._with_schema(spec) for spec in self.specs(names))
+        specs = tuple(self._with_schema(spec) if schemas else spec for spec in self.specs(names)) if names is not None else ()
         return Resolved(
             specs,
             said.warehouse_dir,
@@ -73,7 +75,7 @@ class Sender(ABC):
             said.catalog.catalog_id,
             said.catalog.region,
             S3Settings(**said.s3_said),
-            tuple(sorted(self._named_by_id(specs).items())),
+            tuple(sorted(self._named_by_id(specs).items())) if schemas else (),
             said.measured,
         )
 

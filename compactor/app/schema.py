@@ -12,8 +12,9 @@ from compactor.core.results.notice import Message, Target
 from compactor.core.schema import avro
 from compactor.core.schema.diff import Change
 from compactor.core.schema.policy import Decision
-from compactor.flows.environment import World
+from compactor.flows.table import Table
 from compactor.ports import Registry
+from compactor.runtime import with_catalog
 
 
 def registered_key(registry: Registry, spec: TableSpec) -> tuple[str, ...]:
@@ -41,14 +42,14 @@ class Synced:
         return dataclasses.asdict(self)
 
 
-def sync(world: World, spec: TableSpec, dry_run: bool) -> Synced:
+def sync(table: Table, dry_run: bool) -> Synced:
     """Make the catalog hold what this table says. Raises CatalogRefused, NoRowsYet, Unavailable."""
     from compactor.catalog.recorded import RecordedCatalog
     from compactor.flows.publish.sync import sync_table
 
-    recorded = RecordedCatalog(world.catalog(), apply=not dry_run)
-    state = sync_table(dataclasses.replace(world, catalog=lambda: recorded), spec)
-    return Synced(spec.name, state, tuple(recorded.statements), not dry_run)
+    recorded = RecordedCatalog(table.catalog(), apply=not dry_run)
+    state = sync_table(with_catalog(table, recorded))
+    return Synced(table.name, state, tuple(recorded.statements), not dry_run)
 
 
 @dataclass(frozen=True)
@@ -68,22 +69,21 @@ class Foreseen:
         return {"table": self.table, "before": self.before, "after": self.after, "registry": changes, "decisions": decisions}
 
 
-def foreseen(world: World, registry: Registry | None, spec: TableSpec) -> Foreseen:
+def foreseen(table: Table, registry: Registry | None) -> Foreseen:
     """What the declared schema of a table changes. Raises Refused without one, NoRowsYet before the first commit."""
     from compactor.core.schema import diff, schema_history
-    from compactor.flows import snapshots
 
-    if spec.avro_schema is None:
-        raise Refused(f"table {spec.name}: no schema is declared; say `schema: {{subject: ..}}` or the path of an .avsc file")
-    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
+    if table.spec.avro_schema is None:
+        raise Refused(f"table {table.name}: no schema is declared; say `schema: {{subject: ..}}` or the path of an .avsc file")
+    snapshot = table.newest()
     if snapshot is None:
-        raise NoRowsYet(f"table {spec.name}: nothing was committed yet, so there is nothing to compare with")
+        raise NoRowsYet(f"table {table.name}: nothing was committed yet, so there is nothing to compare with")
     used = snapshot.schema.registered
-    now = spec.registry_version
+    now = table.spec.registry_version
     changes: list[Change] = []
     if registry is not None and used is not None and now is not None and used != now:
-        changes = diff.diff(registry.version(used[0], used[1]).text, spec.avro_schema)
-    return Foreseen(spec.name, used, now, tuple(changes), schema_history.foreseen(spec, snapshot))
+        changes = diff.diff(registry.version(used[0], used[1]).text, table.spec.avro_schema)
+    return Foreseen(table.name, used, now, tuple(changes), schema_history.foreseen(table.spec, snapshot))
 
 
 @dataclass(frozen=True)
@@ -109,33 +109,31 @@ class Checked:
         return {**found, "problems": list(self.problems), "decisions": decisions}
 
 
-def checked(world: World, registry: Registry, spec: TableSpec, text: str) -> Checked:
+def checked(table: Table, registry: Registry, text: str) -> Checked:
     """Whether the Avro schema `text` may become the next version of a table's subject. Registers nothing. Raises Refused, SchemaRefused."""
     from compactor.core.schema import schema_history
-    from compactor.flows import snapshots
 
-    if spec.subject is None:
-        raise Refused(f"table {spec.name}: no subject is declared to check against; say `schema: {{subject: ..}}`")
-    problems, level = registry.check(spec.subject, text), registry.compatibility(spec.subject)
-    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
-    decisions = schema_history.foreseen(dataclasses.replace(spec, avro_schema=text), snapshot) if snapshot is not None else ()
-    return Checked(spec.name, spec.subject, level, tuple(problems), decisions)
+    if table.spec.subject is None:
+        raise Refused(f"table {table.name}: no subject is declared to check against; say `schema: {{subject: ..}}`")
+    problems, level = registry.check(table.spec.subject, text), registry.compatibility(table.spec.subject)
+    snapshot = table.newest()
+    decisions = schema_history.foreseen(dataclasses.replace(table.spec, avro_schema=text), snapshot) if snapshot is not None else ()
+    return Checked(table.name, table.spec.subject, level, tuple(problems), decisions)
 
 
-def announce(world: World, spec: TableSpec) -> Announced:
+def announce(table: Table) -> Announced:
     """Tell `notify:` targets what the declared schema of a table will change, before a run uses it; each is told once. Raises NoRowsYet."""
     from compactor.core.schema.schema_history import expected
-    from compactor.flows import snapshots
     from compactor.flows.publish import notices
 
-    if spec.avro_schema is None:
-        raise Refused(f"table {spec.name}: no schema is declared; say `schema: {{subject: ..}}` or the path of an .avsc file")
-    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
+    if table.spec.avro_schema is None:
+        raise Refused(f"table {table.name}: no schema is declared; say `schema: {{subject: ..}}` or the path of an .avsc file")
+    snapshot = table.newest()
     if snapshot is None:
-        raise NoRowsYet(f"table {spec.name}: nothing was committed yet, so there is nothing to compare with")
-    decisions, after = expected(spec, snapshot)
-    notices.tell(world, spec, snapshot, decisions, after)
-    return Announced(spec.name, bool(decisions) and after is None, tuple(decision.sentence for decision in decisions))
+        raise NoRowsYet(f"table {table.name}: nothing was committed yet, so there is nothing to compare with")
+    decisions, after = expected(table.spec, snapshot)
+    notices.tell(table, snapshot, decisions, after)
+    return Announced(table.name, bool(decisions) and after is None, tuple(decision.sentence for decision in decisions))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""World: everything a flow needs from outside, handed in by `app/app.py` (or by a test)."""
+"""Environment: everything a flow needs from outside, handed in by `app/app.py` (or by a test)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _nobody(target: Target, message: Message) -> None:
 
 
 @dataclass(frozen=True)
-class World:
+class Environment:
     """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
 
     `notify` tells one target, and raises a CompactorError when it cannot. `nonce` gives 8 hex digits that nobody else has: the id of an attempt (H2).

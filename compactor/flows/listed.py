@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from compactor.flows.environment import World
+from compactor.flows.table import Table
 from compactor.ports import FileInfo, Storage
 
 
@@ -24,6 +24,6 @@ class Listed:
         return self._folders[folder].get(path)
 
 
-def listed(world: World) -> World:
-    """Return the world with a `Listed` storage."""
-    return dataclasses.replace(world, storage=Listed(world.storage))
+def listed(table: Table) -> Table:
+    """Return the table with a Storage that looks for files this way."""
+    return dataclasses.replace(table, env=dataclasses.replace(table.env, storage=Listed(table.storage)))

@@ -18,7 +18,7 @@ from compactor.core.model.snapshot import Input, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
-from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX, Unusable
+from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Elsewhere, Facts, Storage
 from compactor.spark import failures
 from compactor.spark.decode import change_event, debezium, dms, flat, full_load, kafka, named, signatures, wal2json, wire
@@ -47,40 +47,26 @@ ENVELOPES = {
 Columns = tuple[tuple[str, str], ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class SparkBatch:
-    """A batch of inputs as Changes, kept in Spark's cache until `close`.
-
-    `linked`: without truncates, with what stored rows tell of key changes. `outcomes`: key, `_position`, `_event_outcome` of each, for `feed: all`.
-    """
+    """A batch of inputs as Changes. Spark's cache holds them until `close`."""
 
     facts: Facts
+    """What reading told."""
     spec: TableSpec
+    """The table."""
     parent: Snapshot | None
+    """The version that the batch continues."""
     version: int
+    """The version that is being made."""
     changes: DataFrame
-    linked: DataFrame | None = None
+    """One row per event, in the table's columns."""
     scratch: ExitStack = field(default_factory=ExitStack)
-    outcomes: DataFrame | None = None
-
-    def set_aside(self, keys: DataFrame) -> None:
-        """Leave out the changes of these keys: they are older than purged tombstones (H12)."""
-        key = list(self.facts.evolved.schema.key)
-        rows = self.changes.where("_op <> 't'").join(keys, key, "left_semi")
-        rows = rows.selectExpr("*", *_place(self.spec))
-        counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
-        told = survey.unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
-        facts = self.facts
-        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in facts.inputs)
-        unusable = (*facts.unusable, *told)[:LISTED_MAX]
-        self.facts = dataclasses.replace(facts, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
-        self.changes = table_writer.held(self.changes.join(keys, key, "left_anti"))
+    """What was unpacked on the way."""
 
     def close(self) -> None:
         """Let the cache go, and what was unpacked beside it."""
         self.changes.unpersist()
-        if self.outcomes is not None:
-            self.outcomes.unpersist()
         self.scratch.close()
 
 
@@ -112,8 +98,7 @@ class Reader:
                     # an error that no single file causes may come from a truncated response
                     if not opened.find_broken() and opened.reads.confirmed({spec.name: files.reason(error)}):
                         raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
-            batch.scratch = scratch.pop_all()
-            return batch
+            return dataclasses.replace(batch, scratch=scratch.pop_all())
 
     def _read(self, opened: Inputs, parent: Snapshot | None, version: int, known: Sequence[str]) -> SparkBatch:
         spec = opened.spec
@@ -217,7 +202,7 @@ def _unusable(frame: Frame) -> list[Unusable]:
     return survey.unusable(frame.rows.where("_bad IS NOT NULL"), "_bad", text)
 
 
-def _place(spec: TableSpec) -> tuple[str, str]:
+def record_place(spec: TableSpec) -> tuple[str, str]:
     """SQL for where the record of a Change stands."""
     row = f"_position.row div {EVENTS_MAX}L" if spec.source.several_events else "_position.row"
     return "_position.block AS _block", f"{row} AS _row"
@@ -227,7 +212,7 @@ def _fitting(spec: TableSpec, changes: DataFrame, schema: Schema) -> tuple[DataF
     """The changes whose key is known (H27) and whose values are of their types, and of the others their number in each file and what is wrong."""
     nameless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
     unfit = f"(_unfit IS NOT NULL OR {nameless})"
-    rows = changes.where(unfit).selectExpr("*", *_place(spec))
+    rows = changes.where(unfit).selectExpr("*", *record_place(spec))
     counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
     if not counts:
         return changes, {}, ()

@@ -17,8 +17,9 @@ from compactor.catalog.glue.catalog import GlueCatalog
 from compactor.catalog.glue.client import GlueSettings
 from compactor.core.model.errors import TryLater
 from compactor.core.model.spec import TableSpec
-from compactor.flows.environment import World
+from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
+from compactor.flows.table import Table
 from compactor.storage.s3.storage import S3Storage
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import table
@@ -36,11 +37,11 @@ def spec_at(root: str) -> TableSpec:
     )
 
 
-def world_at(url: str, root: str, read_seconds: float = 20.0) -> World:
+def world_at(url: str, root: str, read_seconds: float = 20.0) -> Environment:
     """What a process sees: the store and the catalog at an endpoint."""
     storage = S3Storage(root, type(SETTINGS)(**{**vars(SETTINGS), "endpoint": url, "operation_seconds": 60.0, "read_seconds": read_seconds}))
     engine, catalog = ListEngine(storage), GlueCatalog(GlueSettings(reach=Reach("us-east-1", url, read_seconds=read_seconds)))
-    return World(storage, lambda: engine, lambda: catalog)
+    return Environment(storage, lambda: engine, lambda: catalog)
 
 
 def main(url: str, root: str, pause: str = "0.02") -> None:
@@ -49,7 +50,7 @@ def main(url: str, root: str, pause: str = "0.02") -> None:
     print("ready", flush=True)
     while os.getppid() == caller:
         try:
-            report = run_table(world, spec)
+            report = run_table(Table(world, spec))
         except TryLater as error:
             print("later", error, flush=True)
             time.sleep(float(pause))

@@ -13,7 +13,7 @@ import pytest
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.flows.run import rebuild_table
-from compactor.flows.snapshots import history, layout_of
+from compactor.flows.table import Table
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 
@@ -164,14 +164,14 @@ def test_table_history_and_feed_are_what_the_copies_differ_in(lake: Lake) -> Non
             counts = {"read": read, "applied": applied, "superseded": made - applied, "duplicate": read - made}
             assert counts == {name: count for name, count in report.counts.items() if count}
     assert [] == lake.problems(spec)
-    rebuilt = rebuild_table(lake.world, spec)
+    rebuilt = rebuild_table(Table(lake.world, spec))
     assert ("published", False) == (rebuilt.outcome, bool(rebuilt.difference))
     assert versions(worlds, told) == in_history(lake, spec)
 
 
 def _committed(lake: Lake, spec: TableSpec) -> int:
     """The newest version that absorbed something."""
-    return next(each.version for each in history(lake.world, layout_of(spec)) if each.operation == "commit")
+    return next(each.version for each in Table(lake.world, spec).history() if each.operation == "commit")
 
 
 def test_half_a_copy_deletes_nothing(lake: Lake) -> None:

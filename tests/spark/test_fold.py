@@ -7,6 +7,7 @@ import random
 import pytest
 
 from compactor.core.planning import plan
+from compactor.flows.table import Table
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -109,7 +110,7 @@ def test_the_view_asked_live_shows_what_has_landed(lake: Lake) -> None:
     lake.land_parquet(spec, 2, [dict(zip(("id", "seq", "v", "op"), row, strict=True)) for row in landed], ddl)
     from compactor.flows.publish.sync import sync_landing
 
-    sync_landing(lake.world, spec, lake.snapshot(spec))
+    sync_landing(Table(lake.world, spec), lake.snapshot(spec))
 
     assert {1: "new", 3: "old", 4: "old", 9: "born"} == {row["id"]: row["v"] for row in lake.rows(spec, "t_live")}
     assert dict.fromkeys(range(1, 5), "old") == {row["id"]: row["v"] for row in lake.rows(spec)}

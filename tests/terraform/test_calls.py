@@ -25,7 +25,7 @@ from compactor.catalog.glue.client import GlueSettings
 from compactor.core.catalog.ddl import PartitionDef
 from compactor.core.model.errors import CompactorError
 from compactor.core.settings.s3 import S3Settings
-from compactor.flows.environment import World
+from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
 from compactor.storage.s3.storage import S3Storage
 from tests.flows.test_every_crash import DELIVERIES
@@ -113,7 +113,7 @@ class Job(Lake):
         """One run."""
         self.now += 1.0
         engine = ListEngine(self._through)
-        run_table(World(self._through, lambda: engine, lambda: self._glue, self._clock, lambda: f"{next(self._nonces):08x}"), self.spec)
+        run_table(Environment(self._through, lambda: engine, lambda: self._glue, self._clock, lambda: f"{next(self._nonces):08x}"), self.spec)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@
     │   └── StateRefused          the table's own state cannot be read (unknown format, damaged Snapshot)
     └── TryLater              nothing is wrong with the request: the same call may succeed later                 (exit 75)
         ├── Conflict              another writer committed first
+        │   └── RequirementFailed     the newest version is not what the change was computed for
         ├── NoRowsYet             only records without rows have landed: nothing tells the columns yet
         ├── Busy                  somebody holds what we need (the embedded metastore)
         └── Unavailable           a service did not answer
@@ -86,6 +87,10 @@ class TryLater(CompactorError):
 
 class Conflict(TryLater):
     """Another writer committed first."""
+
+
+class RequirementFailed(Conflict):
+    """The newest version is not what a change was computed for, such as after a restore by somebody else."""
 
 
 class NoRowsYet(TryLater):

@@ -31,7 +31,7 @@ class DataFile:
 class Segment:
     """One directory of sorted rows with keys in `[low, high)`; None = open end. Positions bound its rows' Positions.
 
-    `folded_through`: delta rows of its range with `_version` at or below it are already inside (H16). `partial`: the columns that some row
+    `compacted_through`: delta rows of its range with `_version` at or below it are already inside (H16). `partial`: the columns that some row
     holds from an older event, or does not know (`_older`).
     """
 
@@ -44,7 +44,7 @@ class Segment:
     high: tuple[Any, ...] | None
     position_min: Position | None
     position_max: Position | None
-    folded_through: int
+    compacted_through: int
     partial: tuple[str, ...] = ()
 
     @property
@@ -188,59 +188,66 @@ class LedgerFile:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """A table at a version. `run` is the scheduler's label, `writer` the random id that decides ownership (H2).
-
-    `pending`: inputs absorbed by this or an older version and not yet seen archived. `raw`: columns of the landed files (name, Hive type) as
-    `<table>_incremental` shows them. `offsets`: the greatest per Kafka partition, where they come first in the order (H6). `publish`: "yes",
-    or why it is held. `restored`: the version whose state a restore brought back. `oldest`: every version below it has expired. `expired`: this
-    is the stub of one, which remembers what happened and names nothing.
-    """
+class Commit:
+    """Which table and version a Snapshot is, and who made it from what."""
 
     table: str
+    """The table's name in the configuration."""
     uuid: str
+    """Drawn by the first commit: tells two tables that had the same name apart (H24)."""
     version: int
+    """1 for the first Snapshot."""
     parent: int | None
+    """The version it was made from; None for the first."""
     writer: str
+    """The random id of the attempt. It decides whether a put that seemed to fail was ours (H2)."""
     run: str
+    """The scheduler's label of the run; empty without one."""
     time: str
+    """When it was made, ISO 8601, UTC."""
     operation: str
-    schema: Schema
-    order: tuple[tuple[str, str], ...]
-    base_id: str
-    segments: tuple[Segment, ...]
-    delta: Delta | None
-    inputs: tuple[Input, ...] = ()
-    pending: tuple[Input, ...] = ()
-    ledger: tuple[LedgerFile, ...] = ()
-    counts: dict[str, int] = field(default_factory=dict)
-    ties: int = 0
-    unresolved: int = 0
-    hour: str | None = None
-    position: Position | None = None
-    source_time: str | None = None
-    truncated_to: Position | None = None
-    purged_to: Position | None = None
-    epoch: int = 0
-    folded_at: str | None = None
-    raw: tuple[tuple[str, str], ...] = ()
-    offsets: Partitions = ()
-    publish: str = "yes"
-    condemned: tuple[Condemned, ...] = ()
-    pins: tuple[Pin, ...] = ()
-    restored: int | None = None
-    oldest: int = 1
-    expired: bool = False
-    feed: Feed | None = None
-    history: History | None = None
-    format: int = FORMAT
+    """The verb: `commit`, `compact`, `restore`, ..."""
 
-    @property
-    def named(self) -> frozenset[str]:
-        """Paths below the root of the directories and ledger files that must be there for this Snapshot to be read."""
-        delta = [self.delta.path] if self.delta else []
-        history = [part.path for part in self.history.parts] if self.history else []
-        return frozenset([*(segment.path for segment in self.segments), *delta, *history, *(file.path for file in self.ledger)])
+
+@dataclass(frozen=True)
+class State:
+    """The rows of a table at a version, and what the next commit needs to know about them.
+
+    A restore brings a whole State back and a rebuild makes a new one. Everything else in a Snapshot is bookkeeping and stays with the newest version.
+    """
+
+    schema: Schema
+    """The stored columns."""
+    order: tuple[tuple[str, str], ...]
+    """The Position columns: (name, type)."""
+    base_id: str
+    """The partition value under which the Segments are registered."""
+    segments: tuple[Segment, ...]
+    """The base. The key ranges tile the key space."""
+    delta: Delta | None
+    """The changes since the base; None without any."""
+    hour: str | None = None
+    """The newest landing hour ingested."""
+    position: Position | None = None
+    """The greatest Position ingested."""
+    source_time: str | None = None
+    """The newest source time ingested, ISO 8601."""
+    truncated_to: Position | None = None
+    """The truncate barrier: rows at or below it are gone (H11)."""
+    purged_to: Position | None = None
+    """The greatest Position of a purged tombstone (H12)."""
+    epoch: int = 0
+    """The first member of every new Position (H6)."""
+    compacted_at: str | None = None
+    """When the base was last written, ISO 8601."""
+    raw: tuple[tuple[str, str], ...] = ()
+    """The columns of the landed files (name, Hive type), for `<table>_incremental`."""
+    offsets: Partitions = ()
+    """The greatest Kafka offset per partition, where offsets come first in the order (H6)."""
+    publish: str = "yes"
+    """`yes`, or why the version must not be published (H18)."""
+    history: History | None = None
+    """The parts that hold row versions; None without `history:`."""
 
     @property
     def data_files(self) -> list[tuple[str, DataFile]]:
@@ -250,6 +257,52 @@ class Snapshot:
         return [(part.path, file) for part in parts for file in part.files] + [
             (part.path, DataFile(*file)) for part in history for file in part.files
         ]
+
+
+@dataclass(frozen=True)
+class Snapshot(State, Commit):
+    """A table at a version: its State, the Commit that made it, and the bookkeeping of files. Immutable; only `edit.apply` makes one."""
+
+    inputs: tuple[Input, ...] = ()
+    """The inputs that this version took or changed the outcome of."""
+    pending: tuple[Input, ...] = ()
+    """Inputs of this or an older version that were not yet archived."""
+    ledger: tuple[LedgerFile, ...] = ()
+    """The files with the inputs of older versions."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """What became of the events read, by `COUNTS`, and `read`."""
+    ties: int = 0
+    """Events whose order columns were all equal to another's of the same key."""
+    unresolved: int = 0
+    """Values of visible rows that no event told."""
+    condemned: tuple[Condemned, ...] = ()
+    """What vacuum has given up. No later version may name it (H21)."""
+    pins: tuple[Pin, ...] = ()
+    """Versions that vacuum keeps."""
+    restored: int | None = None
+    """The version that a restore or rebuild brought back; None for other operations."""
+    replaced: int = 0
+    """The newest version whose State did not continue its parent's: the first one, a restore, a rebuild."""
+    oldest: int = 1
+    """Every version below it has expired."""
+    expired: bool = False
+    """Whether this is the stub of an expired version, which names no data."""
+    feed: Feed | None = None
+    """The change feed as of this version."""
+    format: int = FORMAT
+    """The version of this JSON format."""
+
+    @property
+    def state(self) -> State:
+        """The State alone."""
+        return State(**{each.name: getattr(self, each.name) for each in dataclasses.fields(State)})
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Paths below the root of the directories and ledger files that must be there for this Snapshot to be read."""
+        delta = [self.delta.path] if self.delta else []
+        history = [part.path for part in self.history.parts] if self.history else []
+        return frozenset([*(segment.path for segment in self.segments), *delta, *history, *(file.path for file in self.ledger)])
 
     def stub(self) -> Snapshot:
         """What stays under this version's name when it has expired: its number is never given again (H21).
@@ -270,6 +323,13 @@ class Snapshot:
             history=None,
             expired=True,
         )
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of base, Delta, history and feed that this version's own attempt wrote."""
+        parts: list[Any] = [*self.segments, *([self.delta] if self.delta else []), *(self.history.parts if self.history else ())]
+        feed = [self.feed.part] if self.feed and self.feed.part else []
+        return sum(part.size for part in (*parts, *feed) if self.writer in part.path)
 
     @property
     def rows(self) -> int:

@@ -56,7 +56,7 @@ def goes_at(item: Condemned, grace: float) -> float:
     return item.since + (grace if item.reason == EXPIRED else 0.0)
 
 
-def condemned(snapshot: Snapshot, layout: Layout, newest: Snapshot) -> bool:
+def is_pending_deletion(snapshot: Snapshot, layout: Layout, newest: Snapshot) -> bool:
     """Whether `newest` has given up this Snapshot, or anything it names: no later one may be made from it."""
     return snapshot.expired or bool({*snapshot.named, _own_path(snapshot, layout)} & {item.path for item in newest.condemned})
 
@@ -76,7 +76,7 @@ def kept(
         version = snapshot.version
         if version == newest.version:
             reasons[version] = "the newest"
-        elif condemned(snapshot, layout, newest):
+        elif is_pending_deletion(snapshot, layout, newest):
             continue
         elif shown is not None and version >= shown:
             reasons[version] = "the catalog shows it" if version == shown else "newer than what the catalog shows"

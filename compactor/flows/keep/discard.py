@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.core.model.snapshot import Input, Snapshot
-from compactor.core.model.spec import TableSpec
-from compactor.flows import ledger, snapshots
-from compactor.flows.environment import World
+from compactor.flows import ledger
+from compactor.flows.table import Table
 from compactor.ports import FileInfo
 
 DISCARDED = "discarded"
@@ -27,21 +26,21 @@ class Discards:
     files: tuple[FileInfo, ...] = ()
 
 
-def due(world: World, spec: TableSpec, newest: Snapshot, now: float) -> Discards:
+def due(table: Table, newest: Snapshot, now: float) -> Discards:
     """What may go at `now`, epoch seconds of the store's clock; a file's age counts from its Last-Modified."""
-    if spec.archive_retention is None:
+    if table.spec.archive_retention is None:
         return Discards()
-    layout = snapshots.layout_of(spec)
-    there = {info.path: info for info in world.storage.list(layout.inside("archive"))}
+    layout = table.layout
+    there = {info.path: info for info in table.storage.list(layout.inside("archive"))}
     by_path: dict[str, list[Input]] = {}
-    for item in ledger.latest(ledger.everything(world, layout, newest)).values():
+    for item in ledger.latest(ledger.everything(table, newest)).values():
         by_path.setdefault(item.path, []).append(item)
     entries: list[Input] = []
     files: list[FileInfo] = []
     for inputs in by_path.values():
         # inputs of one name may have each other's places (H1): they go together or not at all
-        found = _files(spec, inputs, there)
-        if found and all(_spent(item) for item in inputs) and all(now - info.modified >= spec.archive_retention for info in found):
+        found = _files(table, inputs, there)
+        if found and all(_spent(item) for item in inputs) and all(now - info.modified >= table.spec.archive_retention for info in found):
             files += found
             entries += [dataclasses.replace(item, outcome=DISCARDED) for item in inputs if item.outcome != DISCARDED]
     return Discards(tuple(entries), tuple(files))
@@ -57,7 +56,7 @@ def _spent(item: Input) -> bool:
     return not item.unabsorbed and not item.waits
 
 
-def _files(spec: TableSpec, inputs: Sequence[Input], there: Mapping[str, FileInfo]) -> list[FileInfo]:
-    layout = snapshots.layout_of(spec)
+def _files(table: Table, inputs: Sequence[Input], there: Mapping[str, FileInfo]) -> list[FileInfo]:
+    layout = table.layout
     places = dict.fromkeys(place for item in inputs for place in (layout.archived(item.path), layout.archived(item.path, item.etag)))
     return [there[place] for place in places if place in there]

@@ -4,7 +4,7 @@
 |---|---|
 | 1. look: Snapshots, pins, what the catalog shows, all objects below the root; anything unknown ends it | nothing |
 | 2. commit a Snapshot that names the condemned, and raw files to go; publish it | units that no later Snapshot can name; older plans conflict (H21) |
-| 3. unregister the partitions that only expired Snapshots' views read, and strays | the next vacuum condemns and unregisters again |
+| 3. unregister the partitions that only expired Snapshots' views read, and orphan partitions | the next vacuum condemns and unregisters again |
 | 4. write stubs over the expired Snapshots: a number is never free again | the same for those not yet written |
 | 5. delete orphans, what was condemned one grace period ago (H22), raw files past `archive_retention` | the rest, still condemned |
 
@@ -15,24 +15,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
+from contextlib import ExitStack
 from datetime import datetime, timezone
 
 from compactor.core.catalog import feed, views
 from compactor.core.catalog.ddl import PartitionDef
+from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Conflict, StateRefused
 from compactor.core.model.history import ROWS
 from compactor.core.model.layout import Layout, commit_id, relative
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.spec import TableSpec
 from compactor.core.planning import retention
 from compactor.core.planning.retention import Sweep, Unit
 from compactor.core.results.reports import Swept, VacuumReport
-from compactor.flows import ledger, snapshots
-from compactor.flows.environment import World
 from compactor.flows.keep import discard
 from compactor.flows.keep.discard import Discards
 from compactor.flows.publish import publish
-from compactor.flows.write.commit import ATTEMPTS
+from compactor.flows.table import Table
+from compactor.flows.transact import transact
 from compactor.ports import FileInfo
 
 Values = dict[str, list[tuple[str, ...]]]
@@ -41,62 +41,60 @@ Values = dict[str, list[tuple[str, ...]]]
 
 @dataclasses.dataclass(frozen=True)
 class _Seen:
-    """Step 1. `strays`: partitions that no view can need; `changes`: the Snapshots, stubs too, whose parts of the feed were kept until now."""
+    """Step 1. `orphan_partitions`: partitions that no view can need; `changes`: the Snapshots, stubs too, whose parts of the feed were kept until now."""
 
     newest: Snapshot
     kept: tuple[Snapshot, ...]
     sweep: Sweep
     units: dict[str, Unit]
-    strays: Values
+    orphan_partitions: Values
     discards: Discards
     now: float
     changes: tuple[Snapshot, ...]
 
 
-def vacuum(world: World, spec: TableSpec, dry: bool, label: str = "") -> VacuumReport:
-    """Delete what may go; `dry`: only tell. Raises Conflict after losing the race `ATTEMPTS` times, StateRefused when anything is unknown.
+def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
+    """Delete what may go; `dry`: only report. Raises Conflict as `transact` does, StateRefused when anything is unknown.
 
-    Where the catalog is not asked (`world.files_only`, dry runs only) less may go than is told: what it shows and newer is always kept.
+    Where the catalog is not asked (`files_only`, dry runs only) less may go than is reported: what it shows and newer is always kept.
     """
-    for attempt in range(ATTEMPTS):
-        try:
-            seen = _look(world, spec)
-            if seen is None:
-                return VacuumReport(spec.name, None, dry, notes=("nothing committed yet",))
-            if dry:
-                return _report(spec, seen, dry=True, version=seen.newest.version)
-            newest = _condemn(world, spec, seen, label)
-        except Conflict:
-            if attempt == ATTEMPTS - 1:
-                raise
-            continue
-        _unregister(world, spec, seen)
-        layout = snapshots.layout_of(spec)
-        for snapshot in seen.sweep.expired:
-            world.storage.write(layout.snapshot(snapshot.version), snapshot.stub().to_bytes())
-        world.storage.delete(_files(spec, seen))
-        return _report(spec, seen, dry=False, version=newest.version)
-    raise AssertionError("unreachable")
+    looks: list[_Seen] = []
+
+    def planned(newest: Snapshot | None, scratch: ExitStack) -> Edit | None:
+        if newest is None:
+            return None
+        looks.append(_look(table, newest))
+        return None if dry else _edit(table, looks[-1])
+
+    made = transact(table, planned, label)
+    if not looks:
+        return VacuumReport(table.name, None, dry, notes=("nothing committed yet",))
+    seen = looks[-1]
+    if dry:
+        return _report(table, seen, dry=True, version=seen.newest.version)
+    newest = publish.publish(table, made) if made is not None else seen.newest
+    _unregister(table, seen)
+    for snapshot in seen.sweep.expired:
+        table.storage.write(table.layout.snapshot(snapshot.version), snapshot.stub().to_bytes())
+    table.storage.delete(_files(table, seen))
+    return _report(table, seen, dry=False, version=newest.version)
 
 
-def _look(world: World, spec: TableSpec) -> _Seen | None:
-    layout = snapshots.layout_of(spec)
-    newest = snapshots.newest(world, layout)
-    if newest is None:
-        return None
-    now = world.storage.now()
-    shown = None if world.files_only else publish.shown_version(world, spec, newest)
+def _look(table: Table, newest: Snapshot) -> _Seen:
+    layout = table.layout
+    now = table.storage.now()
+    shown = None if table.env.files_only else publish.shown_version(table, newest)
     # before the files are listed: what is registered was written before
-    registered = {} if world.files_only else _registered(world, spec, newest)
-    units, modified = _listed(world, spec, layout)
+    registered = {} if table.env.files_only else _registered(table, newest)
+    units, modified = _listed(table, layout)
     for version in range(1, newest.version + 1):
         if version not in modified:
-            modified[version] = _numbered(world, layout, version).modified
+            modified[version] = _numbered(table, version).modified
     whole = [newest]
     since = newest.feed.kept + 1 if newest.feed else newest.oldest
     changes = [newest]
     for version in range(min(newest.oldest, since), newest.version):
-        snapshot = snapshots.read(world, layout, version)
+        snapshot = table.snapshot(version)
         if snapshot is None:
             raise _gone(layout, version)
         if not snapshot.expired:
@@ -106,27 +104,26 @@ def _look(world: World, spec: TableSpec) -> _Seen | None:
     empty = {segment.path for segment in newest.segments if not segment.files}
     missing = sorted(newest.named - empty - set(units))
     if missing:
-        again = snapshots.newest(world, layout)
-        if again is not None and again.version > newest.version:
-            raise Conflict(f"table {spec.name}: others committed and vacuumed between our looks at version {newest.version} and at its files")
+        if table.superseded_since(newest):
+            raise Conflict(f"table {table.name}: others committed and vacuumed between our looks at version {newest.version} and at its files")
         raise StateRefused(
-            f"table {spec.name}: version {newest.version} names {missing[0]}, which is not there. Nothing was deleted. "
-            f"`compactor verify {spec.name}` tells what else is missing; restore it from a backup."
+            f"table {table.name}: version {newest.version} names {missing[0]}, which is not there. Nothing was deleted. "
+            f"`compactor verify {table.name}` tells what else is missing; restore it from a backup."
         )
-    found = retention.sweep(spec, newest, whole, modified, units, shown, now, changes)
+    found = retention.sweep(table.spec, newest, whole, modified, units, shown, now, changes)
     kept = tuple(snapshot for snapshot in whole if snapshot.version in found.kept)
     named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, found.feed_kept)}
-    strays = _strays(layout, newest, named, units, registered)
-    return _Seen(newest, kept, found, units, strays, discard.due(world, spec, newest, now), now, tuple(changes))
+    orphans = _orphan_partitions(layout, newest, named, units, registered)
+    return _Seen(newest, kept, found, units, orphans, discard.due(table, newest, now), now, tuple(changes))
 
 
-def _listed(world: World, spec: TableSpec, layout: Layout) -> tuple[dict[str, Unit], dict[int, float]]:
+def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, float]]:
     """The units below the root by path, and when each Snapshot was written. Raises StateRefused for an object that this version does not know."""
     units: dict[str, Unit] = {}
     modified: dict[int, float] = {}
     strange: list[str] = []
-    landing = spec.landing.rstrip("/") + "/"
-    for info in world.storage.list(spec.root):
+    landing = table.spec.landing.rstrip("/") + "/"
+    for info in table.storage.list(table.spec.root):
         version, unit = layout.version_of(info.path), layout.unit(info.path)
         if version is not None:
             modified[version] = info.modified
@@ -136,7 +133,7 @@ def _listed(world: World, spec: TableSpec, layout: Layout) -> tuple[dict[str, Un
             strange.append(info.path)
     if strange:
         raise StateRefused(
-            f"table {spec.name}: {len(strange)} objects below {spec.root} are none of ours, such as {strange[0]}. Nothing was deleted. Move them "
+            f"table {table.name}: {len(strange)} objects below {table.spec.root} are none of ours, such as {strange[0]}. Nothing was deleted. Move them "
             "elsewhere; if a newer compactor wrote them, let that one vacuum."
         )
     return units, modified
@@ -146,11 +143,11 @@ def _with(unit: Unit, info: FileInfo) -> Unit:
     return dataclasses.replace(unit, files=(*unit.files, info.path), size=unit.size + info.size, newest=max(unit.newest, info.modified))
 
 
-def _numbered(world: World, layout: Layout, version: int) -> FileInfo:
+def _numbered(table: Table, version: int) -> FileInfo:
     """A Snapshot that a listing did not show: it may be behind."""
-    found = world.storage.stat(layout.snapshot(version))
+    found = table.storage.stat(table.layout.snapshot(version))
     if found is None:
-        raise _gone(layout, version)
+        raise _gone(table.layout, version)
     return found
 
 
@@ -161,42 +158,42 @@ def _gone(layout: Layout, version: int) -> StateRefused:
     )
 
 
-def _condemn(world: World, spec: TableSpec, seen: _Seen, label: str) -> Snapshot:
-    """The commit point; nothing to condemn makes no Snapshot. Raises Conflict."""
+def _edit(table: Table, seen: _Seen) -> Edit | None:
+    """Return the Edit that names what goes, or None if nothing new does."""
     if not (seen.sweep.fresh or seen.discards.entries):
-        return seen.newest
-    layout = snapshots.layout_of(spec)
-    commit = commit_id(seen.newest.version + 1, world.nonce())
-    made = dataclasses.replace(
-        snapshots.child(world, seen.newest, commit, "vacuum", label),
+        return None
+    newest = seen.newest
+    return Edit(
+        "vacuum",
+        commit_id(newest.version + 1, table.env.nonce()),
         condemned=seen.sweep.condemned,
         oldest=seen.sweep.oldest,
-        feed=dataclasses.replace(seen.newest.feed, kept=seen.sweep.feed_kept, part=None) if seen.newest.feed else None,
+        feed=dataclasses.replace(newest.feed, kept=seen.sweep.feed_kept, part=None) if newest.feed else None,
         inputs=seen.discards.entries,
-        ledger=ledger.carried(world, layout, seen.newest, commit),
     )
-    snapshots.put(world, layout, made)
-    return publish.publish(world, spec, made)
 
 
-def _unregister(world: World, spec: TableSpec, seen: _Seen) -> None:
+def _unregister(table: Table, seen: _Seen) -> None:
     found = retention.unregistered(seen.sweep.expired, seen.kept)
     for snapshot in seen.changes:
-        partition = feed.partition(spec, snapshot)
+        partition = feed.partition(table.spec, snapshot)
         if partition is not None and snapshot.version <= seen.sweep.feed_kept:
             found.setdefault((feed.TABLE, snapshot.schema.generation), []).append(partition.values)
-    gone = {views.table_name(spec, part, generation): values for (part, generation), values in found.items()}
-    for table in dict.fromkeys([*gone, *seen.strays]):
-        world.catalog().drop_partitions(spec.tables_in, table, list(dict.fromkeys([*gone.get(table, []), *seen.strays.get(table, [])])))
+    gone = {views.table_name(table.spec, part, generation): values for (part, generation), values in found.items()}
+    for name in dict.fromkeys([*gone, *seen.orphan_partitions]):
+        values = list(dict.fromkeys([*gone.get(name, []), *seen.orphan_partitions.get(name, [])]))
+        table.catalog().drop_partitions(table.spec.tables_in, name, values)
 
 
-def _registered(world: World, spec: TableSpec, newest: Snapshot) -> dict[str, list[PartitionDef]]:
+def _registered(table: Table, newest: Snapshot) -> dict[str, list[PartitionDef]]:
     parts = ("base", "delta", *([feed.TABLE] if newest.feed else []), ROWS)
-    tables = [views.table_name(spec, part, generation) for generation in range(1, newest.schema.generation + 1) for part in parts]
-    return {table: world.catalog().partitions(spec.tables_in, table) for table in tables}
+    tables = [views.table_name(table.spec, part, generation) for generation in range(1, newest.schema.generation + 1) for part in parts]
+    return {name: table.catalog().partitions(table.spec.tables_in, name) for name in tables}
 
 
-def _strays(layout: Layout, newest: Snapshot, named: Collection[str], units: Collection[str], registered: dict[str, list[PartitionDef]]) -> Values:
+def _orphan_partitions(
+    layout: Layout, newest: Snapshot, named: Collection[str], units: Collection[str], registered: dict[str, list[PartitionDef]]
+) -> Values:
     """Partitions whose directory is gone or condemned: a publisher that slept through a vacuum registers what it then does not show."""
     given_up = {item.path for item in newest.condemned}
     found: Values = {}
@@ -208,25 +205,25 @@ def _strays(layout: Layout, newest: Snapshot, named: Collection[str], units: Col
     return found
 
 
-def _files(spec: TableSpec, seen: _Seen) -> list[str]:
+def _files(table: Table, seen: _Seen) -> list[str]:
     """What goes now, a Segment or Delta after the other."""
-    due = (seen.units[item.path] for item in seen.sweep.due(spec.grace, seen.now) if item.path in seen.units)
+    due = (seen.units[item.path] for item in seen.sweep.due(table.spec.grace, seen.now) if item.path in seen.units)
     return [*(file for unit in due for file in unit.files), *(info.path for info in seen.discards.files)]
 
 
-def _report(spec: TableSpec, seen: _Seen, dry: bool, version: int) -> VacuumReport:
-    due = {item.path for item in seen.sweep.due(spec.grace, seen.now)}
+def _report(table: Table, seen: _Seen, dry: bool, version: int) -> VacuumReport:
+    due = {item.path for item in seen.sweep.due(table.spec.grace, seen.now)}
     swept = []
     for item in seen.sweep.condemned:
         unit = seen.units.get(item.path)
         if unit is None:
             continue
-        goes = None if item.path in due else _iso(retention.goes_at(item, spec.grace))
-        swept.append(Swept(spec.name, item.path, item.reason, len(unit.files), unit.size, goes))
-    root = snapshots.layout_of(spec).root
-    swept += [Swept(spec.name, relative(info.path, root), discard.DISCARDED, 1, info.size, None) for info in seen.discards.files]
+        goes = None if item.path in due else _iso(retention.goes_at(item, table.spec.grace))
+        swept.append(Swept(table.name, item.path, item.reason, len(unit.files), unit.size, goes))
+    root = table.layout.root
+    swept += [Swept(table.name, relative(info.path, root), discard.DISCARDED, 1, info.size, None) for info in seen.discards.files]
     return VacuumReport(
-        spec.name,
+        table.name,
         version,
         dry,
         expired=tuple(sorted(snapshot.version for snapshot in seen.sweep.expired)),

@@ -13,35 +13,33 @@ from collections.abc import Sequence
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.spec import TableSpec
 from compactor.core.results import notice
 from compactor.core.schema.policy import Decision
-from compactor.flows import snapshots
-from compactor.flows.environment import World
+from compactor.flows.table import Table
 
 log = logging.getLogger(__name__)
 
 
-def tell(world: World, spec: TableSpec, parent: Snapshot | None, decisions: Sequence[object], after: Schema | None) -> None:
+def tell(table: Table, parent: Snapshot | None, decisions: Sequence[object], after: Schema | None) -> None:
     """Tell of these Decisions; `after` None: they are refused."""
     known = tuple(decision for decision in decisions if isinstance(decision, Decision))
-    if parent is None or not known or not spec.notify:
+    if parent is None or not known or not table.spec.notify:
         return
-    mark = snapshots.layout_of(spec).notice(notice.digest(parent, known))
-    if world.storage.stat(mark) is not None:
+    mark = table.layout.notice(notice.digest(parent, known))
+    if table.storage.stat(mark) is not None:
         return
-    told = notice.of(spec, parent, known, after, world.now())
-    if everybody(world, spec, told, "a schema change"):
-        world.storage.write(mark, json.dumps(told.to_json(), indent=1, ensure_ascii=False).encode())
+    told = notice.of(table.spec, parent, known, after, table.env.now())
+    if everybody(table, told, "a schema change"):
+        table.storage.write(mark, json.dumps(told.to_json(), indent=1, ensure_ascii=False).encode())
 
 
-def everybody(world: World, spec: TableSpec, message: notice.Message, what: str) -> bool:
+def everybody(table: Table, message: notice.Message, what: str) -> bool:
     """Tell each target of the table; whether all were reached. One that is not is logged, as `what`, and harms nothing."""
     reached = True
-    for target in spec.notify:
+    for target in table.spec.notify:
         try:
-            world.notify(target, message)
+            table.env.notify(target, message)
         except CompactorError as error:
             reached = False
-            log.warning("table %s: %s was not told to %s: %s", spec.name, what, target[0], error)
+            log.warning("table %s: %s was not told to %s: %s", table.name, what, target[0], error)
     return reached

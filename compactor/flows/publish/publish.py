@@ -12,143 +12,140 @@ from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.spec import TableSpec
-from compactor.flows import snapshots
-from compactor.flows.environment import World
+from compactor.flows.table import Table
 from compactor.flows.write import feed
 
 
-def _wanted(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
+def _wanted(table: Table, snapshot: Snapshot) -> list[ViewDef]:
     """Every view to show, the table's own last."""
-    return [*history_views.published(spec, snapshot), *views.published(spec, snapshot)]
+    return [*history_views.published(table.spec, snapshot), *views.published(table.spec, snapshot)]
 
 
-def behind(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
+def behind(table: Table, snapshot: Snapshot) -> bool:
     """Whether the catalog shows something older than `snapshot`, or something else than its text. Raises CatalogRefused for another table's view."""
     # all of them are looked at: none is replaced while another is not ours
-    found = [_behind(world, spec, snapshot, wanted) for wanted in _wanted(spec, snapshot)]
+    found = [_behind(table, snapshot, wanted) for wanted in _wanted(table, snapshot)]
     return any(found)
 
 
-def _behind(world: World, spec: TableSpec, snapshot: Snapshot, wanted: ViewDef) -> bool:
-    shown = world.catalog().view(wanted.database, wanted.name)
+def _behind(table: Table, snapshot: Snapshot, wanted: ViewDef) -> bool:
+    shown = table.catalog().view(wanted.database, wanted.name)
     if shown is None:
         return True
-    _owned(spec, snapshot, shown)
+    _owned(table, snapshot, shown)
     version = _version(shown)
     return version < snapshot.version or (version == snapshot.version and shown.text != wanted.text)
 
 
-def shown_version(world: World, spec: TableSpec, snapshot: Snapshot) -> int | None:
+def shown_version(table: Table, snapshot: Snapshot) -> int | None:
     """The oldest version that a view of the table shows, None without any. Raises CatalogRefused for another table's view."""
     found = []
-    for wanted in _wanted(spec, snapshot):
-        shown = world.catalog().view(wanted.database, wanted.name)
+    for wanted in _wanted(table, snapshot):
+        shown = table.catalog().view(wanted.database, wanted.name)
         if shown is not None:
-            _owned(spec, snapshot, shown)
+            _owned(table, snapshot, shown)
             found.append(_version(shown))
     return min(found, default=None)
 
 
-def publish(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
+def publish(table: Table, snapshot: Snapshot) -> Snapshot:
     """Show `snapshot`, or what has become newer meanwhile; gives back what is shown.
 
     Raises TryLater when the process slept longer than `publish_window` between reading the Snapshot and the replacement (H23).
     """
     if snapshot.publish != "yes":
         return snapshot
-    layout = snapshots.layout_of(spec)
     while True:
-        began = world.clock()
-        if behind(world, spec, snapshot):
+        began = table.env.clock()
+        if behind(table, snapshot):
             try:
-                _register(world, spec, snapshot)
+                _register(table, snapshot)
             except CatalogRefused:
-                newest = snapshots.newest(world, layout)
+                newest = table.newest()
                 if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
                     raise
                 # a newer Snapshot's columns are registered already, which ours lacks: nothing may show ours any more
                 snapshot = newest
                 continue
-            if world.clock() - began > spec.publish_window:
-                raise TryLater(f"table {spec.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
-            for wanted in _wanted(spec, snapshot):
-                if _behind(world, spec, snapshot, wanted):
-                    world.catalog().replace_view(wanted)
-        newest = snapshots.newest(world, layout)
+            if table.env.clock() - began > table.spec.publish_window:
+                raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
+            for wanted in _wanted(table, snapshot):
+                if _behind(table, snapshot, wanted):
+                    table.catalog().replace_view(wanted)
+        newest = table.newest()
         # a writer that came after us and published before our replacement has just been undone: show the newest again
         if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
             return snapshot
         snapshot = newest
 
 
-def refresh(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
+def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
     """Publish, and bring up to date what publishing does not look at: comments and properties of what shows the right rows already."""
-    snapshot = publish(world, spec, snapshot)
-    shown = world.catalog().view(spec.database, spec.view)
+    snapshot = publish(table, snapshot)
+    shown = table.catalog().view(table.spec.database, table.spec.view)
     if snapshot.publish == "yes" and shown is not None and _version(shown) == snapshot.version:
-        _register(world, spec, snapshot)
-        world.catalog().replace_view(views.view(spec, snapshot))
+        _register(table, snapshot)
+        table.catalog().replace_view(views.view(table.spec, snapshot))
     return snapshot
 
 
-def declare(world: World, spec: TableSpec, schema: Schema) -> None:
+def declare(table: Table, schema: Schema) -> None:
     """Show a table that has no Snapshot yet, empty. Raises CatalogRefused for a view that somebody else has made."""
-    table, view = views.declared(spec, schema)
-    catalog = world.catalog()
-    shown = catalog.view(spec.database, spec.view)
-    if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, spec.root):
+    empty, view = views.declared(table.spec, schema)
+    catalog = table.catalog()
+    shown = catalog.view(table.spec.database, table.spec.view)
+    if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, table.spec.root):
         raise CatalogRefused(
-            f"table {spec.name}: the view {spec.database}.{spec.view} exists, and nothing is stored below {spec.root} yet: it is another table's, or "
-            "of another life of this one. Drop it if that life is over, or say `view:`."
+            f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists, and nothing is stored below {table.spec.root} yet: it is "
+            "another table's, or of another incarnation of this one. Drop it if that life is over, or say `view:`."
         )
-    for database in dict.fromkeys((spec.database, spec.tables_in)):
-        catalog.ensure_database(database, snapshots.layout_of(spec).root.rpartition("/")[0])
-    catalog.ensure_table(table)
+    for database in dict.fromkeys((table.spec.database, table.spec.tables_in)):
+        catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
+    catalog.ensure_table(empty)
     catalog.replace_view(view)
 
 
-def _register(world: World, spec: TableSpec, snapshot: Snapshot) -> None:
-    catalog = world.catalog()
-    for database in dict.fromkeys((spec.database, spec.tables_in)):
-        catalog.ensure_database(database, snapshots.layout_of(spec).root.rpartition("/")[0])
-    base, delta = views.tables(spec, snapshot)
+def _register(table: Table, snapshot: Snapshot) -> None:
+    catalog = table.catalog()
+    for database in dict.fromkeys((table.spec.database, table.spec.tables_in)):
+        catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
+    base, delta = views.tables(table.spec, snapshot)
     catalog.ensure_table(base)
     catalog.ensure_table(delta)
     if snapshot.history is not None:
-        rows = history_views.table(spec, snapshot)
+        rows = history_views.table(table.spec, snapshot)
         catalog.ensure_table(rows)
-        catalog.ensure_partitions(rows.database, rows.name, history_views.partitions(spec, snapshot.history))
-    base_partitions, delta_partitions = views.partitions(spec, snapshot)
+        catalog.ensure_partitions(rows.database, rows.name, history_views.partitions(table.spec, snapshot.history))
+    base_partitions, delta_partitions = views.partitions(table.spec, snapshot)
     catalog.ensure_partitions(base.database, base.name, base_partitions)
     if delta_partitions:
         catalog.ensure_partitions(delta.database, delta.name, delta_partitions)
     if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
         # a run that died before it published has left its changes to us
-        for table, partitions in feeds.registrations(spec, feed.after(world, spec, snapshot, _shown(world, spec, snapshot))):
-            catalog.ensure_table(table)
+        for changes, partitions in feeds.registrations(table.spec, feed.after(table, snapshot, _shown(table, snapshot))):
+            catalog.ensure_table(changes)
             if partitions:
-                catalog.ensure_partitions(table.database, table.name, partitions)
+                catalog.ensure_partitions(changes.database, changes.name, partitions)
 
 
-def _shown(world: World, spec: TableSpec, snapshot: Snapshot) -> int:
+def _shown(table: Table, snapshot: Snapshot) -> int:
     """The version up to which the catalog has the changes."""
-    shown = world.catalog().view(spec.database, spec.view)
+    shown = table.catalog().view(table.spec.database, table.spec.view)
     version = _version(shown) if shown is not None else 0
     return version if version < snapshot.version else 0
 
 
-def _owned(spec: TableSpec, snapshot: Snapshot, shown: ViewDef) -> None:
+def _owned(table: Table, snapshot: Snapshot, shown: ViewDef) -> None:
     owner = shown.properties.get(views.UUID)
     if owner is None:
         raise CatalogRefused(
-            f"table {spec.name}: the view {shown.database}.{shown.name} exists and is not ours. Rename it, or say `view:` for this table."
+            f"table {table.name}: the view {shown.database}.{shown.name} exists and is not ours. Rename it, or say `view:` for this table."
         )
-    if owner == views.NOBODY and shown.properties.get(views.ROOT) == spec.root:
+    if owner == views.NOBODY and shown.properties.get(views.ROOT) == table.spec.root:
         return
     if owner != snapshot.uuid:
         raise CatalogRefused(
-            f"table {spec.name}: the view {shown.database}.{shown.name} belongs to another life of this table (uuid {owner}, ours is "
+            f"table {table.name}: the view {shown.database}.{shown.name} belongs to another life of this table (uuid {owner}, ours is "
             f"{snapshot.uuid}): two environments on one database, or a wiped warehouse. Drop the view if that life is over."
         )
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from compactor.core.model.snapshot import Input, Snapshot
-from compactor.core.model.spec import TableSpec
-from compactor.flows import ledger, snapshots
-from compactor.flows.environment import World
+from compactor.flows import ledger
+from compactor.flows.table import Table
 
 
-def history(world: World, spec: TableSpec) -> list[Snapshot]:
+def history(table: Table) -> list[Snapshot]:
     """Snapshots, newest first."""
-    return list(snapshots.history(world, snapshots.layout_of(spec)))
+    return list(table.history())
 
 
-def inputs(world: World, spec: TableSpec) -> list[Input]:
+def inputs(table: Table) -> list[Input]:
     """Every entry of the ledger, oldest first: each file that was taken, and what later attempts, restores and replays made of it."""
-    layout = snapshots.layout_of(spec)
-    newest = snapshots.newest(world, layout)
-    return ledger.everything(world, layout, newest) if newest else []
+    newest = table.newest()
+    return ledger.everything(table, newest) if newest else []

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compactor.core.model.spec import TableSpec
 from compactor.core.planning import plan
 from compactor.core.results.reports import TableStatus
-from compactor.flows import snapshots
-from compactor.flows.environment import World
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive
 from compactor.flows.read import quarantine
+from compactor.flows.table import Table
 
 
 def lateness(statuses: Iterable[TableStatus], deadline: str) -> dict[str, str]:
@@ -26,16 +24,16 @@ def lateness(statuses: Iterable[TableStatus], deadline: str) -> dict[str, str]:
     return found
 
 
-def status(world: World, spec: TableSpec) -> TableStatus:
+def status(table: Table) -> TableStatus:
     """The newest Snapshot and what waits in landing."""
-    snapshot = snapshots.newest(world, snapshots.layout_of(spec))
-    found = discover.landing(world, spec, snapshot)
+    snapshot = table.newest()
+    found = discover.landing(table, snapshot)
     hours = [item.hour for item in found.new if item.hour]
     delta = snapshot.delta if snapshot else None
     history = snapshot.history if snapshot else None
     estimate = plan.delta_estimate(snapshot) if snapshot else 0
     return TableStatus(
-        table=spec.name,
+        table=table.name,
         version=snapshot.version if snapshot else None,
         hour=snapshot.hour if snapshot else None,
         source_time=snapshot.source_time if snapshot else None,
@@ -51,8 +49,8 @@ def status(world: World, spec: TableSpec) -> TableStatus:
         waiting_files=len(found.new) + found.waiting,
         waiting_bytes=found.size,
         oldest_waiting=min(hours) if hours else None,
-        pending_archive=len(archive.unfinished(listed(world), spec, snapshot.pending)) if snapshot else 0,
-        quarantined=len(quarantine.waiting(listed(world), spec, snapshot)),
+        pending_archive=len(archive.unfinished(listed(table), snapshot.pending)) if snapshot else 0,
+        quarantined=len(quarantine.waiting(listed(table), snapshot)),
         publish=snapshot.publish if snapshot else "nothing",
         feed=snapshot.feed.mode if snapshot and snapshot.feed else "off",
         feed_from=snapshot.feed.first if snapshot and snapshot.feed and snapshot.feed.mode != "off" else None,

@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from compactor.core.catalog import views
-from compactor.core.model.errors import CatalogRefused, Conflict, NoRowsYet, Refused, TryLater
-from compactor.core.model.layout import Layout, commit_id, join, relative
+from compactor.core.model.edit import Edit, NewestIs
+from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused, RequirementFailed
+from compactor.core.model.layout import commit_id, join, relative
 from compactor.core.model.position import latest
-from compactor.core.model.snapshot import Input, Snapshot
-from compactor.core.model.spec import TableSpec
+from compactor.core.model.snapshot import Input, Snapshot, State
 from compactor.core.planning.plan import Landing
 from compactor.core.results.reports import AdoptReport, Progress, silent
 from compactor.core.schema.adoption import ADOPTED, OPERATION, Adoption, adoption, check_plain, refused_paths
 from compactor.core.schema.adoption import told as difference
 from compactor.core.sources import increment
-from compactor.flows import snapshots
-from compactor.flows.environment import World
 from compactor.flows.land import discover
 from compactor.flows.publish import archive, publish
-from compactor.flows.write import commit, feed
+from compactor.flows.table import Table
+from compactor.flows.transact import transact
+from compactor.flows.write import feed
+from compactor.flows.write.state import newest_hour, registered
 from compactor.ports import Facts, FileInfo
 
 SAMPLES = (24, 240)
@@ -35,8 +37,7 @@ SAMPLES = (24, 240)
 
 
 def adopt(
-    world: World,
-    spec: TableSpec,
+    table: Table,
     path: str,
     order_by: Sequence[str] = (),
     through: str | None = None,
@@ -49,118 +50,107 @@ def adopt(
     `order_by`: columns that hold the Position of each row's last change; `through`: the last folder of landing that is in the rows.
     Raises Refused for what cannot be adopted, NoRowsYet while no landed change tells how they look, Conflict when somebody commits meanwhile.
     """
-    _check(world, spec, path, order_by, through)
-    try:
-        return _adopted(world, spec, path, order_by, through, dry, progress, label)
-    except TryLater:
-        raise
-    except Exception as error:
-        newest = snapshots.newest(world, snapshots.layout_of(spec))
-        if newest is None or newest.operation == OPERATION:
-            raise
-        # a run beside us has archived what we were reading
-        raise Conflict(f"table {spec.name}: a run committed its first version meanwhile; nothing was adopted. The last error: {error}") from error
+    _check(table, path, order_by, through)
+    reports: list[AdoptReport] = []
+
+    def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
+        if parent is not None:
+            raise RequirementFailed(f"table {table.name}: a run committed version {parent.version} meanwhile; nothing was adopted")
+        report, edit = _adopted(table, path, order_by, through, dry, progress)
+        reports.append(report)
+        return edit
+
+    made = transact(table, planned, label)
+    if made is None:
+        return reports[-1]
+    progress(table.name, "publish", 0.85)
+    publish.publish(table, made)
+    progress(table.name, "archive", 0.95)
+    archive.archive(table, made)
+    progress(table.name, "done", 1.0)
+    return dataclasses.replace(reports[-1], outcome="adopted", version=1)
 
 
-def _adopted(
-    world: World, spec: TableSpec, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress, label: str
-) -> AdoptReport:
-    layout = snapshots.layout_of(spec)
-    progress(spec.name, "discover", 0.0)
-    base = _files(world, spec, path)
-    landed = discover.landing(world, dataclasses.replace(spec, settle=0.0, first_folder=None), None)
-    absorbed = _until(spec, landed, through) if through is not None else ()
-    progress(spec.name, "read", 0.1)
-    facts = _changes(world, spec, landed)
-    engine, files = world.engine(), [file.path for file in base]
-    found = engine.columns(spec, path, files)
-    how = adoption(spec, path, found, facts.evolved.schema, facts.order, order_by, unplaced=through is not None)
-    progress(spec.name, "check", 0.3)
-    writer = commit_id(1, world.nonce())
-    staged = engine.adopt(spec, how, path, files, None if dry else writer)
-    told = _report(spec, path, base, landed, absorbed, how, staged.counts)
+def _adopted(table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress) -> tuple[AdoptReport, Edit | None]:
+    progress(table.name, "discover", 0.0)
+    base = _files(table, path)
+    landed = discover.landing(dataclasses.replace(table, spec=dataclasses.replace(table.spec, settle=0.0, first_folder=None)), None)
+    absorbed = _until(table, landed, through) if through is not None else ()
+    progress(table.name, "read", 0.1)
+    facts = _changes(table, landed)
+    engine, files = table.engine(), [file.path for file in base]
+    found = engine.columns(table.spec, path, files)
+    how = adoption(table.spec, path, found, facts.evolved.schema, facts.order, order_by, unplaced=through is not None)
+    progress(table.name, "check", 0.3)
+    writer = commit_id(1, table.env.nonce())
+    staged = engine.adopt(table.spec, how, path, files, None if dry else writer)
+    told = _report(table, path, base, landed, absorbed, how, staged.counts)
     if dry:
-        return told
-    made = Snapshot(
-        table=spec.name,
-        uuid=snapshots.new_uuid(),
-        version=1,
-        parent=None,
-        writer=writer,
-        run=label,
-        time=world.now(),
-        operation=OPERATION,
-        schema=commit.registered(spec, how.schema),
+        return told, None
+    state = State(
+        schema=registered(table, how.schema),
         order=how.order,
         base_id=writer,
         segments=staged.segments,
         delta=None,
-        inputs=absorbed,
-        pending=absorbed if spec.archive != "keep" else (),
-        hour=max((item.hour for item in absorbed if item.hour), default=None),
+        hour=newest_hour(absorbed),
         position=latest([segment.position_max for segment in staged.segments]) if order_by else None,
-        epoch=spec.epoch,
-        folded_at=world.now(),
+        epoch=table.spec.epoch,
+        compacted_at=table.env.now(),
         raw=facts.raw,
     )
-    made = feed.with_changes(world, spec, None, made)
-    snapshots.put(world, layout, made)
-    progress(spec.name, "publish", 0.85)
-    publish.publish(world, spec, made)
-    progress(spec.name, "archive", 0.95)
-    archive.archive(world, spec, made)
-    progress(spec.name, "done", 1.0)
-    return dataclasses.replace(told, outcome="adopted", version=1)
+    edit = Edit(OPERATION, writer, state, inputs=absorbed, pending=absorbed if table.spec.archive != "keep" else (), requires=(NewestIs(0),))
+    return told, feed.with_changes(table, None, edit)
 
 
-def _check(world: World, spec: TableSpec, path: str, order_by: Sequence[str], through: str | None) -> None:
+def _check(table: Table, path: str, order_by: Sequence[str], through: str | None) -> None:
     """Everything that can be refused before a file is read."""
     if not order_by and through is None:
         raise Refused(
-            f"table {spec.name}: which changes are in {path} already? As it stands every old one in landing would win over its rows. Say "
+            f"table {table.name}: which changes are in {path} already? As it stands every old one in landing would win over its rows. Say "
             "--absorbed-through FOLDER, the last folder of landing that is in it; or --order-by COLUMN, where rows keep their last change's position."
         )
-    if spec.keyless:
+    if table.spec.keyless:
         raise Refused(
-            f"table {spec.name}: it has no key, so nothing tells which of the rows of {path} a change concerns. Say `key:`, or load it anew."
+            f"table {table.name}: it has no key, so nothing tells which of the rows of {path} a change concerns. Say `key:`, or load it anew."
         )
-    if through is not None and not spec.pattern:
-        raise Refused(f"table {spec.name}: {spec.landing} is one flat folder, of which --absorbed-through cannot name a part; say --order-by")
-    if through is not None and increment.landed(spec.pattern, f"{join(through)}/", spec.hours_in) is None:
-        raise Refused(f"table {spec.name}: --absorbed-through {through!r} is no folder like {spec.pattern!r}")
-    newest = snapshots.newest(world, snapshots.layout_of(spec))
+    if through is not None and not table.spec.pattern:
+        raise Refused(f"table {table.name}: {table.spec.landing} is one flat folder, of which --absorbed-through cannot name a part; say --order-by")
+    if through is not None and increment.landed(table.spec.pattern, f"{join(through)}/", table.spec.hours_in) is None:
+        raise Refused(f"table {table.name}: --absorbed-through {through!r} is no folder like {table.spec.pattern!r}")
+    newest = table.newest()
     if newest is not None:
-        began = "it was adopted before" if snapshots.adopted(world, snapshots.layout_of(spec)) else "a base is adopted as a table's first version"
+        began = "it was adopted before" if table.adopted() else "a base is adopted as a table's first version"
         raise Refused(
-            f"table {spec.name}: it has {newest.version} versions, and {began}; `compactor run {spec.name}` goes on with it. To begin anew, "
+            f"table {table.name}: it has {newest.version} versions, and {began}; `compactor run {table.name}` goes on with it. To begin anew, "
             "name another table, or remove this one's files and view."
         )
-    shown = world.catalog().view(spec.database, spec.view)
-    if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, spec.root):
-        raise CatalogRefused(f"table {spec.name}: the view {spec.database}.{spec.view} exists and is not ours; say `view:` or rename it")
-    for name in (views.table_name(spec, part, 1) for part in ("base", "delta")):
-        there = world.catalog().table(spec.tables_in, name)
-        if there is not None and (there.properties.get(views.UUID) is None or not there.location.startswith(join(spec.root) + "/")):
+    shown = table.catalog().view(table.spec.database, table.spec.view)
+    if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, table.spec.root):
+        raise CatalogRefused(f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists and is not ours; say `view:` or rename it")
+    for name in (views.table_name(table.spec, part, 1) for part in ("base", "delta")):
+        there = table.catalog().table(table.spec.tables_in, name)
+        if there is not None and (there.properties.get(views.UUID) is None or not there.location.startswith(join(table.spec.root) + "/")):
             raise CatalogRefused(
-                f"table {spec.name}: a table {spec.tables_in}.{name} exists at {there.location} and is not ours; rename it, or say `tables_in:`"
+                f"table {table.name}: a table {table.spec.tables_in}.{name} exists at {there.location} and is not ours; rename it, or say `tables_in:`"
             )
 
 
-def _files(world: World, spec: TableSpec, path: str) -> list[FileInfo]:
+def _files(table: Table, path: str) -> list[FileInfo]:
     """The files of the base. What is ours and what has landed does not count, should they lie below it."""
-    layout: Layout = snapshots.layout_of(spec)
-    every = [info for info in world.storage.list(path) if layout.kind(info.path) is None and not info.path.startswith(join(spec.landing) + "/")]
+    layout = table.layout
+    every = [info for info in table.storage.list(path) if layout.kind(info.path) is None and not info.path.startswith(join(table.spec.landing) + "/")]
     foreign = refused_paths(path, [relative(info.path, path) for info in every])
     if foreign is not None:
-        raise Refused(f"table {spec.name}: {foreign}")
+        raise Refused(f"table {table.name}: {foreign}")
     data = [info for info in every if info.size and not increment.ignored(relative(info.path, path))]
-    check_plain(spec.name, path, [relative(info.path, path) for info in data])
+    check_plain(table.name, path, [relative(info.path, path) for info in data])
     return data
 
 
-def _until(spec: TableSpec, landed: Landing, through: str) -> tuple[Input, ...]:
+def _until(table: Table, landed: Landing, through: str) -> tuple[Input, ...]:
     """What has landed up to a folder, as entries of the ledger."""
-    last = increment.landed(spec.pattern, f"{join(through)}/", spec.hours_in) or increment.Landed(join(through), None)
+    last = increment.landed(table.spec.pattern, f"{join(through)}/", table.spec.hours_in) or increment.Landed(join(through), None)
 
     def inside(item: Input) -> bool:
         # by the hour that folders name, where they name one: `05-03-2024` sorts badly as text
@@ -169,16 +159,16 @@ def _until(spec: TableSpec, landed: Landing, through: str) -> tuple[Input, ...]:
     return tuple(dataclasses.replace(item, outcome=ADOPTED) for item in landed.new if inside(item))
 
 
-def _changes(world: World, spec: TableSpec, landed: Landing) -> Facts:
+def _changes(table: Table, landed: Landing) -> Facts:
     """How the changes of this table look: columns, types, order. Some of them are read for it, the newest first; none is absorbed."""
     newest = sorted(landed.new, key=lambda item: (item.hour or "", item.path), reverse=True)
     # one truncate or a few unusable records say nothing against the base
-    relaxed = dataclasses.replace(spec.unguarded, truncate="apply")
+    relaxed = dataclasses.replace(table.spec.unguarded, truncate="apply")
     for count in dict.fromkeys(min(size, len(newest)) for size in (*SAMPLES, len(newest))):
         if not count:
             break
         try:
-            batch = world.engine().read(relaxed, None, newest[:count], 1, {})
+            batch = table.engine().read(relaxed, None, newest[:count], 1, {})
         except NoRowsYet:
             continue
         try:
@@ -186,13 +176,13 @@ def _changes(world: World, spec: TableSpec, landed: Landing) -> Facts:
         finally:
             batch.close()
     raise NoRowsYet(
-        f"table {spec.name}: no change has landed below {spec.landing} yet. One is needed to know their columns and how they are ordered: adopt "
+        f"table {table.name}: no change has landed below {table.spec.landing} yet. One is needed to know their columns and how they are ordered: adopt "
         "when the sink has written the first"
     )
 
 
 def _report(
-    spec: TableSpec, path: str, base: Sequence[FileInfo], landed: Landing, absorbed: Sequence[Input], how: Adoption, counts: dict[str, int]
+    table: Table, path: str, base: Sequence[FileInfo], landed: Landing, absorbed: Sequence[Input], how: Adoption, counts: dict[str, int]
 ) -> AdoptReport:
     columns = tuple((name, column, how.schema.field(name).type) for name, column in how.columns)
     waiting = len(landed.new) - len(absorbed)
@@ -203,9 +193,9 @@ def _report(
         notes.append(f"{counts['unplaced']:,} rows keep no position: every change that is absorbed from now on is newer")
     if how.order_by and not absorbed:
         notes.append("deleted rows keep no position: an old change of one brings it back, unless its delete is in landing too")
-    notes.append(f"`compactor pin {spec.name} 1` keeps the adopted rows for `rebuild` and `verify`: no landed file holds them")
+    notes.append(f"`compactor pin {table.name} 1` keeps the adopted rows for `rebuild` and `verify`: no landed file holds them")
     return AdoptReport(
-        spec.name,
+        table.name,
         "would be adopted",
         None,
         path,

@@ -1,94 +1,100 @@
-"""Fold: rewrite the segments whose share of the Delta is worth it, beside commits that go on meanwhile (H16)."""
+"""Compact: rewrite the Segments whose share of the Delta is worth it, while commits go on (H16).
+
+A compaction that loses the race to commits is applied to the newest version, because the Delta wins over the base. One that loses it to a
+restore, a rebuild, a truncate or another compaction of the same Segments is thrown away (garbage for vacuum).
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime
 
-from compactor.core.model.errors import Conflict
+from compactor.core.model.edit import ContinuesState, Edit, HasSegments
+from compactor.core.model.errors import RequirementFailed
 from compactor.core.model.layout import commit_id
 from compactor.core.model.position import latest
 from compactor.core.model.snapshot import Segment, Snapshot
-from compactor.core.model.spec import TableSpec
 from compactor.core.planning import plan
 from compactor.core.results.reports import Progress
-from compactor.flows import ledger, snapshots
-from compactor.flows.environment import World
-from compactor.flows.write.commit import ATTEMPTS, Committed, purge_through
+from compactor.flows.table import Table
+from compactor.flows.transact import transact
+from compactor.flows.write import state
 from compactor.ports import Staged
 
+log = logging.getLogger(__name__)
 
-def due(world: World, spec: TableSpec, snapshot: Snapshot) -> bool:
-    """Whether it is time to look for segments worth folding: in `fold.window`, the Delta lost its broadcast, or `fold.every` has passed."""
-    if snapshot.delta is None or spec.compaction == "rewrite" or not plan.fold_allowed(spec.fold_window, world.clock()):
+
+def due(table: Table, snapshot: Snapshot) -> bool:
+    """Return whether to look for Segments worth compacting: inside `compaction.window`, the Delta is too large to broadcast or `every` has passed."""
+    spec = table.spec
+    if snapshot.delta is None or spec.compaction == "rewrite" or not plan.fold_allowed(spec.fold_window, table.env.clock()):
         return False
     if plan.delta_estimate(snapshot) > plan.DELTA_LIMIT:
         return True
-    since = datetime.fromisoformat((snapshot.folded_at or snapshot.time).replace("Z", "+00:00")).timestamp()
-    return world.clock() - since >= spec.fold_every
+    since = datetime.fromisoformat((snapshot.compacted_at or snapshot.time).replace("Z", "+00:00")).timestamp()
+    return table.env.clock() - since >= spec.fold_every
 
 
-def fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str, progress: Progress) -> Committed | None:
-    """Fold the segments that are worth it. Return None when none is, or when commits meanwhile made the result useless (garbage for vacuum)."""
-    progress(spec.name, "fold", 0.5)
+def compact(table: Table, label: str, progress: Progress) -> Snapshot | None:
+    """Compact the newest version. Return the new Snapshot, or None if nothing is worth it or the result became useless meanwhile."""
+    progress(table.name, "compact", 0.5)
+    work: list[_Compaction] = []
+
+    def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
+        if parent is None:
+            return None
+        if not work:
+            work.append(_Compaction(table, parent))
+        return work[0].edit(parent)
+
     try:
-        return _fold(world, spec, snapshot, label)
-    except Exception:
-        if not snapshots.overtaken(world, snapshots.layout_of(spec), snapshot):
-            raise
+        return transact(table, planned, label)
+    except RequirementFailed as error:
+        log.info("%s: compaction of version %d thrown away: %s", table.name, work[0].seen.version, error)
         return None
 
 
-def _fold(world: World, spec: TableSpec, snapshot: Snapshot, label: str) -> Committed | None:
-    shares = world.engine().shares(spec, snapshot)
-    recent = sum(snapshot.counts.get(name, 0) for name in ("applied", "superseded")) or (snapshot.delta.rows if snapshot.delta else 0)
-    targets = plan.fold_targets(snapshot, shares, recent)
-    if not targets:
-        return None
-    commit = commit_id(snapshot.version + 1, world.nonce())
-    staged = world.engine().fold(spec, snapshot, targets, commit, purge_through(world, spec, snapshot))
-    written = [(segment.path, file) for segment in staged.segments for file in segment.files]
-    parent: Snapshot | None = snapshot
-    for _ in range(ATTEMPTS):
-        if parent is None or not plan.can_rebase(snapshot, parent, targets):
+class _Compaction:
+    """Segments compacted once, from the version `seen`."""
+
+    def __init__(self, table: Table, seen: Snapshot) -> None:
+        self.table, self.seen = table, seen
+        self.commit = commit_id(seen.version + 1, table.env.nonce())
+        shares = table.engine().shares(table.spec, seen)
+        recent = sum(seen.counts.get(name, 0) for name in ("applied", "superseded")) or (seen.delta.rows if seen.delta else 0)
+        self.targets = plan.fold_targets(seen, shares, recent)
+        self.staged: Staged | None = None
+        if self.targets:
+            self.staged = table.engine().compact(table.spec, seen, self.targets, self.commit, state.purge_through(table, seen))
+
+    def edit(self, parent: Snapshot) -> Edit | None:
+        """Return the result as an Edit of `parent`: `seen`, or a later version that only commits lie between."""
+        if self.staged is None:
             return None
-        if parent is not snapshot and not snapshots.standing(world, snapshots.layout_of(spec), parent, written):
-            return None
-        folded = _folded(world, spec, snapshot, parent, targets, staged, commit, label)
-        try:
-            snapshots.put(world, snapshots.layout_of(spec), folded)
-        except Conflict:
-            parent = snapshots.newest(world, snapshots.layout_of(spec))
-            continue
-        return Committed(folded, sum(segment.size for segment in staged.segments))
-    return None
+        replaced = tuple(segment.id for segment in self.targets)
+        segments = _placed(parent.segments, set(replaced), self.staged.segments)
+        same_delta = parent.delta is not None and self.seen.delta is not None and parent.delta.id == self.seen.delta.id
+        everything = all(segment.compacted_through >= self.seen.version for segment in segments)
+        made = dataclasses.replace(
+            parent.state,
+            base_id=self.commit,
+            segments=tuple(segments),
+            # every row of this Delta is in the base now: readers need not look at it any more
+            delta=None if same_delta and everything else parent.delta,
+            purged_to=latest([parent.purged_to, self.staged.purged_to]),
+            compacted_at=self.table.env.now(),
+        )
+        written = tuple((segment.path, file) for segment in self.staged.segments for file in segment.files)
+        return Edit("compact", self.commit, made, requires=(ContinuesState(self.seen), HasSegments(replaced)), files=written)
 
 
-def _folded(
-    world: World, spec: TableSpec, seen: Snapshot, parent: Snapshot, targets: Sequence[Segment], staged: Staged, commit: str, label: str
-) -> Snapshot:
-    """`seen` is the Snapshot that was folded, `parent` the newest one: the same, or a child by commits."""
-    replaced = {segment.id for segment in targets}
-    ordered = _tiled(parent.segments, replaced, staged.segments)
-    same_delta = parent.delta is not None and seen.delta is not None and parent.delta.id == seen.delta.id
-    everything = all(segment.folded_through >= seen.version for segment in ordered)
-    return dataclasses.replace(
-        snapshots.child(world, parent, commit, "fold", label),
-        base_id=commit,
-        segments=tuple(ordered),
-        # every row of this Delta is in the base now: readers need not look at it any more
-        delta=None if same_delta and everything else parent.delta,
-        ledger=ledger.carried(world, snapshots.layout_of(spec), parent, commit),
-        purged_to=latest([parent.purged_to, staged.purged_to]),
-        folded_at=world.now(),
-    )
+def _placed(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment]) -> list[Segment]:
+    """Return `segments` with `made` in place of those that it replaces. A range whose rows were all purged goes to its neighbour.
 
-
-def _tiled(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment]) -> list[Segment]:
-    """`made` in the places of the segments that it replaces. A range whose rows were all purged goes to its neighbour.
-
-    Keys are compared nowhere here: bounds are only matched.
+    Keys are never compared here: bounds are only matched.
     """
     new = {segment.low: segment for segment in made}
     out: list[Segment] = []

@@ -22,9 +22,9 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.ports import Storage
 from compactor.spark.history.parts import Parts, Writer
 from compactor.spark.history.versions import CLOSED, MOVED, OPEN, Versions
-from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import key_columns
+from compactor.spark.rows.resolution import Resolution
 from compactor.spark.rows.resolve import union
 from compactor.spark.sql import literal, named, quoted
 from compactor.spark.tables import table_writer
@@ -36,7 +36,7 @@ _MAX_ROUNDS = 16
 _DAY_US = 86_400_000_000
 
 
-def write(spark: SparkSession, storage: Storage, batch: SparkBatch, commit: str) -> History:
+def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str) -> History:
     """The parent's history with the batch. Raises InputRefused when a change has no time, CheckFailed when what was written is wrong."""
     spec, schema = batch.spec, batch.facts.evolved.schema
     sources = {field.source: field.name for field in schema.payload}
@@ -54,7 +54,7 @@ def write(spark: SparkSession, storage: Storage, batch: SparkBatch, commit: str)
 class _Work:
     spark: SparkSession
     storage: Storage
-    batch: SparkBatch
+    batch: Resolution
     commit: str
     versions: Versions
     layout: Layout
@@ -310,7 +310,7 @@ class _Work:
         return dataclasses.replace(made, open=tuple(tiled), open_id=f"{self.commit}.open", delta=None)
 
 
-def _timed(changes: DataFrame, batch: SparkBatch) -> DataFrame:
+def _timed(changes: DataFrame, batch: Resolution) -> DataFrame:
     """Changes with `_time` wherever anything tells it: the source, a timestamp that orders them, the folder's hour."""
     told = ["_time", *_ordered_by_time(batch)]
     hours = {item.path: item.hour for item in batch.facts.inputs if item.hour}
@@ -321,7 +321,7 @@ def _timed(changes: DataFrame, batch: SparkBatch) -> DataFrame:
     return changes.selectExpr(*columns, f"coalesce({', '.join(told)}, NULL) AS _time")
 
 
-def _ordered_by_time(batch: SparkBatch) -> list[str]:
+def _ordered_by_time(batch: Resolution) -> list[str]:
     """SQL for microseconds since 1970 out of a Position, where it is a time that orders the changes first."""
     if not batch.facts.order:
         return []

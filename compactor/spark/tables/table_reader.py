@@ -44,7 +44,7 @@ class Stored:
             return None
         rows = table_writer.read(self.spark, self.schema, self.snapshot.order, {self.layout.inside(delta.path): delta.size}, self.snapshot.schema)
         rows = rows.selectExpr("*", f"{DELTA} AS _source")
-        through = [segment.folded_through for segment in segments]
+        through = [segment.compacted_through for segment in segments]
         if not through:
             return rows
         if len(set(through)) == 1:
