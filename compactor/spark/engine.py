@@ -75,16 +75,16 @@ class SparkEngine:
             return Staged(None, (), work.counts, work.ties)
         made = found[0]
         delta = Delta(
-            commit, relative(directory, work.spec.root), made.rows, made.tombstones, made.files, made.position_min, made.position_max, made.partial
+            commit, relative(directory, work.spec.root), made.rows, made.tombstones, made.files, made.position_min, made.position_max, made.unavailable_columns
         )
-        return Staged(delta, (), work.counts, work.ties, self._unresolved(work, {directory: delta.size}) if made.partial else 0)
+        return Staged(delta, (), work.counts, work.ties, self._unresolved(work, {directory: delta.size}) if made.unavailable_columns else 0)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
         size = (work.parent.size if work.parent else 0) + _estimated_bytes(work.schema, work.summary.changes)
         rows, purged = _purged(work.heads, purge_through)
         ranges: list[Range] = [(None, None, _segment_count(size, size, work.spec))]
         made = self._write_segments(rows, rows.count(), work.schema, work.order, work.spec, commit, ranges, work.version)
-        unknown = sum(self._unresolved(work, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.partial)
+        unknown = sum(self._unresolved(work, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.unavailable_columns)
         return Staged(None, tuple(made), work.counts, work.ties, unknown, purged)
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
@@ -107,7 +107,7 @@ class SparkEngine:
         if delta is not None:
             frames.append(delta.where(f"{index} IN ({', '.join(str(number) for number in at)})"))
         states = union(frames).selectExpr("*", "CAST(NULL AS STRING) AS _file")
-        heads = resolver.heads(resolver.outcomes(states, () if spec.keyless else snapshot.partial)).persist()
+        heads = resolver.heads(resolver.outcomes(states, () if spec.keyless else snapshot.unavailable_columns)).persist()
         try:
             rows, purged = _purged(heads, purge_through)
             runs = _runs(at)
@@ -250,7 +250,7 @@ def _segment(commit: str, made: table_writer.Written, low: object, high: object,
         position_min=made.position_min,
         position_max=made.position_max,
         compacted_through=through,
-        partial=made.partial,
+        unavailable_columns=made.unavailable_columns,
     )
 
 

@@ -133,8 +133,8 @@ class Reader:
             numbered = any(name == "offset" for name, _ in order)
             contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}
             placed = [keyless.identified(frame, order, contents) for frame in placed]
-        untold = _untold(placed, evolved) if spec.partial else set()
-        changes = conform(placed, evolved, spec, order, bool(found.partial or untold))
+        untold = _untold(placed, evolved) if spec.patch_rows else set()
+        changes = conform(placed, evolved, spec, order, bool(found.unavailable_columns or untold))
         if found.unlinked and not spec.keyless:
             changes = linked(changes, evolved.schema)
         changes = table_writer.held(changes)
@@ -148,7 +148,7 @@ class Reader:
             found, unusable = found.without(unfit), (*unusable, *told)
             opened.within_limits(found.bad, found.read, unusable)
         summary = _facts(opened, found, evolved, order, landed, unusable)
-        summary = dataclasses.replace(summary, partial=tuple(sorted({*summary.partial, *untold})))
+        summary = dataclasses.replace(summary, unavailable_columns=tuple(sorted({*summary.unavailable_columns, *untold})))
         return SparkBatch(summary, spec, parent, version, changes)
 
     def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
@@ -191,7 +191,7 @@ class Reader:
 
 
 def _untold(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
-    """Stored columns that some writer of rows does not have (`partial: true`)."""
+    """Stored columns that some writer of rows does not have (`patch_rows: true`)."""
     names = set(evolved.schema.values)
     writers = {writer.id for frame in frames for writer in frame.writers if writer.id in evolved.columns}
     return {name for writer in writers for name in names - set(evolved.columns[writer].values())}
@@ -331,7 +331,7 @@ def _facts(
         counted.append(item)
     shown = {field.source: field.name for field in evolved.schema.payload}
     # a column that a record leaves out is none of its writer's
-    partial = {evolved.columns.get(writer, {}).get(name, shown.get(name)) for writer, name in found.partial} - {None}
+    partial = {evolved.columns.get(writer, {}).get(name, shown.get(name)) for writer, name in found.unavailable_columns} - {None}
     return BatchSummary(
         evolved=evolved,
         order=tuple(order),
@@ -339,7 +339,7 @@ def _facts(
         read=found.read,
         ignored=found.ignored,
         changes=found.read - found.ignored - found.bad,
-        partial=tuple(sorted(str(name) for name in partial)),
+        unavailable_columns=tuple(sorted(str(name) for name in partial)),
         moves=found.moves + found.unlinked,
         truncates=found.truncates,
         first=earliest([file.first for file in held.values()]),

@@ -96,7 +96,7 @@ class _Work:
         truncates, new, moved = self._surveyed(timed)
         events = versions.events(timed.where("_op <> 't'"))
         events = self._hold(events.unionByName(versions.ends(events)))
-        partial = tuple(sorted({*summary.partial, *(known.partial if known else ())}))
+        partial = tuple(sorted({*summary.unavailable_columns, *(known.unavailable_columns if known else ())}))
         moves = moved or (known.moves if known else False)
         wanted = self._wanted(events, timed, new)
         loaded, reach = self._stored(wanted)
@@ -111,7 +111,7 @@ class _Work:
         rows = versions.once(rows)
         made = self._hold(versions.versions(self._filled(rows, partial, moves)))
         removed = self._removed(made, loaded, reach)
-        return self._written(made, loaded, wanted, removed, dataclasses.replace(self._kept(), truncates=truncates, partial=partial, moves=moves))
+        return self._written(made, loaded, wanted, removed, dataclasses.replace(self._kept(), truncates=truncates, unavailable_columns=partial, moves=moves))
 
     # what there is ------------------------------------------------------------------------------------------------
 

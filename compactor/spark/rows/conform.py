@@ -108,7 +108,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
             shown.append(f"{keys[schema.key.index(field.name)]} AS {quoted(field.name)}")
             continue
         value, absent, strange = _column(frame, evolved, field, order)
-        if spec.partial:
+        if spec.patch_rows:
             absent = _without(frame, evolved, field, absent)
         if strange:
             told = f"NOT coalesce({absent}, false) AND ({strange})" if absent else strange

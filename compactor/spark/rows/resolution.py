@@ -182,7 +182,7 @@ def _other_half_may_be_stored(batch: SparkBatch) -> bool:
     if batch.spec.keyless:
         return False
     arrived = "_op = 'c' AND size(_missing) > 0 AND _from IS NULL"
-    left = "_op = 'd'" if batch.parent and batch.parent.partial and _late(batch) else "false"
+    left = "_op = 'd'" if batch.parent and batch.parent.unavailable_columns and _late(batch) else "false"
     return not batch.changes.where(f"_link IS NOT NULL AND (({arrived}) OR {left})").isEmpty()
 
 
@@ -190,9 +190,9 @@ def _partial(batch: SparkBatch) -> tuple[str, ...]:
     """The columns that need registers of their own: changes that do not tell them, or late changes that meet rows which do not."""
     if batch.spec.keyless:
         return ()
-    stored = batch.parent.partial if batch.parent else ()
-    needed = batch.summary.partial or (stored and _late(batch))
-    return tuple(sorted({*batch.summary.partial, *stored})) if needed else ()
+    stored = batch.parent.unavailable_columns if batch.parent else ()
+    needed = batch.summary.unavailable_columns or (stored and _late(batch))
+    return tuple(sorted({*batch.summary.unavailable_columns, *stored})) if needed else ()
 
 
 def _moved(resolver: Resolver, states: DataFrame, stored: Stored | None, partial: Sequence[str]) -> DataFrame:

@@ -108,14 +108,14 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class SurveyResult:
-    """What a frame set holds: per file, per writer, and in all. `partial`: (writer id, source column) of unavailable values."""
+    """What a frame set holds: per file, per writer, and in all. `unavailable_columns`: (writer id, source column) of unavailable values."""
 
     files: dict[str, FileFacts]
     writers: list[tuple[str, Position | None, Position | None]]
     read: int
     ignored: int
     bad: int
-    partial: tuple[tuple[str, str], ...]
+    unavailable_columns: tuple[tuple[str, str], ...]
     unlinked: int
     moves: int
     truncates: int
@@ -186,7 +186,7 @@ def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
         sum(row.n for row in rows),
         sum(row.ignored for row in rows),
         sum(row.bad for row in rows),
-        tuple({(row["_writer"], name) for row in rows for name in row.partial or ()}),
+        tuple({(row["_writer"], name) for row in rows for name in row.unavailable_columns or ()}),
         sum(row.unlinked for row in rows),
         sum(row.moves for row in rows),
         sum(row.truncates for row in rows),
@@ -208,7 +208,7 @@ def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
         named("min(CASE WHEN _op <> 't' THEN _position END)", "first"),
         named("max(CASE WHEN _op <> 't' THEN _position END)", "last"),
         named("max(_op IN ('c', 'u', 'r', 'd'))", "images"),
-        named(f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)", "partial"),
+        named(f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)", "unavailable_columns"),
         named(f"count_if(_op = 'c' AND _oldkey IS NULL AND ({partial}))", "unlinked"),
         named("count_if(_oldkey IS NOT NULL AND _op IN ('c', 'u'))", "moves"),
         named("count_if(_op = 't')", "truncates"),

@@ -113,7 +113,7 @@ class Written:
     key_min: tuple[str, ...]
     position_min: Position | None
     position_max: Position | None
-    partial: tuple[str, ...]
+    unavailable_columns: tuple[str, ...]
     files: tuple[DataFile, ...]
 
 
@@ -158,7 +158,7 @@ def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: positi
             named(key_text(least, kinds), "least"),
             named("min(__a)", "first"),
             named("max(__b)", "last"),
-            named("array_distinct(flatten(collect_set(__p)))", "partial"),
+            named("array_distinct(flatten(collect_set(__p)))", "unavailable_columns"),
             named("max(__n)", "most"),
             named(f"max({null_key})", "nokey"),
             named(f"min({key_struct(schema)})", "low"),
@@ -179,7 +179,7 @@ def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: positi
             tuple(json.loads(row.least)),
             position.from_row(row.first),
             position.from_row(row.last),
-            tuple(sorted(name for name in row.partial if name != ALL)),
+            tuple(sorted(name for name in row.unavailable_columns if name != ALL)),
             tuple(files[row["__d"]]),
         )
         for row in found
