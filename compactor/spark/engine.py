@@ -10,11 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed, CompactorError, Refused
 from compactor.core.model.history import History
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Delta, FeedPart, Input, Segment, Snapshot
+from compactor.core.model.snapshot import Delta, FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning import compaction
 from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import Adoption
@@ -75,12 +77,19 @@ class SparkEngine:
             return Staged(None, (), work.counts, work.ties)
         made = found[0]
         delta = Delta(
-            commit, relative(directory, work.spec.root), made.rows, made.tombstones, made.files, made.position_min, made.position_max, made.unavailable_columns
+            commit,
+            relative(directory, work.spec.root),
+            made.rows,
+            made.tombstones,
+            made.files,
+            made.position_min,
+            made.position_max,
+            made.unavailable_columns,
         )
         return Staged(delta, (), work.counts, work.ties, self._unresolved(work, {directory: delta.size}) if made.unavailable_columns else 0)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
-        size = (work.parent.size if work.parent else 0) + _estimated_bytes(work.schema, work.summary.changes)
+        size = (work.parent.size if work.parent else 0) + compaction.estimated_bytes(work.schema, work.summary.changes)
         rows, purged = _purged(work.heads, purge_through)
         ranges: list[Range] = [(None, None, _segment_count(size, size, work.spec))]
         made = self._write_segments(rows, rows.count(), work.schema, work.order, work.spec, commit, ranges, work.version)
@@ -145,7 +154,7 @@ class SparkEngine:
         rows, counts = adopt.checked(self._spark, self._storage, spec, adoption, path, files)
         if commit is None:
             return Staged(None, (), counts)
-        size = _estimated_bytes(adoption.schema, counts["adopted"])
+        size = compaction.estimated_bytes(adoption.schema, counts["adopted"])
         ranges: list[Range] = [(None, None, _segment_count(size, size, spec))]
         made = self._write_segments(rows, counts["adopted"], adoption.schema, adoption.order, spec, commit, ranges, 1)
         return Staged(None, tuple(made), counts)
@@ -284,9 +293,3 @@ def _purged(heads: DataFrame, purge_through: int) -> tuple[DataFrame, Position |
     old = f"_op = 'd' AND _version <= {purge_through}"
     found = heads.where(old).agg(named("max(_position)", "p")).collect()[0].p
     return heads.where(f"NOT ({old})"), position.from_row(found)
-
-
-def _estimated_bytes(schema: Schema, rows: int) -> int:
-    """A guess at compressed Parquet bytes, for choosing the number of segments before anything is written."""
-    widths = {"string": 20, "binary": 40, "boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
-    return rows * (8 + sum(widths.get(field.type, 8) for field in schema.fields)) // 2

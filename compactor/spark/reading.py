@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
+from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS, Position, earliest, latest, offsets_problem
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
 from compactor.core.schema.evolution import Evolved, evolve
@@ -324,7 +325,7 @@ def _facts(
     counted = []
     for item in opened.inputs:
         if item.path in broken:
-            item = item.unopened(broken[item.path])
+            item = item.as_unreadable(broken[item.path])
         elif item.path in held:
             file = held[item.path]
             item = dataclasses.replace(item, rows=file.rows, position_min=file.first, position_max=file.last, quarantined=file.bad)

@@ -10,7 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources import increment
 

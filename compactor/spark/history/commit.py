@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.model import times
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import History, HistoryPart, Truncated, compaction_due, to_merge, tracked
 from compactor.core.model.layout import Layout
@@ -111,7 +111,9 @@ class _Work:
         rows = versions.once(rows)
         made = self._hold(versions.versions(self._filled(rows, partial, moves)))
         removed = self._removed(made, loaded, reach)
-        return self._written(made, loaded, wanted, removed, dataclasses.replace(self._kept(), truncates=truncates, unavailable_columns=partial, moves=moves))
+        return self._written(
+            made, loaded, wanted, removed, dataclasses.replace(self._kept(), truncates=truncates, unavailable_columns=partial, moves=moves)
+        )
 
     # what there is ------------------------------------------------------------------------------------------------
 
@@ -195,7 +197,7 @@ class _Work:
         base, delta = stored.base(None), stored.delta()
         if delta is not None:
             base = base.join(delta.select(*versions.keys), self.keys, "left_anti").unionByName(delta)
-        return versions.seeds(base, f"coalesce({', '.join([*_ordered_by_time(self.batch), f'{_micros(_since(parent))}L'])}, NULL)")
+        return versions.seeds(base, f"coalesce({', '.join([*_ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)")
 
     def _reached(
         self, events: DataFrame, wanted: DataFrame, loaded: DataFrame, reach: list[HistoryPart]
@@ -267,7 +269,7 @@ class _Work:
             rest = parts.rows(removed).selectExpr(*columns)
             mine = loaded.where(f"__origin = {CLOSED}").select(*versions.keys, "_position")
             ended = ended.unionByName(rest.join(mine, [*self.keys, "_position"], "left_anti"))
-        closed = ended.selectExpr("*", "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd')) AS history_part")
+        closed = ended.selectExpr("*", "concat('d', date_format(timestamptimes.to_micros(__end_us), 'yyyy-MM-dd')) AS history_part")
         # an open part's row that stays as it is stays where it is
         stays = "false" if self.whole else f"__origin = {OPEN} AND __same"
         last = made.where(f"__end_position IS NULL AND NOT ({stays})").selectExpr(*columns)
@@ -315,7 +317,7 @@ def _timed(changes: DataFrame, batch: Resolution) -> DataFrame:
     told = ["_time", *_ordered_by_time(batch)]
     hours = {item.path: item.hour for item in batch.summary.inputs if item.hour}
     if hours and batch.spec.source.plain_rows:
-        pairs = ", ".join(f"{literal(path)}, {_micros(hour)}L" for path, hour in hours.items())
+        pairs = ", ".join(f"{literal(path)}, {times.to_micros(hour)}L" for path, hour in hours.items())
         told.append(f"try_element_at(map({pairs}), _file)")
     columns = [quoted(name) for name in changes.columns if name != "_time"]
     return changes.selectExpr(*columns, f"coalesce({', '.join(told)}, NULL) AS _time")
@@ -332,7 +334,7 @@ def _ordered_by_time(batch: Resolution) -> list[str]:
     if by == "date":
         return [f"_position.o1 * {_DAY_US}L"]
     if by == kind == "string":
-        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unix_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
+        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unixtimes.to_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
     return []
 
 
@@ -353,9 +355,3 @@ def _reaches(last: Position | None, first: Position, order: position.Order) -> b
 def _since(parent: Snapshot) -> str:
     """The newest time that a table without a history knows of."""
     return parent.source_time or parent.hour or parent.time
-
-
-def _micros(text: str) -> int:
-    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)

@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -179,7 +178,7 @@ def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
     for row in rows:
         if row["_partition"] is not None and row["offset"] is not None:
             offsets[row["_partition"]] = max(row["offset"], offsets.get(row["_partition"], row["offset"]))
-    times = [row.time for row in rows if row.time is not None]
+    source_times = [row.time for row in rows if row.time is not None]
     return SurveyResult(
         files,
         [(name, *ends) for name, ends in bounds.items()],
@@ -191,7 +190,7 @@ def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
         sum(row.moves for row in rows),
         sum(row.truncates for row in rows),
         latest([position.from_row(row.truncate) for row in rows]),
-        _iso(max(times)) if times else None,
+        times.from_micros(max(source_times)) if source_times else None,
         tuple(sorted(offsets.items())),
     )
 
@@ -236,7 +235,3 @@ def unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
         .collect()
     )
     return [Unusable(row["_file"], row.why, row["_row"] + 1, row["_block"], row.text or "") for row in found]
-
-
-def _iso(micros: int) -> str:
-    return (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
