@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from compactor.core.model import types
+from compactor.core.model import times, types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.position import Partitions, Position, earliest, latest
 from compactor.core.model.spec import TableSpec
