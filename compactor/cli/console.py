@@ -16,8 +16,9 @@ from rich.table import Table
 
 from compactor.app.schema import Checked, Foreseen, Synced
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.results.reports import Check, TablePlan, TableReport, TableStatus
+from compactor.core.results.checks import Check
 from compactor.core.results.reports import Progress as Told
+from compactor.core.results.reports import TablePlan, TableReport, TableStatus
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
 from compactor.flows.land.ingest import Ingested
@@ -108,7 +109,7 @@ def statuses(found: Sequence[TableStatus]) -> None:
 
 def _join(item: TableStatus) -> str:
     share = 100 * item.delta_estimate // max(item.delta_limit, 1)
-    return item.regime if item.regime == "none" else f"{item.regime} ({share} % of the limit)"
+    return item.read_strategy if item.read_strategy == "none" else f"{item.read_strategy} ({share} % of the limit)"
 
 
 def _waiting(item: TableStatus) -> str:

@@ -57,7 +57,7 @@ def offsets_problem(absorbed: Partitions, batch: Partitions, truncate: bool, new
     """
     stored, new = dict(absorbed), dict(batch)
     if truncate and len({*stored, *new}) > 1:
-        return f"a TRUNCATE concerns all rows, but the topic has {len({*stored, *new})} partitions, and offsets of different partitions cannot be compared"
+        return f"a TRUNCATE concerns all rows, but the topic has {len({*stored, *new})} partitions, whose offsets cannot be compared"
     added = sorted(set(new) - set(stored))
     if stored and added:
         return f"partition {added[0]} is new. Keys may have moved to it, and offsets of different partitions cannot be compared"

@@ -77,7 +77,7 @@ class TableSpec:
     container: str = "value"
     """What the sink wrote: the values of Kafka records (`value`), or whole records (`kafka`)."""
     source_table: str | None = None
-    """The only source table (`schema.table`) whose events are taken. None: all."""
+    """The source tables (`schema.table`, with `*` as a wildcard) whose events are taken; None for all."""
     topic: str | None = None
     """The Kafka topic that `compactor ingest` copies to landing; None without one."""
     avro_schema: str | None = None
@@ -95,11 +95,11 @@ class TableSpec:
     op_map: tuple[tuple[str, str], ...] = ()
     """(code, operation) for codes of this source, in addition to OPERATIONS."""
     metadata_columns: tuple[str, ...] = ()
-    """Columns of the files that are not stored."""
+    """Metadata columns of the records, such as `__op`, that are stored and shown like columns of the row."""
     csv: Csv = Csv()
     """The dialect of CSV files."""
     delete: str = "hide"
-    """`hide` removes deleted rows from the view, `soft` keeps them with a mark."""
+    """What the view does with deleted rows: `hide` them, or show them with a mark (`soft`). `hard`: see docs/configuration.md."""
     tombstone_retention: float = 7 * 86400.0
     """Seconds that tombstones stay stored."""
     truncate: str = "apply"

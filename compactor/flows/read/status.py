@@ -45,7 +45,7 @@ def status(table: Table) -> TableStatus:
         delta_tombstones=delta.tombstones if delta else 0,
         delta_estimate=estimate,
         delta_limit=compaction.DELTA_LIMIT,
-        regime="none" if delta is None else "broadcast" if estimate <= compaction.DELTA_LIMIT else "sort-merge",
+        read_strategy="none" if delta is None else "broadcast" if estimate <= compaction.DELTA_LIMIT else "sort-merge",
         waiting_files=len(landing.new) + landing.waiting,
         waiting_bytes=landing.size,
         oldest_waiting=min(hours) if hours else None,
