@@ -54,4 +54,3 @@ def measures(failed: int, tables: Sequence[TableProgress], now: float) -> Iterat
             yield Measure("FreshnessSeconds", age, SECONDS, each.table)
         yield Measure("BacklogSeconds", max(0.0, now - times.to_seconds(each.oldest_waiting)) if each.oldest_waiting else 0.0, SECONDS)
         yield Measure("QuarantinedFiles", each.quarantined, COUNT)
-
