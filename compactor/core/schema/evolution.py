@@ -59,8 +59,8 @@ class Evolved:
 def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence[str], version: int, table: str, follow: Policy = EVOLVE) -> Evolved:
     """Return the stored schema that can store the rows of all `writers`.
 
-    `schema`: the table's schema so far; None for a new table. `key`: in the source's spelling. `version`: the version that is being made. `follow`: the
-    table's policy. Raises SchemaRefused, which carries the decisions, for a change that cannot or must not be followed.
+    `schema`: the table's schema so far; None for a new table. `key`: in the source's spelling. `version`: the version that is being made.
+    `follow`: the table's policy. Raises SchemaRefused, which carries the decisions, for a change that cannot or must not be followed.
     """
     fields: list[Field] = list(schema.fields) if schema else [] if key else [Field(ROW_ID, ROW_ID, "string", visible=False)]
     retyped: list[str] = []
