@@ -151,8 +151,8 @@ def test_schema_diff_ends_with_1_when_the_table_would_stop(monkeypatch: pytest.M
     code, out, _ = compactor(monkeypatch, "schema", "diff", "t")
     assert code == 0
     assert "t: from t-value version 1 to t-value version 2" in out
-    assert "`b` may not be null any more" in out
-    assert "`c` was added: int, older rows read 7: a column is added" in out
+    assert "`b` is required now" in out
+    assert "`c` was added: int, older rows read 7: the column is added" in out
     refused = tuple(dataclasses.replace(decision, action="refuse") for decision in FakeApp.decisions)
     monkeypatch.setattr(FakeApp, "decisions", refused)
     code, out, _ = compactor(monkeypatch, "schema", "diff", "t", "--output", "json")
@@ -167,7 +167,7 @@ def test_schema_check_ends_with_1_when_somebody_says_no(monkeypatch: pytest.Monk
     code, out, _ = compactor(monkeypatch, "schema", "check", "t", str(file))
     assert code == 0
     assert "t: the schema may follow in t-value, whose level is FULL" in out
-    assert "`c` was added: int, older rows read 7: a column is added" in out
+    assert "`c` was added: int, older rows read 7: the column is added" in out
     file.write_text("because")
     code, out, _ = compactor(monkeypatch, "schema", "check", "t", str(file))
     assert (code, "may not follow" in out, "  because\n" in out) == (1, True, True)

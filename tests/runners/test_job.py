@@ -70,7 +70,7 @@ def test_a_plan_in_place_of_its_location(resolved: Path, capsys: pytest.CaptureF
     ("broken", "words", "said"),
     [
         ("nowhere", ("verify",), "the resolved configuration: expected it at"),
-        ("{}", ("verify",), "the resolved configuration: expected a JSON object with `format`"),
+        ("{}", ("verify",), "the job's configuration: expected a JSON object with `format`"),
         ("", ("verify", "nobody"), "table nobody was not resolved; these were: student, ledger"),
     ],
 )

@@ -1,8 +1,8 @@
 """`<t>_history`: the table of stored events, its partitions, and the view that shows versions of rows.
 
-The view shows exactly one Snapshot, as the main view does (`core/catalog/views.py`): literals name the set and the newest of the closed parts, and the
-two ids of open rows. `__end_day` is the partition column: `d2026-11-20` for versions that ended on that day, `open` for current ones. The filter
-`__end_day >= 'd2026-11-20'` skips everything that ended before.
+The view shows exactly one Snapshot, as the main view does (`core/catalog/views.py`): literals name the set and the newest of the closed parts, and
+the two ids of open rows. `__end_day` is the partition column: `d2026-11-20` for versions that ended on that day, `open` for current ones. The
+filter `__end_day >= 'd2026-11-20'` skips everything that ended before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The main view of a table, and the base and Delta tables below it.
 
-Rules for portable SQL (measured on Spark, Hive 2 and 4, Trino; docs/design/view.md): every table is qualified, aliases are inside the SELECT, literals
-pin the Snapshot, and there is no CTE, no IN, no cast that can fail, and no alias with the name of a column. NOT EXISTS instead of LEFT JOIN … IS NULL,
-because Spark estimates its size as that of the base.
+Rules for portable SQL (measured on Spark, Hive 2 and 4, Trino; docs/design/view.md): every table is qualified, aliases are inside the SELECT,
+literals pin the Snapshot, and there is no CTE, no IN, no cast that can fail, and no alias with the name of a column. NOT EXISTS replaces LEFT JOIN
+… IS NULL, because Spark estimates its size as that of the base.
 """
 
 from __future__ import annotations
