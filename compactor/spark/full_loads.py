@@ -186,11 +186,11 @@ class FullLoads:
             "WHEN __last IS NULL OR __last.at < __load - 1 THEN 'c' WHEN NOT (__last.content <=> __content) THEN 'u' END"
         )
         gone = f"CASE WHEN __load < {len(series.hours)} AND (__next IS NULL OR __next > __load + 1) THEN 'd' END"
-        inline = f"inline(array(struct({own}, __load), struct({gone}, __load + 1))) AS (_op, __at)"
+        inline = f"inline(array(named_struct('op', {own}, 'at', __load), named_struct('op', {gone}, 'at', __load + 1))) AS (_op, __at)"
         events = side.drop("_op").selectExpr("*", inline).where("_op IS NOT NULL")
         # no row of a file stands for a delete, nor for what the next load restores
-        made, hour = f"(_op = 'd' OR __at > {count})", f"element_at({hours}, __at)"
-        file = f"element_at(array({', '.join(literal(files[each if each in files else series.hours[0]].path) for each in series.hours)}), __at)"
+        made, hour = f"(_op = 'd' OR __at > {count})", f"get({hours}, __at - 1)"
+        file = f"get(array({', '.join(literal(files[each if each in files else series.hours[0]].path) for each in series.hours)}), __at - 1)"
         place = f"named_struct('epoch', {self.opened.spec.epoch}, 'o1', {hour}, 'file', {file}, 'block', 0L, 'row', -1L)"
         given = {
             "_position": f"CASE WHEN {made} THEN CAST({place} AS {position.ddl(self.summary.order)}) ELSE _position END",
