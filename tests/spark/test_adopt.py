@@ -133,7 +133,7 @@ def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: La
     lake.land(both, 3, [{"id": 1, "a": "landed late", "seq": 55}, {"id": 2, "a": "landed late", "seq": 55}])
     some = old_base(lake, (ddl, [(1, "newer", "60"), (2, "no position", None)]), name="some")
     with pytest.raises(OrderRefused, match=r"in 1 rows of .* at is null"):
-        adopt(lake.env, both, some, ("at",))
+        adopt(Table(lake.env, both), some, ("at",))
     assert adopted(lake, both, some, ("at",), HOUR_2).absorbed == 1
     lake.run(both)
     assert values(lake, both) == {1: "newer", 2: "landed late"}
