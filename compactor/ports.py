@@ -136,6 +136,10 @@ class Topics(Protocol):
         """Write these records below the directory `staging`, a file for each of `wanted`; at most one of a partition."""
 
 
+Entries = Callable[[], Iterable[Input]]
+"""Reads the newest ledger entry of each input."""
+
+
 class Batch(Protocol):
     """Inputs that were opened and understood. Valid until `close`."""
 
@@ -166,11 +170,12 @@ class Engine(Protocol):
     """
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, copies: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, entries: Entries = tuple
     ) -> Batch:
         """Open, decode and conform these inputs. What cannot be used is left out and told; more of it than `quarantine` allows is refused.
 
-        `copies`: the hours of the full copies that the parent has absorbed, in order, where one of these inputs comes late among them.
+        `entries` reads the newest ledger entry of each input that the parent has. Full loads need it to refuse files that come to a load after it
+        was absorbed, and to place late loads.
         """
 
     def resolve(self, batch: Any, whole: bool) -> Resolution:

@@ -18,7 +18,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import Adoption
-from compactor.ports import Storage
+from compactor.ports import Entries, Storage
 from compactor.spark import failures
 from compactor.spark.decode import wire
 from compactor.spark.history import commit as history_commit
@@ -49,10 +49,10 @@ class SparkEngine:
         self._schemas = schemas
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, copies: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, entries: Entries = tuple
     ) -> SparkBatch:
         """Open, decode and conform these inputs."""
-        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, copies)
+        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, entries)
 
     def resolve(self, batch: SparkBatch, whole: bool) -> Resolution:
         """Resolve the batch with what is stored."""

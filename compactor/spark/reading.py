@@ -20,16 +20,15 @@ from compactor.core.results.batch import BatchSummary, InputLocations
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
-from compactor.ports import Storage
+from compactor.ports import Entries, Storage
 from compactor.spark import failures
 from compactor.spark.decode import change_event, debezium, dms, flat, full_load, kafka, named, signatures, wal2json, wire
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression, payload_column
-from compactor.spark.full_loads import changes as copy_changes
-from compactor.spark.full_loads import rows as copies
+from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files
-from compactor.spark.input.inputs import Inputs
+from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
 from compactor.spark.sql import literal, quoted
@@ -40,7 +39,7 @@ ENVELOPES = {
     "debezium": Decoder(debezium.decode),
     "dms": Decoder(dms.decode, order=dms.order, declared_order=dms.declared_order, check_names=dms.check_names, file_identity=dms.file_identity),
     "flat": Decoder(flat.decode, settle=flat.settled, order=flat.order),
-    "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.declared_order),
+    "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.order),
     "wal2json": Decoder(wal2json.decode),
 }
 """The decoder of each envelope in `core/sources/envelopes.py`."""
@@ -81,7 +80,7 @@ class Reader:
     schemas: wire.Schemas = None
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, known: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, entries: Entries = tuple
     ) -> SparkBatch:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
         with ExitStack() as scratch:
@@ -89,9 +88,9 @@ class Reader:
             batch = None
             while batch is None:
                 try:
-                    batch = self._read(opened, parent, version, known)
-                except copies.NotWhole as found:
-                    opened.broken.update(found.files)
+                    batch = self._read(opened, parent, version, entries)
+                except LoadSetAside:
+                    continue
                 except CompactorError:
                     raise
                 except Exception as error:
@@ -101,11 +100,9 @@ class Reader:
                         raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
             return dataclasses.replace(batch, scratch=scratch.pop_all())
 
-    def _read(self, opened: Inputs, parent: Snapshot | None, version: int, known: Sequence[str]) -> SparkBatch:
+    def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries) -> SparkBatch:
         spec = opened.spec
         frames, landed = self._frames(opened, parent)
-        if spec.source.full_loads:
-            copies.check_files(opened)
         if not frames:
             opened.within_limits(0, 0)
         if not any(frame.writers for frame in frames):
@@ -119,8 +116,6 @@ class Reader:
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
         found = survey.counted(placed, spec)
         unusable = tuple(item for frame in placed if found.bad for item in _unusable(frame))
-        if spec.source.full_loads:
-            copies.check_records(opened, unusable)
         opened.within_limits(found.bad, found.read, unusable)
         if found.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set. Its increment stays in landing.")
@@ -139,16 +134,13 @@ class Reader:
             changes = linked(changes, evolved.schema)
         changes = table_writer.held(changes)
         changes, unfit, told = _fitting(spec, changes, evolved.schema)
-        if spec.source.full_loads:
-            copies.check_records(opened, told)
-            summary = _facts(opened, found, evolved, order, landed, unusable)
-            changes, summary = copy_changes.Differences(self.spark, opened, parent, summary, version, known).of(changes)
-            return SparkBatch(summary, spec, parent, version, changes)
         if unfit:
             found, unusable = found.without(unfit), (*unusable, *told)
             opened.within_limits(found.bad, found.read, unusable)
         summary = _facts(opened, found, evolved, order, landed, unusable)
         summary = dataclasses.replace(summary, partial=tuple(sorted({*summary.partial, *untold})))
+        if spec.source.full_loads:
+            changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
         return SparkBatch(summary, spec, parent, version, changes)
 
     def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns]:

@@ -30,7 +30,7 @@ from compactor.core.schema.adoption import Adoption, unplaced
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
-from compactor.ports import Storage
+from compactor.ports import Entries, Storage
 from tests.oracle import history_engine
 from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, replayed, shown, sorted_out
 
@@ -123,7 +123,7 @@ class ListEngine:
     # reading ------------------------------------------------------------------------------------------------------
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, copies: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, entries: Entries = tuple
     ) -> ListBatch:
         """Parse the files, follow their columns."""
         order = tuple((name, "bigint") for name in spec.order_by or ("seq",))

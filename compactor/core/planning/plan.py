@@ -55,7 +55,7 @@ def discover(spec: TableSpec, found: Iterable[LandedFile], absorbed: frozenset[t
     """New inputs = landing − ledger. `absorbed` holds (path, etag).
 
     A Parquet or Avro file that has stayed empty is taken, and will be found unusable.
-    Of full copies (`core/sources/full_loads.py`) only whole ones are taken. Raises InputRefused when files lie there and none fits the
+    Of full loads (`core/sources/full_loads.py`) only complete ones are taken. Raises InputRefused when files lie there and none fits the
     pattern.
     """
     new, waiting, skipped, ignored, known = [], 0, 0, 0, 0
@@ -93,9 +93,9 @@ def discover(spec: TableSpec, found: Iterable[LandedFile], absorbed: frozenset[t
             f"(found {strange[0]}). Correct `increments:`."
         )
     if spec.source.full_loads and new:
-        whole = full_loads.whole(spec, ((item.path, item.modified) for item in found), now) - unfinished
-        waiting += sum(item.folder not in whole for item in new)
-        new = [item for item in new if item.folder in whole]
+        complete = full_loads.complete_folders(spec, ((item.path, item.modified) for item in found), now) - unfinished
+        waiting += sum(item.folder not in complete for item in new)
+        new = [item for item in new if item.folder in complete]
     return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(strange), known)
 
 

@@ -23,8 +23,8 @@ class BatchSummary:
     Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
     changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
     changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
-    paths of quarantined files that lack their end. Of full copies (`core/sources/full_loads.py`) `read` counts the rows and the keys that are gone, `unchanged`
-    the rows that are as they were, `late` those of copies older than the newest one known; neither are `changes`.
+    paths of quarantined files that lack their end. `unchanged` counts rows read that are as the table has them, `late` rows read
+    that come too late to change anything; neither are `changes`.
     """
 
     evolved: Evolved

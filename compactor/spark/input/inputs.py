@@ -26,6 +26,10 @@ from compactor.spark.tables import table_writer
 FORMATS = ("parquet", "avro", "json", "csv")
 
 
+class LoadSetAside(Exception):
+    """Files of full loads were set aside, because something of their load cannot be used. Read again without them."""
+
+
 class Inputs:
     """Opens files and remembers which were `broken` (location → why). `scratch` holds what is unpacked on the way, until it is closed.
 
@@ -90,6 +94,7 @@ class Inputs:
 
     def within_limits(self, bad: int, read: int, records: Sequence[Unusable] = ()) -> None:
         """Raises InputRefused when more of the inputs cannot be used than the table allows; InputUnfinished when all that is wrong may pass."""
+        self.set_aside(records)
         broken = self.unusable()
         judged = [item for item in broken if item.path not in self.unfinished]
         limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share)
@@ -99,6 +104,32 @@ class Inputs:
         if broken and len(broken) == len(self.inputs):
             problem = limits.problem(broken, bad, read, len(broken), len(self.inputs))
             raise InputUnfinished(self.unfinished, f"{where}: {problem}")
+
+    def set_aside(self, records: Sequence[Unusable]) -> None:
+        """Set full loads aside that have an unusable file or one of these records: a row left out would look like a deleted one.
+
+        Raises LoadSetAside if there are any. With other envelopes each file stands for itself.
+        """
+        if not self.spec.source.full_loads:
+            return
+        why = {item.path: self.broken[place] for item, place in self.places.items() if place in self.broken}
+        for record in records:
+            why.setdefault(record.path, files.Why(f"record {record.record}: {record.reason}" if record.record else record.reason))
+        folders: dict[str, tuple[str, files.Why]] = {}
+        for item in self.inputs:
+            # where one file is unusable for good, waiting for the end of another would not help
+            if item.path in why and (item.folder not in folders or not why[item.path].unfinished):
+                folders[item.folder] = (item.path, why[item.path])
+        others = {}
+        for item, place in self.places.items():
+            if item.folder in folders and place not in self.broken:
+                path, reason = folders[item.folder]
+                others[place] = why.get(item.path) or files.Why(
+                    f"belongs to a full load that is not usable: {path}: {reason.text}", reason.unfinished
+                )
+        if others:
+            self.broken.update(others)
+            raise LoadSetAside
 
     def _opened(self, kind: str, paths: list[str]) -> list[files.RawFrame]:
         found, broken = self._read(kind, paths)
