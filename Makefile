@@ -83,8 +83,8 @@ format: $(venv)/.installed-dev ## let ruff order imports and lay out the code
 	@$(bin)/ruff format .
 
 docs: $(venv)/.installed-dev ## write the generated documents again
-	@$(python) -m typer compactor.cli utils docs --name compactor --output docs/cli.md
-	@$(python) -c 'import json; from compactor.config import json_schema; print(json.dumps(json_schema(), indent=2))' \
+	@$(python) -m typer compactor.cli.main utils docs --name compactor --output docs/cli.md
+	@$(python) -c 'import json; from compactor.config.settings import json_schema; print(json.dumps(json_schema(), indent=2))' \
 	    > docs/compactor.schema.json
 
 constraints: $(venv)/.installed-dev ## resolve constraints.txt again, from all extras

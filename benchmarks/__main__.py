@@ -26,7 +26,7 @@ from rich.table import Table as Shown
 
 from benchmarks.table import DATABASE, Table, warm_up
 from benchmarks.usage import Cost, measured
-from compactor.core import views
+from compactor.core.catalog import views
 from compactor.spark.session import SessionSettings, close_session, open_session
 
 

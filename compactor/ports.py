@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.core import types
-from compactor.core.adoption import Adoption
-from compactor.core.ddl import PartitionDef, TableDef, ViewDef
-from compactor.core.evolution import Evolved
-from compactor.core.history import History
-from compactor.core.kafka_files import Offsets
-from compactor.core.position import Partitions, Position
-from compactor.core.quarantine import Unusable
-from compactor.core.snapshot import Delta, FeedPart, Input, Segment, Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.model import types
+from compactor.core.model.history import History
+from compactor.core.model.position import Partitions, Position
+from compactor.core.model.snapshot import Delta, FeedPart, Input, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.adoption import Adoption
+from compactor.core.schema.evolution import Evolved
+from compactor.core.sources.kafka_files import Offsets
+from compactor.core.sources.quarantine import Unusable
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Storage(Protocol):
         """What is there, or None."""
 
     def checksum(self, file: FileInfo) -> str:
-        """The checksum of an object's content as `core/checksum.py` words it, as cheaply as this store can tell. Raises FileNotFoundError."""
+        """The checksum of an object's content as `core/model/checksum.py` words it, as cheaply as this store can tell. Raises FileNotFoundError."""
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace, atomically."""
@@ -125,8 +125,8 @@ class Registry(Protocol):
     subject, never a secret), and `SchemaRefused` for schemas that are not Avro, or whose references form a circle.
     """
 
-    def subjects(self, prefix: str = "") -> list[str]:
-        """The names that begin with `prefix`, sorted."""
+    def subjects(self) -> list[str]:
+        """Return all names, sorted."""
 
     def versions(self, subject: str) -> list[int]:
         """Ascending; none for an unknown subject."""
@@ -179,7 +179,7 @@ class Facts:
     Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
     changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
     changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
-    paths of quarantined files that lack their end. Of full copies (`core/copies.py`) `read` counts the rows and the keys that are gone, `unchanged`
+    paths of quarantined files that lack their end. Of full copies (`core/sources/full_loads.py`) `read` counts the rows and the keys that are gone, `unchanged`
     the rows that are as they were, `late` those of copies older than the newest one known; neither are `changes`.
     """
 
@@ -245,9 +245,22 @@ class Difference:
 
 
 class Batch(Protocol):
-    """Inputs that were opened and understood; valid until `close`."""
+    """Inputs that were opened and understood. Valid until `close`."""
 
-    facts: Facts
+    @property
+    def facts(self) -> Facts:
+        """What reading told."""
+
+    def close(self) -> None:
+        """Release what the engine keeps for it."""
+
+
+class Resolution(Protocol):
+    """A batch resolved with what is stored: one row per key. Valid until `close`, and as long as its batch is."""
+
+    @property
+    def facts(self) -> Facts:
+        """The batch's facts, with what turned out to be beyond retention."""
 
     def close(self) -> None:
         """Release what the engine keeps for it."""
@@ -280,25 +293,25 @@ class Engine(Protocol):
         `copies`: the hours of the full copies that the parent has absorbed, in order, where one of these inputs comes late among them.
         """
 
-    def write_delta(self, batch: Batch, commit: str) -> Staged:
-        """Resolve the batch with the parent's Delta and what it must be compared with in the base, into a new Delta."""
+    def resolve(self, batch: Any, whole: bool) -> Resolution:
+        """Resolve the batch with the parent's Delta and the base: all of it if `whole`, else only the rows that must be compared."""
 
-    def write_base(self, batch: Batch, commit: str, purge_through: int) -> Staged:
-        """Resolve the batch with everything the parent holds into a whole new base; tombstones of versions ≤ `purge_through` go."""
+    def write(self, resolution: Any, commit: str, purge_through: int) -> Staged:
+        """Write a `whole` resolution as a new base without tombstones of versions ≤ `purge_through`, another one as a new Delta."""
 
-    def write_history(self, batch: Batch, commit: str) -> History:
-        """The parent's history with what the batch tells (`core/history.py`); called after the batch was written, when `spec.history` is set."""
+    def write_history(self, resolution: Any, commit: str) -> History:
+        """Return the parent's history with what the batch tells (`core/model/history.py`). Called when `spec.history` is set."""
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
-        """Segment id → Delta rows in its range that are not yet folded into it."""
+        """Segment id → Delta rows in its range that are not yet compacted into it."""
 
-    def fold(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
+    def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """New Segments in place of these: their rows and their share of the Delta, over the same ranges."""
 
-    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, batch: Any) -> FeedPart | None:
+    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Any) -> FeedPart | None:
         """What `made`, whose data is written and which is not committed yet, changes in the rows of `parent`; None when that is nothing.
 
-        `batch`: what it absorbed, None for a restore. Under `feed: all` its other events are written too.
+        `resolution`: what it ingested, None for a restore. Under `feed: all` its other events are written too.
         """
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from compactor.core.ddl import PartitionDef, TableDef, ViewDef
-from compactor.core.errors import Unavailable
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.model.errors import Unavailable
 from compactor.ports import Catalog, FileInfo, Storage
 
 T = TypeVar("T")

@@ -29,9 +29,9 @@ from compactor.airflow.tasks import (
     WaitForHour,
     Waste,
 )
-from compactor.config import Settings, load
-from compactor.config_keys import Group, Table
-from compactor.config_values import is_s3
+from compactor.config.keys import Group, Table
+from compactor.config.settings import Settings, load
+from compactor.config.values import is_s3
 
 START = datetime(2020, 1, 1, tzinfo=timezone.utc)
 """Before every run; DAGs do not catch up by themselves."""

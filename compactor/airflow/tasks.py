@@ -16,7 +16,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from compactor.airflow import alerts
 from compactor.airflow.hours import HOUR, hour_of, hours_between, read_hour, written
 from compactor.airflow.outcome import QUESTIONS, judge, sentence
-from compactor.core.errors import Refused, TryLater
+from compactor.core.model.errors import Refused, TryLater
 from compactor.ports import Ended, Runner, Submitted
 
 try:
@@ -43,7 +43,7 @@ def arrived(config: str, table: str, hours: list[str]) -> list[str]:
     """Those of the hours of which anything has landed for a table."""
     if not hours:
         return []
-    from compactor.app import App
+    from compactor.app.app import App
 
     with App.open(config) as app:
         return [hour for hour in hours if app.arrived(table, read_hour(hour))]
@@ -131,7 +131,7 @@ class Command(BaseOperator):
 
     def execute(self, context: Any) -> Any:
         """What the command printed."""
-        from compactor.app import App
+        from compactor.app.app import App
 
         arguments = [*self.words, *self.asked(context), *([self.table] if self.table else []), "--output", "json"]
         arguments += ["--label", str(context["run_id"])] if self.labelled else []
@@ -152,7 +152,7 @@ class Command(BaseOperator):
 
     def resume(self, context: Any, event: dict[str, Any]) -> Any:
         """What the command printed on EMR."""
-        from compactor.app import App
+        from compactor.app.app import App
 
         if event["problem"] is not None:
             raise (AirflowFailException if event["final"] else AirflowException)(event["problem"])
@@ -214,7 +214,7 @@ class JobTrigger(BaseTrigger):
         await asyncio.to_thread(self._asked, "stop")
 
     def _asked(self, question: str) -> bool:
-        from compactor.app import App
+        from compactor.app.app import App
 
         with App.open(self.config) as app:
             remote = app.remote_runner(self.wanted)

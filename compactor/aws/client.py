@@ -1,4 +1,4 @@
-"""One request to an AWS service that speaks JSON (Glue, DynamoDB): the boto3 client, and its answer in this project's words."""
+"""One request to an AWS service that speaks JSON (Glue): the boto3 client, and its answer in this project's words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.retry import EXPIRED, PASSING, Answer, Passing, Patience, kind_of
-from compactor.core.errors import Refused
+from compactor.core.model.errors import Refused
 
 T = TypeVar("T")
 

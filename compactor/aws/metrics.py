@@ -7,8 +7,8 @@ from typing import Any
 
 from compactor.aws.client import AwsClient, Reach
 from compactor.aws.retry import access_problem, words
-from compactor.core.errors import Refused
-from compactor.core.measures import Measure
+from compactor.core.model.errors import Refused
+from compactor.core.results.measures import Measure
 
 _BATCH = 1000
 """The most that a request takes."""

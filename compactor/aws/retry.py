@@ -1,9 +1,9 @@
-"""What of AWS's answers is tried again, for how long, and what the user sees when it does not help: S3, Glue and DynamoDB alike.
+"""What of AWS's answers is tried again, for how long, and what the user sees when it does not help: S3 and Glue alike.
 docs/s3.md and docs/glue.md say the same in words.
 
 Passing: no answer at all (connection refused, reset, timed out, cut off, damaged), any 5xx but 501, 429, and the codes of `_PASSING`.
 Everything an operation does is written so that doing it twice is right; so all of it is tried again until its deadline, then Unavailable.
-Final: everything else; each service explains it in its own words (`storage/s3_refusals.py`, `catalog/glue_client.py`, `storage/claims.py`).
+Final: everything else; each service explains it in its own words (`storage/s3/refusals.py`, `catalog/glue/client.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TypeVar
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
-from compactor.core.errors import Unavailable
+from compactor.core.model.errors import Unavailable
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -41,8 +41,6 @@ _PASSING = {
     "NoSuchUpload",
     # Glue; the second is how an item of a batch says it
     *("OperationTimeoutException", "InternalServiceException", "ResourceNotReadyException", "FederationSourceRetryableException"),
-    # DynamoDB
-    *("ProvisionedThroughputExceededException", "InternalServerError", "TransactionConflictException"),
 }
 _LOST = (
     boto.HTTPClientError,

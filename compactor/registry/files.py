@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from urllib.parse import unquote
 
-from compactor.core import avro, compatibility
-from compactor.core.errors import RegistryRefused, SchemaRefused
+from compactor.core.model.errors import RegistryRefused, SchemaRefused
+from compactor.core.schema import avro, compatibility
 from compactor.ports import RegisteredSchema, Storage
 
 _SUBJECTS = "subjects.json"
@@ -45,9 +45,9 @@ class FileRegistry:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def subjects(self, prefix: str = "") -> list[str]:
-        """The names that begin with `prefix`, sorted."""
-        return sorted(subject for subject in self._files if subject.startswith(prefix))
+    def subjects(self) -> list[str]:
+        """Return all names, sorted."""
+        return sorted(self._files)
 
     def versions(self, subject: str) -> list[int]:
         """Ascending; none for an unknown subject."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from compactor.core.errors import Refused, Unavailable
+from compactor.core.model.errors import Refused, Unavailable
 from compactor.ports import Ended
 
 PATIENCE = 15.0

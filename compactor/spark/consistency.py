@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
-from compactor.core.errors import InconsistentRead
+from compactor.core.model.errors import InconsistentRead
 from compactor.ports import Storage
 
 T = TypeVar("T")

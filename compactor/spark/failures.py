@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from compactor.core.errors import CompactorError, InconsistentRead, Refused, Unavailable
+from compactor.core.model.errors import CompactorError, InconsistentRead, Refused, Unavailable
 
 C = TypeVar("C", bound=type)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from compactor.core.errors import Refused, Unavailable
+from compactor.core.model.errors import Refused, Unavailable
 from compactor.ports import FileInfo
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ import pytest
 
 from compactor.airflow.hours import floor, hour_of, hours_between, read_hour, written
 from compactor.airflow.outcome import REFUSED, judge, sentence
-from compactor.core import errors
-from compactor.core.errors import CompactorError, Refused, TryLater
-from compactor.flows.reports import TableReport
+from compactor.core.model import errors
+from compactor.core.model.errors import CompactorError, Refused, TryLater
+from compactor.core.results.reports import TableReport
 from compactor.flows.run import failure
 from compactor.ports import Ended
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.app import App
+from compactor.app.app import App
 from tests.capture import config, landing, truth
 from tests.oracle.sizes import FULL
 from tests.spark.conftest import FAST
@@ -34,7 +34,7 @@ def in_order(rows: list[dict[str, Any]], columns: list[str]) -> list[dict[str, A
 
 def test_every_hour_is_postgresqls_dump(tmp_path: Path) -> None:
     """Rows that are gone go, a TRUNCATE too; columns come and go; hours that were absorbed in one run are all there in the history."""
-    said = {"envelope": "snapshot", "format": "json", "complete": "_SUCCESS", "history": True, "checks": {"max_gone": 1}}
+    said = {"envelope": "full-load", "format": "json", "complete": "_SUCCESS", "history": True, "checks": {"max_gone": 1}}
     tables = {name: {**said, "key": [*config.keys()[name]], "increments": f"{name}/incremental/hour_%Y%m%d%H"} for name in TABLES}
     text = json.dumps({"warehouse": ".", "catalog": {"database": "school"}, "tables": tables})
     (tmp_path / "compactor.yaml").write_text(text, encoding="utf-8")

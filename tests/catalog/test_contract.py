@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from compactor.aws.client import Reach
-from compactor.catalog.glue import GlueCatalog
-from compactor.catalog.glue_client import GlueSettings
+from compactor.catalog.glue.catalog import GlueCatalog
+from compactor.catalog.glue.client import GlueSettings
 from compactor.catalog.hive import HiveCatalog
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef
-from compactor.core.errors import CatalogRefused
+from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.model.errors import CatalogRefused
 from compactor.ports import Catalog
 
 NUMBERS = itertools.count(1)

@@ -15,12 +15,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from compactor.aws.client import Reach
-from compactor.catalog import presto
-from compactor.catalog.glue import GlueCatalog
-from compactor.catalog.glue_client import GlueSettings
-from compactor.core.ddl import Column
-from compactor.core.dialect import PRESTO
-from compactor.core.errors import CatalogRefused, Unavailable
+from compactor.catalog.glue import presto
+from compactor.catalog.glue.catalog import GlueCatalog
+from compactor.catalog.glue.client import GlueSettings
+from compactor.core.catalog.ddl import Column
+from compactor.core.catalog.dialect import PRESTO
+from compactor.core.model.errors import CatalogRefused, Unavailable
 from tests.catalog.test_contract import COLUMNS, NUMBERS, parts, table, view
 from tests.flows.test_every_crash import DELIVERIES
 from tests.oracle.lake import Lake
@@ -127,7 +127,7 @@ def test_a_publisher_paused_anywhere_never_shows_an_older_version(server: Server
 
 
 def test_the_same_version_with_another_text_is_repaired_and_another_life_replaced(server: Server, database: str) -> None:
-    """Whose view it is, and whether that life is over, is decided by `flows/publish.py`; Glue keeps only the order within one life."""
+    """Whose view it is, and whether that life is over, is decided by `flows/publish/publish.py`; Glue keeps only the order within one life."""
     there = catalog(server.url)
     there.replace_view(numbered(database, 5))
     repaired = numbered(database, 5, columns=(Column("id", "int"),))

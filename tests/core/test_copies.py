@@ -6,12 +6,13 @@ import dataclasses
 
 import pytest
 
-from compactor.core import copies, plan
-from compactor.core.plan import Found
-from compactor.core.snapshot import Input
-from compactor.core.spec import TableSpec
+from compactor.core.model.snapshot import Input
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning import plan
+from compactor.core.planning.plan import Found
+from compactor.core.sources import full_loads
 
-SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "d_%Y%m%d", "d", "t", "d", ("id",), envelope=copies.ENVELOPE)
+SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "d_%Y%m%d", "d", "t", "d", ("id",), envelope="full-load")
 MARKED = dataclasses.replace(SPEC, complete="_SUCCESS")
 SETTLED = dataclasses.replace(SPEC, settle=10.0)
 ONE, TWO = "d_20260101", "d_20260102"
@@ -61,8 +62,8 @@ def item(path: str, outcome: str = "absorbed", reason: str = "") -> Input:
 def test_nothing_is_kept_of_a_copy_without_the_rest_of_it() -> None:
     """Of other envelopes each file stands for itself."""
     inputs = [item(f"{ONE}/a"), item(f"{ONE}/b"), item(f"{TWO}/a")]
-    assert inputs[2:] == copies.kept(SPEC, inputs, [f"{ONE}/b"])
-    assert [inputs[0], inputs[2]] == copies.kept(dataclasses.replace(SPEC, envelope="flat"), inputs, [f"{ONE}/b"])
+    assert inputs[2:] == full_loads.kept(SPEC, inputs, [f"{ONE}/b"])
+    assert [inputs[0], inputs[2]] == full_loads.kept(dataclasses.replace(SPEC, envelope="flat"), inputs, [f"{ONE}/b"])
 
 
 @pytest.mark.parametrize(
@@ -78,4 +79,4 @@ def test_nothing_is_kept_of_a_copy_without_the_rest_of_it() -> None:
 )
 def test_a_copy_is_taken_once(entry: Input, there: bool) -> None:
     """Unless all that was taken of it is in quarantine."""
-    assert there == (copies.other_delivery([entry], [ONE], [(f"{ONE}/own", "e")]) is not None)
+    assert there == (full_loads.other_delivery([entry], [ONE], [(f"{ONE}/own", "e")]) is not None)

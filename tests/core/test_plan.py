@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import plan
-from compactor.core.errors import InputRefused
-from compactor.core.plan import Found
-from compactor.core.schema import Field, Schema
-from compactor.core.snapshot import DataFile, Delta, Segment, Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.schema import Field, Schema
+from compactor.core.model.snapshot import DataFile, Delta, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning import plan
+from compactor.core.planning.plan import Found
 
 SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "h_%Y%m%d%H", "d", "t", "d", ("id",))
 
@@ -129,13 +129,13 @@ def test_whole_base(parent: Snapshot | None, changes: int, retyped: bool, trunca
 )
 def test_fold_targets(shares: dict[str, int], changes: int, expected: list[str]) -> None:
     """Segments whose share reaches sqrt(2C/N), the fullest first; a table that changes wholesale is folded too."""
-    targets = plan.fold_targets(SPEC, snapshot(TWO, 30), shares, changes)
+    targets = plan.fold_targets(snapshot(TWO, 30), shares, changes)
     assert [target.id for target in targets] == expected
 
 
 def test_without_a_delta_nothing_is_folded() -> None:
     """Whatever the shares say."""
-    assert plan.fold_targets(SPEC, snapshot(TWO), {"s0": 10}, 1) == ()
+    assert plan.fold_targets(snapshot(TWO), {"s0": 10}, 1) == ()
 
 
 def test_a_delta_that_readers_no_longer_broadcast_is_folded_where_it_is_fullest() -> None:
@@ -143,7 +143,7 @@ def test_a_delta_that_readers_no_longer_broadcast_is_folded_where_it_is_fullest(
     many = tuple(segment(at, 1000, at or None, at + 1 if at < 7 else None) for at in range(8))
     big = snapshot(many, 100, 200 << 20)
     assert plan.delta_estimate(big) > plan.DELTA_LIMIT
-    targets = plan.fold_targets(SPEC, big, {"s3": 5, "s6": 9, "s1": 1}, 4000)
+    targets = plan.fold_targets(big, {"s3": 5, "s6": 9, "s1": 1}, 4000)
     assert [target.id for target in targets] == ["s6", "s3"]
 
 

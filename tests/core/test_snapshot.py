@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.errors import StateRefused
-from compactor.core.schema import Field, Schema
-from compactor.core.snapshot import COUNTS, FORMAT, Condemned, DataFile, Delta, Feed, FeedPart, Input, LedgerFile, Pin, Segment, Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import StateRefused
+from compactor.core.model.schema import Field, Schema
+from compactor.core.model.snapshot import COUNTS, FORMAT, Condemned, DataFile, Delta, Feed, FeedPart, Input, LedgerFile, Pin, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
 from tests.oracle.sizes import sized
 
 TEXT = st.text(max_size=6)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.spec import TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.demo import SPARK
 from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.parts.metastore import metastore, thrift_server

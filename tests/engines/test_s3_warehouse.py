@@ -16,12 +16,12 @@ import boto3
 import pytest
 import sqlglot
 
-from compactor.app import App
-from compactor.catalog import glue_shapes as shapes
-from compactor.core.ddl import TableDef
-from compactor.core.errors import Refused
-from compactor.core.s3 import S3Settings
-from compactor.storage.s3 import S3Storage
+from compactor.app.app import App
+from compactor.catalog.glue import shapes
+from compactor.core.catalog.ddl import TableDef
+from compactor.core.model.errors import Refused
+from compactor.core.settings.s3 import S3Settings
+from compactor.storage.s3.storage import S3Storage
 from tests.capture import config, landing, truth
 from tests.oracle.sizes import FULL
 from tests.parts.s3 import CREDENTIALS, s3_server

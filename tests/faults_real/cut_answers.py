@@ -21,10 +21,10 @@ from typing import Any
 
 import fastavro
 
-from compactor.app import App
-from compactor.core.s3 import S3Settings
+from compactor.app.app import App
+from compactor.core.settings.s3 import S3Settings
 from compactor.demo import SPARK
-from compactor.storage.s3 import S3Storage
+from compactor.storage.s3.storage import S3Storage
 from tests.parts.proxy import Fault, Proxy
 from tests.parts.s3 import CREDENTIALS, s3_server
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import feed as feeds
-from compactor.core import views
-from compactor.core.errors import NoRowsYet, Refused, Unavailable
-from compactor.core.snapshot import Snapshot
-from compactor.flows.changes import changes
-from compactor.flows.status import status
+from compactor.core.catalog import feed as feeds
+from compactor.core.catalog import views
+from compactor.core.model.errors import NoRowsYet, Refused, Unavailable
+from compactor.core.model.snapshot import Snapshot
+from compactor.flows.read.changes import changes
+from compactor.flows.read.status import status
+from compactor.flows.table import Table
 from tests.faults import Crash, Faults
 from tests.flows.test_programs import STEPS, files, sent
 from tests.oracle.engine import ListEngine, cast
@@ -35,7 +36,7 @@ def one(lake: Lake, name: str, *lines: str) -> Any:
 
 def parts(lake: Lake, start: int, to: int | None = None) -> list[Snapshot]:
     """What `compactor changes` would read."""
-    return list(changes(lake.world(), lake.spec, start, to))
+    return list(changes(Table(lake.world(), lake.spec), start, to))
 
 
 def told(lake: Lake, start: int, to: int | None = None) -> list[dict[str, Any]]:
@@ -295,7 +296,7 @@ def test_following_ends_only_where_it_is_told_to() -> None:
         else:
             one(lake, f"w{len(waited)}", line("u", [1], [len(waited) * 10], {"a": len(waited) * 10}))
 
-    found = [snapshot.version for snapshot in changes(lake.world(), lake.spec, 0, 5, wait)]
+    found = [snapshot.version for snapshot in changes(Table(lake.world(), lake.spec), 0, 5, wait)]
     assert found == [1, 3, 5]
     assert len(waited) == 4
 
@@ -317,11 +318,11 @@ def test_status_tells_from_where_the_feed_can_be_read() -> None:
     """Its mode and its first version; nothing for a table without."""
     lake = Lake(table(feed="net", fold_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
-    found = status(lake.world(), lake.spec)
+    found = status(Table(lake.world(), lake.spec))
     assert (found.feed, found.feed_from) == ("net", 0)
     plain = Lake(table())
     one(plain, "a", line("c", [1], [1], {"a": 1}))
-    found = status(plain.world(), plain.spec)
+    found = status(Table(plain.world(), plain.spec))
     assert (found.feed, found.feed_from) == ("off", None)
 
 

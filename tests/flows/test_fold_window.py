@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.config_values import window
-from compactor.core.spec import ALWAYS, NEVER
+from compactor.config.values import window
+from compactor.core.model.spec import ALWAYS, NEVER
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 

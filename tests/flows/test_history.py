@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import history_views
-from compactor.core.errors import TryLater
-from compactor.core.history import History, HistoryPart, fold_due, to_merge, tracked
-from compactor.core.layout import Layout
-from compactor.core.snapshot import Snapshot
-from compactor.flows.status import status
+from compactor.core.catalog import history_views
+from compactor.core.model.errors import TryLater
+from compactor.core.model.history import History, HistoryPart, fold_due, to_merge, tracked
+from compactor.core.model.layout import Layout
+from compactor.core.model.snapshot import Snapshot
+from compactor.flows.read.status import status
+from compactor.flows.table import Table
 from tests.faults import MODES, Crash, every_fault
 from tests.oracle.history import versions
 from tests.oracle.lake import Lake, table
@@ -106,7 +107,7 @@ def test_the_history_is_shown_no_later_than_its_table() -> None:
     assert newest is not None
     assert newest.history is not None
     assert Snapshot.from_bytes(newest.to_bytes()) == newest
-    told = status(lake.world(), lake.spec)
+    told = status(Table(lake.world(), lake.spec))
     assert (told.history_events, told.history_bytes, told.history_since) == (2, newest.history.size, None)
     lake.storage.delete([f"/lake/t/{newest.history.open[0].path}/part-00000.json"])
     assert "part-00000.json: expected" in lake.failed_checks()[0]

@@ -10,10 +10,10 @@ import pytest
 
 from compactor.aws import metrics
 from compactor.aws.client import Reach
-from compactor.core.errors import Unavailable
-from compactor.core.measures import Measure, Standing, measures
-from compactor.flows.measure import measure
-from compactor.flows.reports import TableReport
+from compactor.core.model.errors import Unavailable
+from compactor.core.results.measures import Measure, Standing, measures
+from compactor.core.results.reports import TableReport
+from compactor.flows.read.measure import measure
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.parts.s3 import Server

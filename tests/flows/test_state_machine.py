@@ -13,9 +13,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from compactor.core.errors import InputRefused, Refused, TryLater
-from compactor.flows.plan import plan
-from compactor.flows.status import status
+from compactor.core.model.errors import InputRefused, Refused, TryLater
+from compactor.flows.read.plan import plan
+from compactor.flows.read.status import status
+from compactor.flows.table import Table
 from compactor.storage.local import LocalStorage
 from tests.faults import ERRORS, MODES, Crash, Faults
 from tests.oracle.lake import Lake, as_rows, table
@@ -274,8 +275,8 @@ class Use(RuleBasedStateMachine):
     def ask(self) -> None:
         """Status and plan change nothing."""
         before = [*self.lake.storage.list(self.lake.spec.root)]
-        status(self.lake.world(), self.lake.spec)
-        plan(self.lake.world(), self.lake.spec)
+        status(Table(self.lake.world(), self.lake.spec))
+        plan(Table(self.lake.world(), self.lake.spec))
         assert [*self.lake.storage.list(self.lake.spec.root)] == before
 
     @rule(seconds=st.sampled_from((1.0, 60.0)))

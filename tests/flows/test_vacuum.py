@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from compactor.core import views
-from compactor.core.errors import Conflict, Refused, StateRefused, TryLater
-from compactor.core.snapshot import Snapshot
-from compactor.flows.reports import VacuumReport
+from compactor.core.catalog import views
+from compactor.core.model.errors import Conflict, Refused, StateRefused, TryLater
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.results.reports import VacuumReport
 from tests.faults import Crash, Faults, every_fault
 from tests.flows.test_every_crash import _WAY_IDS, WAYS, first, second, third
 from tests.oracle.lake import HOUR, Lake, table

@@ -15,17 +15,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core import retention
-from compactor.core.layout import Layout
-from compactor.core.schema import Schema
-from compactor.core.snapshot import LATER, Pin, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.flows import ledger, pin, restore
-from compactor.flows.reports import RebuildReport, TableReport, VacuumReport
+from compactor.core.model.layout import Layout
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import LATER, Pin, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning import retention
+from compactor.core.results.reports import RebuildReport, TableReport, VacuumReport
+from compactor.flows import ledger
+from compactor.flows.environment import Environment
+from compactor.flows.keep import pin
+from compactor.flows.keep.vacuum import vacuum
+from compactor.flows.read.verify import verify
 from compactor.flows.run import reabsorb_table, rebuild_table, replay_table, run_table
-from compactor.flows.vacuum import vacuum
-from compactor.flows.verify import verify
-from compactor.flows.world import World
+from compactor.flows.table import Table
+from compactor.flows.write import restore
 from compactor.ports import Storage
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Faults, FaultyCatalog, FaultyStorage
@@ -75,14 +78,18 @@ class Lake:
         """The table's paths."""
         return Layout(self.spec.root, self.spec.landing)
 
-    def world(self, faults: Faults | None = None) -> World:
+    def world(self, faults: Faults | None = None) -> Environment:
         """What a process sees: with `faults`, storage and catalog fail as they say."""
         storage: Storage = self.storage if faults is None else FaultyStorage(self.storage, faults)
         engine = ListEngine(storage)
         catalog = self.catalog if faults is None else FaultyCatalog(self.catalog, faults)
-        return World(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}")
+        return Environment(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}")
 
-    def observed(self) -> World:
+    def table(self, faults: Faults | None = None) -> Table:
+        """The table as a process sees it."""
+        return Table(self.world(faults), self.spec)
+
+    def observed(self) -> Environment:
         """What somebody sees who only looks."""
         return self.world()
 
@@ -99,43 +106,43 @@ class Lake:
     def run(self, faults: Faults | None = None) -> TableReport:
         """One run of the table by a process of its own."""
         self.now += 1.0
-        return run_table(self.world(faults), self.spec)
+        return run_table(self.table(faults))
 
     def replay(self, faults: Faults | None = None, *paths: str) -> TableReport:
         """Take again what waits in quarantine."""
         self.now += 1.0
-        return replay_table(self.world(faults), self.spec, paths)
+        return replay_table(self.table(faults), paths)
 
     def vacuum(self, faults: Faults | None = None, dry: bool = False) -> VacuumReport:
         """Delete what may go."""
         self.now += 1.0
-        return vacuum(self.world(faults), self.spec, dry)
+        return vacuum(self.table(faults), dry)
 
     def restore(self, version: int, faults: Faults | None = None) -> TableReport:
         """Bring an older state back."""
         self.now += 1.0
         world = self.world(faults)
-        return restore.restore(world, self.spec, restore.at_version(world, self.spec, version))
+        return restore.restore(Table(world, self.spec), restore.at_version(Table(world, self.spec), version))
 
     def reabsorb(self, faults: Faults | None = None) -> TableReport:
         """Take again what restores have undone."""
         self.now += 1.0
-        return reabsorb_table(self.world(faults), self.spec)
+        return reabsorb_table(self.table(faults))
 
     def rebuild(self, faults: Faults | None = None, target: Snapshot | None = None, accept: bool = False, dry: bool = False) -> RebuildReport:
         """Build the table again out of its raw files."""
         self.now += 1.0
-        return rebuild_table(self.world(faults), self.spec, target, accept, dry)
+        return rebuild_table(self.table(faults), target, accept, dry)
 
     def pin(self, version: int, name: str = "", faults: Faults | None = None) -> Pin:
         """Keep a version."""
         self.now += 1.0
-        return pin.pin(self.world(faults), self.spec, version, name)
+        return pin.pin(self.table(faults), version, name)
 
     def unpin(self, name: str) -> None:
         """Keep it no longer."""
         self.now += 1.0
-        pin.unpin(self.world(), self.spec, name)
+        pin.unpin(Table(self.world(), self.spec), name)
 
     def restorable(self) -> list[int]:
         """The versions that a restore may bring back, oldest first."""
@@ -200,7 +207,7 @@ class Lake:
 
     def failed_checks(self) -> list[str]:
         """What `verify` finds wrong."""
-        return [f"{check.name}: {check.detail}" for check in verify(self.world(), self.spec) if not check.ok]
+        return [f"{check.name}: {check.detail}" for check in verify(Table(self.world(), self.spec)) if not check.ok]
 
 
 def copied(catalog: MemoryCatalog) -> MemoryCatalog:

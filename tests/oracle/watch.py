@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compactor.core import views
-from compactor.core.plan import tiling_problem
-from compactor.core.snapshot import COUNTS, Snapshot
-from compactor.flows import quarantine
+from compactor.core.catalog import views
+from compactor.core.model.snapshot import COUNTS, Snapshot
+from compactor.core.planning.plan import tiling_problem
+from compactor.flows.read import quarantine
+from compactor.flows.table import Table
 from tests.faults import Faults, T
 from tests.oracle.lake import Lake
 
@@ -176,7 +177,7 @@ class Watch:
         newest = self.lake.newest()
         assert newest is not None
         assert self.lake.landing() == set()
-        waiting = {(held.path, held.etag) for held in quarantine.waiting(self.lake.world(), self.lake.spec, newest)}
+        waiting = {(held.path, held.etag) for held in quarantine.waiting(Table(self.lake.world(), self.lake.spec), newest)}
         assert waiting == {name for name in self.lake.ledger(newest) if self.lake.has_unusable(name)}
         assert set(self.lake.ledger(newest)) >= set(self.lake.delivered) - self.overwritten
         assert self.shown == newest.version

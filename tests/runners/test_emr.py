@@ -14,7 +14,7 @@ import pytest
 from botocore.stub import Stubber
 
 from compactor.aws.client import Reach
-from compactor.core.errors import Refused, Unavailable
+from compactor.core.model.errors import Refused, Unavailable
 from compactor.ports import Submitted
 from compactor.runners.emr import EmrRunner, Jobs, Order, Sending
 from compactor.runners.emr_serverless import ServerlessJobs

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from compactor import job
-from compactor.app import App
-from compactor.app_package import package
-from compactor.core.errors import Refused, Unavailable
-from compactor.core.notice import Notice
-from compactor.core.resolved import Resolved
-from compactor.flows.reports import RebuildReport, TableReport
+from compactor.app.app import App
+from compactor.app.package import package
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.results.notice import Notice
+from compactor.core.results.reports import RebuildReport, TableReport
+from compactor.core.settings.job_config import Resolved
 from compactor.ports import Difference
 from tests.test_cli import COMMANDS
 

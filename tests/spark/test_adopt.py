@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
-from compactor.core.spec import TableSpec
-from compactor.flows.adopt import adopt
-from compactor.flows.reports import AdoptReport, Difference
+from compactor.core.model.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import AdoptReport, Difference
 from compactor.flows.run import rebuild_table
+from compactor.flows.table import Table
+from compactor.flows.write.adopt import adopt
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 
@@ -38,9 +39,9 @@ def adopted(lake: Lake, spec: TableSpec, path: str, order_by: Sequence[str] = ()
     """Adopt after a dry run that tells the same and changes nothing; what it shows is sound, and the base of others is as it was."""
     lake.now += 1
     before = files_below(str(lake.root))
-    told = adopt(lake.world, spec, path, order_by, through, dry=True)
+    told = adopt(Table(lake.world, spec), path, order_by, through, dry=True)
     assert files_below(str(lake.root)) == before
-    made = adopt(lake.world, spec, path, order_by, through)
+    made = adopt(Table(lake.world, spec), path, order_by, through)
     assert (told.outcome, made.outcome, told.rows, told.columns) == ("would be adopted", "adopted", made.rows, made.columns)
     assert files_below(path).items() >= {(name, data) for name, data in before.items() if name.startswith(path)}
     assert lake.problems(spec) == []
@@ -103,7 +104,7 @@ if FULL:
 
         lake.now += 1
         rows = lake.rows(spec)
-        rebuilt = rebuild_table(lake.world, spec)
+        rebuilt = rebuild_table(Table(lake.world, spec))
         assert (rebuilt.outcome, rebuilt.files, rebuilt.difference) == ("published", 6, Difference())
         assert lake.rows(spec) == rows
         assert lake.problems(spec) == []
@@ -167,5 +168,5 @@ def test_what_cannot_be_adopted_is_refused_in_words_and_leaves_nothing(lake: Lak
             lake.spark.sql(f"CREATE TABLE {lake.database}.{spec.view} (id bigint) STORED AS PARQUET")
         before = files_below(str(lake.root))
         with pytest.raises(error, match=message):
-            adopt(lake.world, spec, base, said.get("order_by", ()), None if said.get("order_by") else HOUR_2)
+            adopt(Table(lake.world, spec), base, said.get("order_by", ()), None if said.get("order_by") else HOUR_2)
         assert files_below(str(lake.root)) == before, name

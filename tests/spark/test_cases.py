@@ -17,7 +17,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from compactor.core.spec import Csv, TableSpec
+from compactor.core.model.spec import Csv, TableSpec
 from tests.oracle import emit, model
 from tests.oracle.emit import Event, Record
 from tests.oracle.sizes import FULL

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from compactor.core.errors import CheckFailed, InconsistentRead, Refused
+from compactor.core.model.errors import CheckFailed, InconsistentRead, Refused
+from compactor.core.results.reports import TableReport
 from compactor.flows import snapshots
-from compactor.flows.reports import TableReport
 from compactor.flows.run import run_table
 from compactor.ports import FileInfo
-from compactor.spark import consistency, store
+from compactor.spark import consistency
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.engine import SparkEngine
+from compactor.spark.tables import table_writer
 from compactor.storage.local import LocalStorage
 from tests.spark.lake import Lake
 
@@ -136,7 +137,7 @@ def test_a_file_with_different_rows_in_two_readings_is_refused(lake: Lake, remot
     def keep(found: DataFrame) -> DataFrame:
         nonlocal truncated
         path.write_text("one\ntwo\nthree\n", encoding="utf-8")
-        kept = store.held(found)
+        kept = table_writer.held(found)
         if truncated:
             truncated -= 1
             path.write_text("one\ntwo\n", encoding="utf-8")
@@ -250,9 +251,9 @@ def test_fewer_rows_than_were_written_are_not_committed(lake: Lake) -> None:
     (segment,) = snapshot.segments
     directory = str(Path(spec.root) / segment.path)
     with pytest.raises(CheckFailed, match=r"2 rows are there, expected the 3 that were written"):
-        store.inspect(lake.spark, lake.world.storage, snapshot.schema, snapshot.order, directory, "t", 3)
+        table_writer.inspect(lake.spark, lake.world.storage, snapshot.schema, snapshot.order, directory, "t", 3)
     with pytest.raises(CheckFailed, match=r"0 rows are there, expected the 2 that were written"):
-        store.inspect(lake.spark, lake.world.storage, snapshot.schema, snapshot.order, directory + "/nothing", "t", 2)
+        table_writer.inspect(lake.spark, lake.world.storage, snapshot.schema, snapshot.order, directory + "/nothing", "t", 2)
 
 
 def test_an_error_that_no_single_remote_file_causes_is_tried_once_more(lake: Lake, remote: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Full copies (`envelope: snapshot`): table, history and feed against a list of copies, which is all the oracle there is to write."""
+"""Full copies (`envelope: full-load`): table, history and feed against a list of copies, which is all the oracle there is to write."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CheckFailed, InputRefused
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import CheckFailed, InputRefused
+from compactor.core.model.spec import TableSpec
 from compactor.flows.run import rebuild_table
-from compactor.flows.snapshots import history, layout_of
+from compactor.flows.table import Table
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 
@@ -141,7 +141,7 @@ def test_table_history_and_feed_are_what_the_copies_differ_in(lake: Lake) -> Non
     """Written cases and random programs side by side in one table; several copies in one run, and copies that come late between others."""
     worlds = {name: [copies[at % len(copies)] for at in range(FOLDERS)] for name, copies in (CASES | programs(range(200 if FULL else 25))).items()}
     spec = lake.spec(
-        "t", envelope="snapshot", format="parquet", key=("w", "id"), order_by=(), complete="_SUCCESS", max_gone=0.95, history=True, feed="net"
+        "t", envelope="full-load", format="parquet", key=("w", "id"), order_by=(), complete="_SUCCESS", max_gone=0.95, history=True, feed="net"
     )
     told: list[int] = []
     for run in RUNS:
@@ -164,19 +164,19 @@ def test_table_history_and_feed_are_what_the_copies_differ_in(lake: Lake) -> Non
             counts = {"read": read, "applied": applied, "superseded": made - applied, "duplicate": read - made}
             assert counts == {name: count for name, count in report.counts.items() if count}
     assert [] == lake.problems(spec)
-    rebuilt = rebuild_table(lake.world, spec)
+    rebuilt = rebuild_table(Table(lake.world, spec))
     assert ("published", False) == (rebuilt.outcome, bool(rebuilt.difference))
     assert versions(worlds, told) == in_history(lake, spec)
 
 
 def _committed(lake: Lake, spec: TableSpec) -> int:
     """The newest version that absorbed something."""
-    return next(each.version for each in history(lake.world, layout_of(spec)) if each.operation == "commit")
+    return next(each.version for each in Table(lake.world, spec).history() if each.operation == "commit")
 
 
 def test_half_a_copy_deletes_nothing(lake: Lake) -> None:
     """What cannot be a whole copy waits, is refused, or goes to quarantine with all of its files; whole copies after it go on."""
-    spec = lake.spec(envelope="snapshot", format="json", order_by=(), complete="_SUCCESS", max_gone=0.3)
+    spec = lake.spec(envelope="full-load", format="json", order_by=(), complete="_SUCCESS", max_gone=0.3)
 
     def copy(hour: int, rows: Sequence[Any], *more: Sequence[Any], marked: bool = True) -> Path:
         paths = [lake.land(spec, hour, part, f"part-{number}.json") for number, part in enumerate((rows, *more))]

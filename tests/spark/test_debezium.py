@@ -50,7 +50,7 @@ def test_tombstones_heartbeats_and_transaction_markers_are_ignored_and_counted(l
 
 def test_a_file_of_rows_is_not_taken_for_silence(lake: Lake) -> None:
     """Flat rows given to `envelope: debezium` are refused, not ignored."""
-    from compactor.core.errors import InputRefused
+    from compactor.core.model.errors import InputRefused
 
     spec = debezium(lake)
     lake.land(spec, 1, [{"id": 1, "v": "a"}])

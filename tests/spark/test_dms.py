@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import InputRefused, OrderRefused
-from compactor.core.spec import Csv, TableSpec
+from compactor.core.model.errors import InputRefused, OrderRefused
+from compactor.core.model.spec import Csv, TableSpec
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark

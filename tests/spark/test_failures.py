@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import IllegalArgumentException
 
-from compactor.core.errors import CompactorError, InconsistentRead, InputRefused, Refused, Unavailable
+from compactor.core.model.errors import CompactorError, InconsistentRead, InputRefused, Refused, Unavailable
 from compactor.spark import failures
 
 STAGE = (

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from compactor.core.spec import TableSpec
-from compactor.flows import restore, snapshots
-from compactor.flows.changes import changes
+from compactor.core.model.spec import TableSpec
+from compactor.flows.read.changes import changes
+from compactor.flows.table import Table
+from compactor.flows.write import restore
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -80,13 +81,13 @@ EVENTS = {
 def told(lake: Lake, spec: TableSpec, start: int) -> list[dict[str, Any]]:
     """The feed as `compactor changes` prints it."""
     engine = lake.world.engine()
-    return [json.loads(line) for snapshot in changes(lake.world, spec, start) for line in engine.read_feed(spec, snapshot)]
+    return [json.loads(line) for snapshot in changes(Table(lake.world, spec), start) for line in engine.read_feed(spec, snapshot)]
 
 
 def sound(lake: Lake, spec: TableSpec) -> list[str]:
     """The versions whose part is not the difference of all rows of both, and what is wrong with it."""
-    layout, engine = snapshots.layout_of(spec), lake.world.engine()
-    every = [snapshots.committed(lake.world, layout, number) for number in range(1, lake.snapshot(spec).version + 1)]
+    engine = lake.world.engine()
+    every = [Table(lake.world, spec).committed(number) for number in range(1, lake.snapshot(spec).version + 1)]
     found = [engine.check_feed(spec, parent, made) for parent, made in zip([None, *every], every)]
     return [check.detail for check in found if not check.ok]
 
@@ -139,18 +140,17 @@ def test_every_operation_that_changes_rows_writes_the_difference(lake: Lake) -> 
     land(lake, spec, 3, {"op": "t", "seq": 5}, same, other)
     assert [(row["_change_type"], row["id"]) for row in told(lake, spec, 2)] == [(BEFORE, 4), (AFTER, 4), (DELETE, 5)]
     for version in (2, 1):
-        restore.restore(lake.world, spec, restore.at_version(lake.world, spec, version))
+        restore.restore(Table(lake.world, spec), restore.at_version(Table(lake.world, spec), version))
     assert [(row["_change_type"], row["id"]) for row in told(lake, spec, 3) if row["_commit_version"] == 4] == [
         (BEFORE, 4), (AFTER, 4), (INSERT, 5),
     ]  # fmt: skip
     assert [(row["_change_type"], row["id"], row["v"]) for row in told(lake, spec, 4)] == [(BEFORE, 1, "u"), (AFTER, 1, "v1"), (INSERT, 2, "v2")]
     lake.now += 1
-    assert restore.reabsorb(lake.world, spec) is not None
+    assert restore.reabsorb(Table(lake.world, spec)) is not None
     land(lake, spec, 4, {"id": 1, "op": "u", "seq": 30, "v": "u", "n": 7, "w": 1.5}, {"id": 3, "op": "u", "seq": 31, "v": "v3", "n": 3, "w": None})
     land(lake, spec, 5, {"id": 6, "op": "u", "seq": 32, "v": "text now", "n": "six", "w": -0.0})
     land(lake, lake.with_settings(spec, fold_every=0.0), 6, {"id": 6, "op": "u", "seq": 33, "v": "text now", "n": "six", "w": 0.0})
-    layout = snapshots.layout_of(spec)
-    versions = [snapshots.committed(lake.world, layout, number) for number in range(1, lake.snapshot(spec).version + 1)]
+    versions = [Table(lake.world, spec).committed(number) for number in range(1, lake.snapshot(spec).version + 1)]
     made = [(each.operation, each.feed.part) for each in versions if each.feed]
     assert [(name, part and (part.inserts, part.updates, part.deletes)) for name, part in made] == [
         ("commit", (8, 0, 0)), ("commit", (0, 1, 1)), ("commit", (0, 1, 1)), ("restore", (1, 1, 0)), ("restore", (1, 1, 0)),

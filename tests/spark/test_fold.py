@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from compactor.core import plan
+from compactor.core.planning import plan
+from compactor.flows.table import Table
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -45,7 +46,7 @@ def test_segments_tile_and_folds_change_nothing_that_readers_see(lake: Lake) -> 
 
 def test_tombstones_are_purged_only_after_their_retention(lake: Lake) -> None:
     """A fold drops old tombstones, remembers up to where, and puts aside or refuses what is older than that."""
-    from compactor.core.errors import InputRefused
+    from compactor.core.model.errors import InputRefused
 
     spec = lake.spec(compaction="rewrite", tombstone_retention=100.0)
     lake.land(spec, 0, [{"id": n, "seq": n, "op": "c"} for n in range(5)])
@@ -107,9 +108,9 @@ def test_the_view_asked_live_shows_what_has_landed(lake: Lake) -> None:
     lake.run(spec)
     landed = [(1, 20, "new", "u"), (2, 20, "", "d"), (3, 5, "stale", "u"), (9, 20, "born", "c"), (1, 15, "between", "u")]
     lake.land_parquet(spec, 2, [dict(zip(("id", "seq", "v", "op"), row, strict=True)) for row in landed], ddl)
-    from compactor.flows.sync import sync_landing
+    from compactor.flows.publish.sync import sync_landing
 
-    sync_landing(lake.world, spec, lake.snapshot(spec))
+    sync_landing(Table(lake.world, spec), lake.snapshot(spec))
 
     assert {1: "new", 3: "old", 4: "old", 9: "born"} == {row["id"]: row["v"] for row in lake.rows(spec, "t_live")}
     assert dict.fromkeys(range(1, 5), "old") == {row["id"]: row["v"] for row in lake.rows(spec)}

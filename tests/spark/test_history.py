@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.spec import TableSpec
+from compactor.core.model.spec import TableSpec
 from tests.oracle.history import Version, as_of, versions
 from tests.oracle.history_cases import CASES, TRUNCATES, Case, Event
 from tests.oracle.model import Change, ordered, replayed

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from compactor.core.spec import TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.flows.run import rebuild_table
+from compactor.flows.table import Table
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 
@@ -74,5 +75,5 @@ def test_history_and_feed_go_through_a_widening_and_a_new_column(lake: Lake, com
         assert [] == lake.problems(spec)
     assert VERSIONS == versions(lake, spec)
     assert ["bigint", "bigint"] == [kind for name, kind in lake.spark.table(f"{lake.database}.t_history").dtypes if name in ("id", "n")]
-    assert "published" == rebuild_table(lake.world, spec).outcome
+    assert "published" == rebuild_table(Table(lake.world, spec)).outcome
     assert VERSIONS == versions(lake, spec)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import OrderRefused, SchemaRefused
-from compactor.core.policy import Policy
-from compactor.core.spec import TableSpec
-from compactor.flows.reports import Difference, RebuildReport
+from compactor.core.model.errors import OrderRefused, SchemaRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import Difference, RebuildReport
+from compactor.core.schema.policy import Policy
 from compactor.flows.run import rebuild_table
+from compactor.flows.table import Table
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.spark
 def rebuilt(lake: Lake, spec: TableSpec, accept: bool = False) -> RebuildReport:
     """A rebuild, and what it shows is sound."""
     lake.now += 1
-    report = rebuild_table(lake.world, spec, accept=accept)
+    report = rebuild_table(Table(lake.world, spec), accept=accept)
     if report.outcome == "published":
         assert lake.snapshot(spec).version == report.version
         assert lake.problems(spec) == []

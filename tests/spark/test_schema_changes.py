@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import SchemaRefused
-from compactor.core.policy import ASKED, EVOLVE, Policy
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.policy import ASKED, EVOLVE, Policy
 from compactor.flows.run import rebuild_table
+from compactor.flows.table import Table
 from tests.spark.changed import DEFAULTS, FORMS, ROWS, Form, land, plain, shown
 from tests.spark.conftest import AVRO
 from tests.spark.lake import Lake
@@ -136,7 +137,7 @@ def test_changes_are_followed_left_out_or_refused(lake: Lake, name: str, policy:
     assert rows(lake, spec) == expected(form, policy, 3)
     lake.now += 1
     # what a policy keeps out stays out
-    report = rebuild_table(lake.world, spec)
+    report = rebuild_table(Table(lake.world, spec))
     assert (report.outcome, report.files) == ("published", 3)
     assert rows(lake, spec) == expected(form, policy, 3)
     assert lake.problems(spec) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CheckFailed
+from compactor.core.model.errors import CheckFailed
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark

@@ -13,11 +13,11 @@ from datetime import datetime, timezone
 import boto3
 import pytest
 
-from compactor.app import App
+from compactor.app.app import App
 from compactor.aws.retry import Patience
-from compactor.core.errors import CompactorError
-from compactor.core.s3 import S3Settings
-from compactor.storage.s3 import S3Storage
+from compactor.core.model.errors import CompactorError
+from compactor.core.settings.s3 import S3Settings
+from compactor.storage.s3.storage import S3Storage
 from tests.flows.test_every_crash import DELIVERIES
 from tests.parts.s3 import CREDENTIALS, Server, s3_server
 from tests.terraform import rights
