@@ -32,7 +32,7 @@ _ROW = """
 """
 
 
-_TABLE: dict[str, Any] = {"key": ("id",), "order_by": ("seq",), "compaction": "delta"}
+_TABLE: dict[str, Any] = {"key": ("id",), "order_by": ("seq",), "write_mode": "merge-on-read"}
 
 
 def hour_text(hour: int) -> str:
@@ -78,10 +78,10 @@ class Table:
         self._land(load_query(self.rows), max(1, self.rows // 1_000_000))
         return self._run(self.spec)
 
-    def change(self, changes: int, compaction: str = "delta") -> Cost:
+    def change(self, changes: int, write_mode: str = "merge-on-read") -> Cost:
         """One more increment, keys all over the table: of ten changes eight update, one deletes, one inserts."""
         self._land(change_query(self.rows, changes, self._hour), 1)
-        return self._run(dataclasses.replace(self.spec, compaction=compaction))
+        return self._run(dataclasses.replace(self.spec, write_mode=write_mode))
 
     def snapshot(self) -> Snapshot:
         """The newest."""

@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.aws import metrics
-from compactor.aws.client import Reach
+from compactor.aws.client import ClientConfig
 from compactor.aws.emr import glue_conf, on_emr
 from compactor.core.model.errors import CompactorError, ConfigError, Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
-from compactor.core.settings.job_config import Resolved
+from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.s3 import S3Settings
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.read.measure import measure
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         if name != "verify":
             command.add_argument("--label", default="")
     commands.choices["run"].add_argument("--parallel", "-p", type=int, default=2)
-    commands.choices["run"].add_argument("--fold", action="store_true")
+    commands.choices["run"].add_argument("--compact", action="store_true")
     commands.choices["verify"].add_argument("--files-only", action="store_true")
     commands.choices["verify"].add_argument("--deep", action="store_true")
     commands.choices["vacuum"].add_argument("--run", action="store_true")
@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def runtime(config: Resolved, verbose: bool = False) -> Runtime:
+def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
     """Return the ports of a job: Spark as the cluster has it, and the schemas that came with the job."""
 
     def schema(number: int) -> str:
@@ -103,7 +103,7 @@ def runtime(config: Resolved, verbose: bool = False) -> Runtime:
     return Runtime(config, session, schema if config.schemas else None, notify)
 
 
-def chosen(config: Resolved, names: Sequence[str]) -> list[TableSpec]:
+def chosen(config: JobConfig, names: Sequence[str]) -> list[TableSpec]:
     """Return these tables, or all. Raises ConfigError for one that is not in the job's configuration."""
     known = {spec.name: spec for spec in config.specs}
     unknown = [name for name in names if name not in known]
@@ -133,11 +133,11 @@ def answer(here: Runtime, said: argparse.Namespace) -> tuple[Any, int]:
     if said.command in ("run", "quarantine", "rebuild"):
         here.check_commits()
     if said.command == "run":
-        specs = [spec.folding if said.fold else spec for spec in specs]
+        specs = [spec.compacting_now if said.compact else spec for spec in specs]
         reports = run_tables(here.environment(), specs, parallel=said.parallel, label=said.label)
         if here.config.metrics is not None:
             namespace, deployment, region = here.config.metrics
-            reach = Reach(region, operation_seconds=20.0)
+            reach = ClientConfig(region, operation_seconds=20.0)
             measure(here.environment(files_only=True), specs, reports, lambda found: metrics.send(found, namespace, deployment, reach))
         return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
     if said.command == "quarantine":
@@ -210,11 +210,11 @@ def _run(said: argparse.Namespace, journal: Journal) -> tuple[int, str]:
         return _UNEXPECTED, ""
 
 
-def _resolved(said: str) -> Resolved:
+def _resolved(said: str) -> JobConfig:
     if said.lstrip().startswith("{"):
-        return Resolved.read(said.encode())
+        return JobConfig.read(said.encode())
     try:
-        return Resolved.read(_store(said).read(said))
+        return JobConfig.read(_store(said).read(said))
     except FileNotFoundError:
         raise ConfigError(f"the resolved configuration: expected it at {said}, found nothing") from None
 

@@ -15,7 +15,7 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
-from compactor.core.settings.job_config import Resolved
+from compactor.core.settings.job_config import JobConfig
 from compactor.flows.environment import Environment
 from compactor.flows.table import Table
 from compactor.ports import Catalog, Engine, Storage
@@ -34,7 +34,7 @@ Notify = Callable[[Target, Message], None]
 class Runtime:
     """The ports of one process. Close it: that ends the JVM it started. It can be used again, and starts another."""
 
-    def __init__(self, config: Resolved, open_session: Callable[[], SparkSession], schemas: Schemas | None, notify: Notify) -> None:
+    def __init__(self, config: JobConfig, open_session: Callable[[], SparkSession], schemas: Schemas | None, notify: Notify) -> None:
         self.config = config
         self.storage = RoutedStorage(LocalStorage(), self._s3)
         self._open_session, self._schemas, self._notify = open_session, schemas, notify
@@ -95,11 +95,11 @@ class Runtime:
 
     def _catalog(self) -> Catalog:
         if self.config.catalog == "glue":
-            from compactor.aws.client import Reach
+            from compactor.aws.client import ClientConfig
             from compactor.catalog.glue.catalog import GlueCatalog
             from compactor.catalog.glue.client import GlueSettings
 
-            settings = GlueSettings(self.config.catalog_id or "", Reach(self.config.catalog_region))
+            settings = GlueSettings(self.config.catalog_id or "", ClientConfig(self.config.catalog_region))
             found: Catalog = self._once("catalog", lambda: GlueCatalog(settings))
             return found
         from compactor.catalog.hive import HiveCatalog

@@ -22,7 +22,8 @@ from typing import TypeVar
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import Unavailable
-from compactor.ports import Catalog, FileInfo, Storage
+from compactor.core.model.files import FileInfo
+from compactor.ports import Catalog, Storage
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from compactor.core.model.snapshot import Feed, FeedPart, Input, Pin, Snapshot
 from compactor.core.planning.plan import Landing
 from compactor.core.results.reports import AdoptReport, Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
-from compactor.flows.read.quarantine import Held
+from compactor.flows.read.quarantine import QuarantinedFile
 
 COMMANDS = (
     *(
@@ -56,7 +56,7 @@ NO_JVM = (
     *(("vacuum",), ("log", "student", "--inputs"), ("pin", "student", "--list")),
 )
 STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, 1, "yes")
-HELD = Held("student", "increment_2024030503/a.json", "e", "2024-03-05T03:00", 2, "", "/archive/a.json", "/quarantine/e~a.json")
+HELD = QuarantinedFile("student", "increment_2024030503/a.json", "e", "2024-03-05T03:00", 2, "", "/archive/a.json", "/quarantine/e~a.json")
 
 
 SCHEMA = Schema((Field("a", "a", "bigint"), Field("b", "b", "string")), ("a",))
@@ -143,10 +143,10 @@ class FakeApp:
         self.asked = {"files_only": files_only, "deep": deep}
         return [Check(name, "files", self.ok, "1 files") for name in names if self._fine(name)]
 
-    def quarantined(self, names: Sequence[str]) -> list[Held]:
+    def quarantined(self, names: Sequence[str]) -> list[QuarantinedFile]:
         return [HELD]
 
-    def quarantine_reasons(self, name: str, paths: Sequence[str]) -> list[tuple[Held, dict[str, Any]]]:
+    def quarantine_reasons(self, name: str, paths: Sequence[str]) -> list[tuple[QuarantinedFile, dict[str, Any]]]:
         return [(HELD, {"records": 2, "unusable": [{"record": 7, "reason": "is not a JSON object", "text": "{oops"}]})]
 
     def replay(self, name: str, paths: Sequence[str], progress: Any, label: str) -> TableReport:
@@ -251,7 +251,7 @@ def test_run_as_json(fake: FakeApp) -> None:
     code, shown, told = called("run", "student", "--output", "json", "--label", "r1", "--parallel", "3")
     assert (code, told) == (0, "")
     assert json.loads(shown) == [json.loads(json.dumps(fake.reports[0].to_json()))]
-    assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3, "fold": False}
+    assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3, "compact": False}
 
 
 def test_run_tells_its_progress_in_lines(fake: FakeApp) -> None:

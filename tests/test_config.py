@@ -64,8 +64,8 @@ tables:
     truncate: fail
     unresolved: null
     beyond_retention: apply
-    compaction: delta
-    fold: {every: 90min}
+    write_mode: merge-on-read
+    compaction: {every: 90min}
     settle: 1.5min
     hours_in: Europe/Berlin
     from: 2026112014
@@ -110,8 +110,8 @@ tables:
         "truncate": "fail",
         "unresolved": "null",
         "beyond_retention": "apply",
-        "compaction": "delta",
-        "fold_every": 5400.0,
+        "write_mode": "merge-on-read",
+        "compact_every": 5400.0,
         "settle": 90.0,
         "hours_in": "Europe/Berlin",
         "first_folder": "2026112014",
@@ -173,10 +173,10 @@ def test_defaults_reach_every_table_and_yield_to_it(tmp_path: Path) -> None:
     """Mappings are merged key by key."""
     settings = loaded(
         tmp_path,
-        "defaults: {envelope: debezium, key: [id], fold: {every: 1h}, settle: 5s}\n"
-        "tables: {a: , b: {key: [x], settle: 0, fold: {}}, c: {fold: {every: 2h}}}\n",
+        "defaults: {envelope: debezium, key: [id], compaction: {every: 1h}, settle: 5s}\n"
+        "tables: {a: , b: {key: [x], settle: 0, compaction: {}}, c: {compaction: {every: 2h}}}\n",
     )
-    found = [(spec.key, spec.settle, spec.fold_every) for spec in map(settings.spec, settings.names)]
+    found = [(spec.key, spec.settle, spec.compact_every) for spec in map(settings.spec, settings.names)]
     assert found == [(("id",), 5.0, 3600.0), (("x",), 0.0, 3600.0), (("id",), 5.0, 7200.0)]
 
 
@@ -273,12 +273,12 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("archive: keep, archive_retention: 90d", "archive_retention", "there is no archive"),
     ("grace: 24", "grace", "expected a duration"),
     ("target_file_bytes: 256 XB", "target_file_bytes", "expected a size such as 256 MB or 1 GB"),
-    ("fold: {every: soon}", "fold.every", "expected a duration"),
-    ("fold: {window: 02-04}", "fold.window", "expected always, never, or hours of the day in UTC such as 22:00-05:30, found"),
-    ("fold: {window: '04:00-04:00'}", "fold.window", "expected always, never, or hours"),
-    ("fold: {window: '04:00-24:00'}", "fold.window", "expected always, never, or hours"),
-    ("fold: {evry: 1h}", "fold.evry", "unknown key; did you mean every?"),
-    ("fold: 6h", "fold", "expected a mapping of keys, found '6h'"),
+    ("compaction: {every: soon}", "compaction.every", "expected a duration"),
+    ("compaction: {window: 02-04}", "compaction.window", "expected always, never, or hours of the day in UTC such as 22:00-05:30, found"),
+    ("compaction: {window: '04:00-04:00'}", "compaction.window", "expected always, never, or hours"),
+    ("compaction: {window: '04:00-24:00'}", "compaction.window", "expected always, never, or hours"),
+    ("compaction: {evry: 1h}", "compaction.evry", "unknown key; did you mean every?"),
+    ("compaction: 6h", "compaction", "expected a mapping of keys, found '6h'"),
     ("order_by: ts", "order_by", "expected a list, found 'ts'; write [ts]"),
     ("order_by: [ts, lsn, ts]", "order_by", "the column ts is listed twice"),
     ("order_by: [{ts: desc}]", "order_by", "expected a list of column names"),

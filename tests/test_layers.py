@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "compactor"
 ADAPTERS = ("storage", "catalog", "registry", "spark", "runners", "notify")
-CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "job", "notify")
+CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "runtime", "job", "notify")
 """What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3 (H30)."""
 
 MAY_IMPORT = {
@@ -23,9 +23,10 @@ MAY_IMPORT = {
     "aws": {"core", "aws"},
     **{adapter: {"core", "ports", "aws", adapter} for adapter in ADAPTERS},
     "config": {"core", "config"},
-    "app": {"core", "ports", "flows", "config", "app", "aws", *ADAPTERS},
+    "runtime": {"core", "ports", "flows", "aws", "runtime", *ADAPTERS},
+    "app": {"core", "ports", "flows", "config", "app", "aws", "runtime", *ADAPTERS},
     "cli": {"core", "ports", "flows", "config", "app", "cli", "demo"},
-    "job": {"core", "ports", "flows", "aws", "job", "storage", "catalog", "spark", "notify"},
+    "job": {"core", "ports", "flows", "aws", "job", "runtime", "storage", "catalog", "spark", "notify"},
     "airflow": {"core", "ports", "flows", "config", "app", "airflow"},
     "demo": {"core", "ports", "flows", "config", "app", "cli", "demo"},
 }
@@ -34,7 +35,7 @@ EXCEPTIONS = {("demo/__init__.py", "compactor.spark.session")}
 """What ought to go by way of `app`: the demo asks for the embedded metastore's lock before it empties its directory."""
 
 OWNERS = {
-    "pyspark": ("spark", "catalog/hive.py", "app/app.py", "app/as_of.py", "app/query.py", "app/spark.py"),
+    "pyspark": ("spark", "catalog/hive.py", "runtime.py", "app/app.py", "app/as_of.py", "app/query.py", "app/spark.py"),
     "py4j": ("spark", "catalog/hive.py", "app/query.py"),
     "boto3": ("aws", "storage/s3/client.py", "runners", "notify/sns.py"),
     "botocore": ("aws", "storage/s3/client.py", "storage/s3/refusals.py", "runners", "notify/sns.py"),
@@ -80,8 +81,7 @@ def layer(module: str) -> str:
     """`compactor.core.planning.plan` → core; `config_*` → config; `app_*` → app; `compactor.cli.console`, `cli_*` and `__main__` belong to the command line."""
     parts = module.split(".")
     name = parts[1] if len(parts) > 1 else ""
-    fronts = {"cli_": "cli", "app_": "app", "config": "config"}
-    return "cli" if name in ("console", "__main__") else next((layer for front, layer in fronts.items() if name.startswith(front)), name)
+    return "cli" if name == "__main__" else name
 
 
 def name_of(path: Path) -> str:
@@ -183,7 +183,7 @@ def test_no_module_is_in_a_circle() -> None:
 
 def test_the_flows_have_no_clock_and_no_chance_of_their_own() -> None:
     """Time and randomness come in through `Environment`; core has neither. How long a run took is measured, not decided by."""
-    allowed = {"flows/environment.py": {"time", "secrets"}, "flows/run.py": {"time"}, "flows/snapshots.py": {"uuid"}}
+    allowed = {"flows/environment.py": {"time", "secrets"}, "flows/run.py": {"time"}, "flows/transact.py": {"uuid"}}
     for path in modules():
         here = path.relative_to(PACKAGE).as_posix()
         if here.split("/")[0] in ("core", "flows"):

@@ -40,11 +40,11 @@ class Told:
         self.lake = Lake(table(**{"notify": (("log",), ("sns", "arn")), **settings}))
         self.found: list[tuple[str, int, Notice]] = []
         self.failing: set[str] = set()
-        plain = self.lake.world
-        self.lake.world = lambda faults=None: self._watched(plain(faults))  # type: ignore[method-assign]
+        plain = self.lake.env
+        self.lake.env = lambda faults=None: self._watched(plain(faults))  # type: ignore[method-assign]
 
-    def _watched(self, world: Environment) -> Environment:
-        return dataclasses.replace(world, notify=self._tell)
+    def _watched(self, env: Environment) -> Environment:
+        return dataclasses.replace(env, notify=self._tell)
 
     def _tell(self, target: Target, told: Notice) -> None:
         if target[0] in self.failing:
@@ -156,7 +156,7 @@ def test_the_history_of_a_schema_comes_from_its_snapshots() -> None:
     for at, values in enumerate(({"a": 1}, {"a": 2}, {"a": 2, "b": 1}, {"a": "x", "b": 1}, {"a": "x"}), 1):
         lake.deliver(f"increment_20260101{at:02}/a.json", [line("c", [at], [at], values)])
         lake.run()
-    found = steps(log.history(Table(lake.world(), lake.spec)))
+    found = steps(log.history(Table(lake.env(), lake.spec)))
     assert [[(change.kind, change.column) for change in step.changes] for step in found] == [
         [("removed", "b")],
         [("widened", "a")],
@@ -281,7 +281,7 @@ def test_an_alert_goes_where_notices_go(hook: tuple[str, type[Hook]], caplog: py
     """To each target, as text for people and JSON for programs; one that cannot be reached is logged, and the others are told."""
     url, server = hook
     lake = Lake(table(name="student", notify=(("command", "/nowhere"), ("log",), ("webhook", url))))
-    assert not notices.everybody(Table(dataclasses.replace(lake.world(), notify=app_schema.notify), lake.spec), ALERT, "an alert (run_failed)")
+    assert not notices.everybody(Table(dataclasses.replace(lake.env(), notify=app_schema.notify), lake.spec), ALERT, "an alert (run_failed)")
     text = "table student has failed: the metastore is away\n- dag: compact_hourly\n- log: https://airflow.example/1"
     where = {"dag": "compact_hourly", "log": "https://airflow.example/1"}
     told = {

@@ -54,7 +54,7 @@ def looked(lake: Lake, folder: Path, text: str, policy: Policy) -> Foreseen:
     folder.joinpath("t-value.avsc").write_text(OLD)
     folder.joinpath("t-value.v2.avsc").write_text(text)
     spec = dataclasses.replace(lake.spec, avro_schema=text, registered=(2, None), policy=policy)
-    return foreseen(Table(lake.world(), spec), FileRegistry(LocalStorage(), str(folder)))
+    return foreseen(Table(lake.env(), spec), FileRegistry(LocalStorage(), str(folder)))
 
 
 @pytest.mark.parametrize("case", NEW)
@@ -76,24 +76,24 @@ def test_a_schema_that_is_to_come_is_asked_of_registry_and_table(lake: Lake, tmp
     registry = FileRegistry(LocalStorage(), str(tmp_path), level)
     spec = dataclasses.replace(lake.spec, policy=Policy(policy))
     for text, allowed in ((schema({"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}), True), (NEW["a wider one"][0], False)):
-        found = checked(Table(lake.world(), spec), registry, text)
+        found = checked(Table(lake.env(), spec), registry, text)
         assert (found.subject, found.level) == ("t-value", level)
         assert bool(found.problems) == (not allowed and level == "BACKWARD")
         refused = [decision.change.column for decision in found.decisions if decision.action == "refuse"]
         assert refused == (["a"] if policy == "fail" and not allowed else [])
         assert found.passed == (not found.problems and not refused)
-        assert checked(Lake(table()).world(), registry, table(subject="t-value"), text).decisions == ()
+        assert checked(Lake(table()).env(), registry, table(subject="t-value"), text).decisions == ()
     assert registry.versions("t-value") == [1]
     with pytest.raises(Refused, match="no subject is declared"):
-        checked(lake.world(), registry, table(), OLD)
+        checked(lake.env(), registry, table(), OLD)
 
 
 def test_nothing_is_foreseen_where_nothing_is_known(lake: Lake) -> None:
     """No declared schema; no rows yet."""
     with pytest.raises(Refused, match="no schema is declared"):
-        foreseen(Table(lake.world(), lake.spec), None)
+        foreseen(Table(lake.env(), lake.spec), None)
     with pytest.raises(NoRowsYet, match="nothing was committed yet"):
-        foreseen(Lake(table()).world(), None, table(avro_schema=OLD))
+        foreseen(Lake(table()).env(), None, table(avro_schema=OLD))
 
 
 class FakeApp:
@@ -189,15 +189,15 @@ def test_schema_history_tells_snapshots_and_changes(monkeypatch: pytest.MonkeyPa
 def test_a_new_schema_is_told_before_any_row_of_it(lake: Lake) -> None:
     """Once; and whether the table will stop at it."""
     told: list[tuple[bool, str]] = []
-    world = dataclasses.replace(lake.world(), notify=lambda target, notice: told.append((notice.refused, notice.text)))
+    env = dataclasses.replace(lake.env(), notify=lambda target, notice: told.append((notice.refused, notice.text)))
     spec = dataclasses.replace(lake.spec, avro_schema=NEW["an added column"][0], registered=(2, None))
-    assert not announce(Table(world, spec)).refused
-    (change,) = announce(Table(world, spec)).changes
+    assert not announce(Table(env, spec)).refused
+    (change,) = announce(Table(env, spec)).changes
     assert [(refused, change in text) for refused, text in told] == [(False, True)]
-    assert announce(Table(world, dataclasses.replace(spec, policy=Policy("fail")))).refused
+    assert announce(Table(env, dataclasses.replace(spec, policy=Policy("fail")))).refused
     assert [refused for refused, _ in told] == [False, True]
     same = dataclasses.replace(spec, avro_schema=OLD, registered=(1, None))
-    assert (announce(world, same).changes, len(told)) == ((), 2)
+    assert (announce(env, same).changes, len(told)) == ((), 2)
 
 
 def test_schema_notify_prints_changes_and_passes_over_tables_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from compactor.airflow import alerts
 from compactor.airflow.hours import HOUR, hour_of, hours_between, read_hour, written
 from compactor.airflow.outcome import QUESTIONS, judge, sentence
 from compactor.core.model.errors import Refused, TryLater
-from compactor.ports import Ended, Runner, Submitted
+from compactor.core.results.reports import Ended
+from compactor.ports import Runner, Submitted
 
 try:
     from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -222,10 +223,10 @@ class JobTrigger(BaseTrigger):
 
 
 class Run(Command):
-    """`compactor run` for one table, with `fold` `compactor run --fold`; its report is what the task returns."""
+    """`compactor run` for one table, with `fold` `compactor run --compact`; its report is what the task returns."""
 
-    def __init__(self, *, fold: bool = False, **more: Any) -> None:
-        super().__init__(words=("run", *(("--fold",) if fold else ())), labelled=True, spark=True, **more)
+    def __init__(self, *, compact: bool = False, **more: Any) -> None:
+        super().__init__(words=("run", *(("--compact",) if compact else ())), labelled=True, spark=True, **more)
 
     def tell(self, found: Any) -> None:
         """The report, as a sentence."""

@@ -33,7 +33,7 @@ from compactor.core.results.notice import Alert
 from compactor.core.results.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
-from compactor.flows.read.quarantine import Held
+from compactor.flows.read.quarantine import QuarantinedFile
 from compactor.flows.table import Table
 from compactor.ports import Registry, Storage
 from compactor.runtime import Runtime
@@ -87,11 +87,11 @@ class App(Lifecycle, Sender):
         return [self.settings.spec(name) for name in dict.fromkeys(names or self.settings.names)]
 
     def run(
-        self, names: Sequence[str] = (), progress: Progress = silent, parallel: int = PARALLEL, label: str = "", fold: bool = False
+        self, names: Sequence[str] = (), progress: Progress = silent, parallel: int = PARALLEL, label: str = "", compact: bool = False
     ) -> list[TableReport]:
         """Bring tables up to date. Raises only what concerns all of them (no Java, metastore in use); reports tell the rest.
 
-        `fold`: whatever `fold:` says, Segments that are worth it are folded now.
+        `fold`: whatever `compaction:` says, Segments that are worth it are folded now.
         """
         from compactor.flows.run import failure, run_tables
 
@@ -99,7 +99,7 @@ class App(Lifecycle, Sender):
         for spec in asked:
             try:
                 found = self._with_schema(spec)
-                specs.append(found.folding if fold else found)
+                specs.append(found.compacting_now if compact else found)
             except CompactorError as error:
                 failed[spec.name] = failure(spec.name, error)
                 progress(spec.name, "done", 1.0)
@@ -112,11 +112,11 @@ class App(Lifecycle, Sender):
 
     def _measure(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
         from compactor.aws import metrics
-        from compactor.aws.client import Reach
+        from compactor.aws.client import ClientConfig
         from compactor.flows.read.measure import measure
 
         namespace, deployment, region = self.settings.measured or ("", "", None)
-        reach = Reach(region, operation_seconds=20.0)
+        reach = ClientConfig(region, operation_seconds=20.0)
         measure(self.runtime.environment(files_only=True), specs, reports, lambda found: metrics.send(found, namespace, deployment, reach))
 
     def status(self, names: Sequence[str] = ()) -> list[TableStatus]:
@@ -167,7 +167,7 @@ class App(Lifecycle, Sender):
 
         return arrived(self.table(name), hour)
 
-    def quarantined(self, names: Sequence[str] = ()) -> list[Held]:
+    def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """What waits in quarantine. Starts no JVM."""
         from compactor.flows.listed import listed
         from compactor.flows.read import quarantine
@@ -175,7 +175,7 @@ class App(Lifecycle, Sender):
         tables = [self.runtime.table(spec, files_only=True) for spec in self.specs(names)]
         return [held for table in tables for held in quarantine.waiting(listed(table), table.newest())]
 
-    def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[Held, dict[str, Any]]]:
+    def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[QuarantinedFile, dict[str, Any]]]:
         """What of these inputs (all that wait) cannot be used, and why: the content of their reason files. Starts no JVM."""
         from compactor.flows.read import quarantine
 

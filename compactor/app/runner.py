@@ -10,7 +10,7 @@ from compactor.config.settings import Settings
 from compactor.config.values import absolute
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
-from compactor.core.settings.job_config import Resolved
+from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.s3 import S3Settings
 from compactor.ports import Registry, RemoteRunner, Runner
 
@@ -46,14 +46,14 @@ class Sender(ABC):
         if kind == "local":
             return None
         try:
-            from compactor.aws.client import Reach
+            from compactor.aws.client import ClientConfig
             from compactor.runners.emr import EmrRunner, Jobs, Sending
             from compactor.runners.emr_serverless import ServerlessJobs
             from compactor.runners.emr_steps import ClusterSteps
             from compactor.storage.s3.storage import S3Storage
         except ImportError:
             raise Refused(f"table {name}: {kind} needs boto3: pip install boto3") from None
-        reach = Reach(said.region)
+        reach = ClientConfig(said.region)
         jobs: Jobs = (
             ServerlessJobs(str(said.application), str(said.role), reach) if kind == "emr-serverless" else ClusterSteps(str(said.cluster), reach)
         )
@@ -63,11 +63,11 @@ class Sender(ABC):
             jobs, sending, S3Storage(sending.plans, self.settings.s3_settings), lambda: self.job_config([name], schemas=True).written(), attempt
         )
 
-    def job_config(self, names: Sequence[str] | None = None, schemas: bool = False) -> Resolved:
+    def job_config(self, names: Sequence[str] | None = None, schemas: bool = False) -> JobConfig:
         """What a Runtime must know; for a cluster with these tables. `schemas`: asks the registry for theirs. Starts no JVM."""
         said = self.settings
         specs = tuple(self._with_schema(spec) if schemas else spec for spec in self.specs(names)) if names is not None else ()
-        return Resolved(
+        return JobConfig(
             specs,
             said.warehouse_dir,
             said.catalog.type,

@@ -66,11 +66,11 @@ _KEY_IDS = re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b")
 _WORDS_MAX = 300
 
 
-class Passing(Exception):
+class Retryable(Exception):
     """What was found contradicts itself (somebody else is at work, or a look was stale): worth another attempt."""
 
 
-class Answer(Exception):
+class ExpectedError(Exception):
     """An answer that its caller said it expects; `kind` is one of the kinds above."""
 
     def __init__(self, kind: str) -> None:
@@ -94,7 +94,7 @@ def code_of(error: Exception) -> str:
 
 def kind_of(error: Exception) -> str:
     """What an error means for the operation that met it."""
-    if isinstance(error, (Passing, *_LOST)):
+    if isinstance(error, (Retryable, *_LOST)):
         return PASSING
     if not isinstance(error, boto.ClientError):
         return FINAL
@@ -112,7 +112,7 @@ def words(error: Exception) -> str:
         said = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())
         text = f"{code_of(error)}: {said}" if said else code_of(error)
     else:
-        text = f"{type(error).__name__}: {error}" if not isinstance(error, Passing) else str(error)
+        text = f"{type(error).__name__}: {error}" if not isinstance(error, Retryable) else str(error)
     return _KEY_IDS.sub("(key id)", text)[:_WORDS_MAX]
 
 
@@ -137,7 +137,7 @@ def access_problem(error: Exception, host: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long one operation is tried: until `seconds` have passed, with random waits that double from `wait_min` to `wait_max` seconds.
 
     No attempt begins after the deadline; one that began before it may last as long as the client's own timeouts and attempts allow.

@@ -21,7 +21,7 @@ from compactor.core.results.reports import Progress as Told
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
 from compactor.flows.land.ingest import Ingested
-from compactor.flows.read.quarantine import Held
+from compactor.flows.read.quarantine import QuarantinedFile
 
 PLAIN_WIDTH = 250
 """Columns of a table that goes to a file or a pipe: nothing is cut for want of a terminal."""
@@ -216,7 +216,7 @@ def schema_checked(found: Checked) -> None:
         out.print(f"  {decision.sentence}", soft_wrap=True)
 
 
-def held(found: Sequence[Held]) -> None:
+def held(found: Sequence[QuarantinedFile]) -> None:
     """What waits in quarantine."""
     rows = [(item.table, item.path, item.hour or "", "the file" if item.records is None else item.records, item.reason) for item in found]
     table(("table", "path", "hour", "records", "reason"), rows, right=("records",))
@@ -228,7 +228,7 @@ def ingested(found: Sequence[Ingested]) -> None:
     table(("table", "topic", "records", "files", "behind"), rows, right=("records", "files", "behind"))
 
 
-def reasons(found: Sequence[tuple[Held, dict[str, Any]]]) -> None:
+def reasons(found: Sequence[tuple[QuarantinedFile, dict[str, Any]]]) -> None:
     """What cannot be used of each file, record by record."""
     out = console()
     for item, told in found:

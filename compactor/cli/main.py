@@ -47,7 +47,7 @@ def run(
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
     parallel: Annotated[int | None, typer.Option("--parallel", "-p", min=1, help="Tables at a time; default by the cores.")] = None,
-    fold: Annotated[bool, typer.Option("--fold", help="Fold what is worth it now, whatever `fold:` says.")] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Fold what is worth it now, whatever `compaction:` says.")] = False,
     label: Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots; a scheduler's run id.")] = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
@@ -61,14 +61,14 @@ def run(
     Example:
       compactor run
       compactor run student ledger --config compactor.yaml
-      compactor run --fold big_table
+      compactor run --compact big_table
       compactor run --output json | jq '.[] | select(.outcome == "failed")'
     """
     more: dict[str, Any] = {} if parallel is None else {"parallel": parallel}
     with options.opened(config, verbose, wait) as here:
         specs = here.specs(tables or ())
         with console.progress(len(specs), quiet=output is Output.json) as told:
-            found = here.run([spec.name for spec in specs], progress=told, label=label, fold=fold, **more)
+            found = here.run([spec.name for spec in specs], progress=told, label=label, compact=compact, **more)
     if output is Output.json:
         console.as_json([item.to_json() for item in found])
     else:

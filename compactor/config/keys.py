@@ -31,13 +31,13 @@ def _key(default: Any, description: str, *, written: str | int | bool | None = N
     return Field(default, description=description, alias=alias, json_schema_extra=extra)
 
 
-class Fold(_Keys):
+class Compaction(_Keys):
     """When the base takes in what the Delta has gathered."""
 
     every: Duration = _key(6 * 3600.0, "Least time between two folds of a table.", written="6h")
     window: Annotated[tuple[int, int], Read(values.window, values.WINDOW)] = _key(
         ALWAYS,
-        "When runs may fold: always; never (only `compactor run --fold`, which the DAG `maintenance` runs); or hours of the day in UTC, 22:00-05:30.",
+        "When runs may fold: always; never (only `compactor run --compact`, which the DAG `maintenance` runs); or hours of the day in UTC, 22:00-05:30.",
         written="always",
     )
 
@@ -251,10 +251,10 @@ class Table(_Keys):
     beyond_retention: Annotated[str, values.choice("quarantine", "refuse", "apply")] = _key(
         "quarantine", "A change older than purged tombstones, whose row is not stored: put it aside, refuse the run, or insert it."
     )
-    compaction: Annotated[str, values.choice("auto", "delta", "rewrite")] = _key(
+    write_mode: Annotated[str, values.choice("auto", "merge-on-read", "copy-on-write")] = _key(
         "auto", "What a commit writes: a Delta or a new base by size, always a Delta, always a base."
     )
-    fold: Fold = _key(Fold(), "When the base takes in the Delta.")
+    compaction: Compaction = _key(Compaction(), "When the base takes in the Delta.")
     settle: Duration = _key(0.0, "Least age of a landed file, for sinks that write files in place.", written="0s")
     complete: Text | None = _key(
         None,

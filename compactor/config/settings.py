@@ -17,7 +17,7 @@ from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor.config import rules
 from compactor.config import text as config_text
-from compactor.config.keys import S3, Airflow, Catalog, Checks, Emr, Fold, Group, Kafka, Keys, Metrics, Quarantine, Registry, Table
+from compactor.config.keys import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Keys, Metrics, Quarantine, Registry, Table
 from compactor.config.keys import Csv as CsvKeys
 from compactor.config.rules import Problem, landing, shared
 from compactor.config.text import Place
@@ -155,7 +155,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         "checks": Checks,
         "csv": CsvKeys,
         "emr": Emr,
-        "fold": Fold,
+        "compaction": Compaction,
         "kafka": Kafka,
         "metrics": Metrics,
         "quarantine": Quarantine,
@@ -231,8 +231,8 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         epoch_from=table.epoch.first,
         epoch_replaces=table.epoch.replace,
         csv=Csv(**dict(table.csv)),
-        fold_every=table.fold.every,
-        fold_window=table.fold.window,
+        compact_every=table.compaction.every,
+        compact_window=table.compaction.window,
         max_gone=table.checks.max_gone if "max_gone" in table.checks.model_fields_set else ENVELOPES[table.envelope].max_gone,
         quarantine_rows=table.quarantine.max_rows,
         quarantine_share=table.quarantine.max_share,
@@ -247,7 +247,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 
 _SAME = (
     *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "partial"),
-    *("truncate", "unresolved", "beyond_retention", "compaction", "live_view", "timestamps", "target_file_bytes", "settle", "complete"),
+    *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "timestamps", "target_file_bytes", "settle", "complete"),
     *("hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify", "feed_retention"),
     *("history", "track", "track_except", "history_end", "history_zero_length"),
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from compactor.core.model.files import FileInfo
 from compactor.flows.table import Table
-from compactor.ports import FileInfo, Storage
+from compactor.ports import Storage
 
 
 class Listed:

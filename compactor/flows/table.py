@@ -112,8 +112,8 @@ class Table:
 
         Vacuum takes the files of a writer that slept longer than `grace` for orphans (H21). An entry leaves `condemned` only when its files are gone.
         """
-        condemned = {item.path for item in newest.condemned}
-        if any(path in condemned for path, _ in files):
+        pending_deletions = {item.path for item in newest.pending_deletions}
+        if any(path in pending_deletions for path, _ in files):
             return False
         return all(self.storage.stat(f"{self.layout.inside(path)}/{file.name}") for path, file in files)
 

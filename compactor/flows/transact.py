@@ -75,7 +75,7 @@ def put(table: Table, snapshot: Snapshot) -> None:
     if problem:
         raise CheckFailed(f"table {table.name}: the segments of version {snapshot.version} do not tile the keys: {problem}. Nothing was committed.")
     part = snapshot.feed.part if snapshot.feed else None
-    given_up = {*snapshot.named, *([part.path] if part else [])} & {item.path for item in snapshot.condemned}
+    given_up = {*snapshot.named, *([part.path] if part else [])} & {item.path for item in snapshot.pending_deletions}
     if given_up:
         raise CheckFailed(f"table {table.name}: version {snapshot.version} names {min(given_up)}, which vacuum has given up. Nothing was committed.")
     data = snapshot.to_bytes()

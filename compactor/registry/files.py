@@ -22,7 +22,8 @@ from urllib.parse import unquote
 
 from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.core.schema import avro, compatibility
-from compactor.ports import RegisteredSchema, Storage
+from compactor.core.schema.registered import RegisteredSchema
+from compactor.ports import Storage
 
 _SUBJECTS = "subjects.json"
 _BARE_ID = re.compile(r"(?P<id>[0-9]{1,9})\.avsc")

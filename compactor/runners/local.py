@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from compactor.core.model.errors import Refused, Unavailable
-from compactor.ports import Ended
+from compactor.core.results.reports import Ended
 
 PATIENCE = 15.0
 """Seconds that a process has between SIGTERM and SIGKILL."""

@@ -15,8 +15,10 @@ from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Delta, FeedPart, Input, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import InputLocations, Staged
+from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import Adoption
-from compactor.ports import Check, Difference, Elsewhere, Staged, Storage
+from compactor.ports import Storage
 from compactor.spark import failures
 from compactor.spark.decode import wire
 from compactor.spark.history import commit as history_commit
@@ -47,10 +49,10 @@ class SparkEngine:
         self._schemas = schemas
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, copies: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, copies: Sequence[str] = ()
     ) -> SparkBatch:
         """Open, decode and conform these inputs."""
-        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, elsewhere, copies)
+        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, copies)
 
     def resolve(self, batch: SparkBatch, whole: bool) -> Resolution:
         """Resolve the batch with what is stored."""
@@ -78,7 +80,7 @@ class SparkEngine:
         return Staged(delta, (), work.counts, work.ties, self._unresolved(work, {directory: delta.size}) if made.partial else 0)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
-        size = (work.parent.size if work.parent else 0) + _estimated_bytes(work.schema, work.facts.changes)
+        size = (work.parent.size if work.parent else 0) + _estimated_bytes(work.schema, work.summary.changes)
         rows, purged = _purged(work.heads, purge_through)
         ranges: list[Range] = [(None, None, _segment_count(size, size, work.spec))]
         made = self._write_segments(rows, rows.count(), work.schema, work.order, work.spec, commit, ranges, work.version)
@@ -149,17 +151,19 @@ class SparkEngine:
         return Staged(None, tuple(made), counts)
 
     def compare(
-        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None = None
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
     ) -> list[Check]:
         """The view against its reference definition and against one resolve of all inputs on top of `origin`."""
         try:
-            return self._compared(spec, snapshot, inputs, elsewhere, origin)
+            return self._compared(spec, snapshot, inputs, locations, origin)
         except CompactorError:
             raise
         except Exception as error:
             raise failures.known(error) or Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
 
-    def _compared(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None) -> list[Check]:
+    def _compared(
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None
+    ) -> list[Check]:
         checks = [compare.against_reference(self._spark, spec, snapshot)]
         if not inputs:
             if origin is None:
@@ -167,7 +171,7 @@ class SparkEngine:
             rows = Stored(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
             resolver = Resolver(origin.schema, origin.order, origin.version, spec.keyless)
             return [*checks, compare.against_history(self._spark, spec, snapshot, resolver, rows)]
-        batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, elsewhere)
+        batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
             work = self.resolve(batch, whole=True)
@@ -194,7 +198,7 @@ class SparkEngine:
 
     def _unresolved(self, work: Resolution, directories: Mapping[str, int]) -> int:
         """Values of visible rows that no event told. Raises CheckFailed under `unresolved: fail`."""
-        rows = table_writer.read(self._spark, work.facts.evolved.schema, work.facts.order, directories)
+        rows = table_writer.read(self._spark, work.summary.evolved.schema, work.summary.order, directories)
         unknown = named("sum(size(filter(map_values(_older), _e -> NOT _e.known)))", "n")
         cells = rows.where("_op <> 'd' AND _older IS NOT NULL").agg(unknown).collect()[0].n or 0
         if cells and work.spec.unresolved == "fail":

@@ -16,10 +16,11 @@ from compactor.core.model.position import OFFSETS, Position, earliest, latest, o
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Input, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import BatchSummary, InputLocations
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
-from compactor.ports import Elsewhere, Facts, Storage
+from compactor.ports import Storage
 from compactor.spark import failures
 from compactor.spark.decode import change_event, debezium, dms, flat, full_load, kafka, named, signatures, wal2json, wire
 from compactor.spark.decode.decoder import Decoder
@@ -51,7 +52,7 @@ Columns = tuple[tuple[str, str], ...]
 class SparkBatch:
     """A batch of inputs as Changes. Spark's cache holds them until `close`."""
 
-    facts: Facts
+    summary: BatchSummary
     """What reading told."""
     spec: TableSpec
     """The table."""
@@ -80,11 +81,11 @@ class Reader:
     schemas: wire.Schemas = None
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, known: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, known: Sequence[str] = ()
     ) -> SparkBatch:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
         with ExitStack() as scratch:
-            opened = Inputs(self.spark, self.storage, spec, inputs, elsewhere, scratch)
+            opened = Inputs(self.spark, self.storage, spec, inputs, locations, scratch)
             batch = None
             while batch is None:
                 try:
@@ -140,15 +141,15 @@ class Reader:
         changes, unfit, told = _fitting(spec, changes, evolved.schema)
         if spec.source.full_loads:
             copies.check_records(opened, told)
-            facts = _facts(opened, found, evolved, order, landed, unusable)
-            changes, facts = copy_changes.Differences(self.spark, opened, parent, facts, version, known).of(changes)
-            return SparkBatch(facts, spec, parent, version, changes)
+            summary = _facts(opened, found, evolved, order, landed, unusable)
+            changes, summary = copy_changes.Differences(self.spark, opened, parent, summary, version, known).of(changes)
+            return SparkBatch(summary, spec, parent, version, changes)
         if unfit:
             found, unusable = found.without(unfit), (*unusable, *told)
             opened.within_limits(found.bad, found.read, unusable)
-        facts = _facts(opened, found, evolved, order, landed, unusable)
-        facts = dataclasses.replace(facts, partial=tuple(sorted({*facts.partial, *untold})))
-        return SparkBatch(facts, spec, parent, version, changes)
+        summary = _facts(opened, found, evolved, order, landed, unusable)
+        summary = dataclasses.replace(summary, partial=tuple(sorted({*summary.partial, *untold})))
+        return SparkBatch(summary, spec, parent, version, changes)
 
     def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
         """The decoded frames, and the columns of the files as they lie there."""
@@ -280,7 +281,7 @@ def _epoch(opened: Inputs) -> str:
     return f"CASE {' '.join(cases)} ELSE {spec.epoch} END" if cases else str(spec.epoch)
 
 
-def _barrier(spec: TableSpec, found: survey.Found, order: position.Order) -> Position | None:
+def _barrier(spec: TableSpec, found: survey.SurveyResult, order: position.Order) -> Position | None:
     """The newest truncate; under `epoch: {replace: true}` the beginning of the epoch, once something of it has come."""
     told = found.truncate if spec.truncate == "apply" else None
     newest = latest([file.last for file in found.files.values()])
@@ -290,7 +291,7 @@ def _barrier(spec: TableSpec, found: survey.Found, order: position.Order) -> Pos
     return told
 
 
-def _comparable(spec: TableSpec, parent: Snapshot | None, order: position.Order, found: survey.Found) -> None:
+def _comparable(spec: TableSpec, parent: Snapshot | None, order: position.Order, found: survey.SurveyResult) -> None:
     """Raises OrderRefused when the table is ordered by Kafka offsets and these cannot be compared with what it has (H6)."""
     if not order or order[0][0] not in OFFSETS:
         return
@@ -315,7 +316,9 @@ def _payload_writers(frames: Sequence[Frame]) -> list[WriterSchema]:
     return list(writers.values())
 
 
-def _facts(opened: Inputs, found: survey.Found, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]) -> Facts:
+def _facts(
+    opened: Inputs, found: survey.SurveyResult, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]
+) -> BatchSummary:
     spec, held = opened.spec, found.files
     broken = {item.path: item.reason for item in opened.unusable()}
     counted = []
@@ -329,7 +332,7 @@ def _facts(opened: Inputs, found: survey.Found, evolved: Evolved, order: positio
     shown = {field.source: field.name for field in evolved.schema.payload}
     # a column that a record leaves out is none of its writer's
     partial = {evolved.columns.get(writer, {}).get(name, shown.get(name)) for writer, name in found.partial} - {None}
-    return Facts(
+    return BatchSummary(
         evolved=evolved,
         order=tuple(order),
         inputs=tuple(counted),

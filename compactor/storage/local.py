@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from compactor.core.model.errors import Refused, Unavailable
-from compactor.ports import FileInfo
+from compactor.core.model.files import FileInfo
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from compactor.core.model import checksum
 from compactor.core.model.errors import Refused
-from compactor.ports import FileInfo
+from compactor.core.model.files import FileInfo
 
 
 class MemoryStorage:

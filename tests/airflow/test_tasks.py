@@ -343,7 +343,7 @@ def test_vacuum_deletes_only_after_a_yes(company: Company, answers: Path, found:
     ended = asking(company, "maintenance", yes)
     assert (ended["vacuum"], ended["verify_student"]) == ("success" if deleted else "skipped", "success")
     assert (["vacuum", "--run", "student"] in [words[:3] for words in asked(answers)]) is deleted
-    assert [words[:3] for words in asked(answers) if "vacuum" not in words] == [["run", "--fold", "student"], ["verify", "--deep", "student"]]
+    assert [words[:3] for words in asked(answers) if "vacuum" not in words] == [["run", "--compact", "student"], ["verify", "--deep", "student"]]
 
 
 @pytest.mark.parametrize(

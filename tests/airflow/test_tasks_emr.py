@@ -13,8 +13,8 @@ import pytest
 
 from compactor.app.app import App
 from compactor.core.model.errors import CompactorError, Refused, Unavailable
-from compactor.core.results.reports import TableReport
-from compactor.ports import Ended, Submitted
+from compactor.core.results.reports import Ended, TableReport
+from compactor.ports import Submitted
 from tests.airflow.conftest import dag_file
 
 pytestmark = pytest.mark.airflow

@@ -60,8 +60,8 @@ class BehindLake(Lake):
         """One run through the proxy."""
         self.now += 1.0
         engine = ListEngine(self.storage)
-        world = Environment(self.storage, lambda: engine, lambda: self.parts.behind, self._clock, lambda: f"{next(self._nonces):08x}")
-        return run_table(Table(world, self.spec))
+        env = Environment(self.storage, lambda: engine, lambda: self.parts.behind, self._clock, lambda: f"{next(self._nonces):08x}")
+        return run_table(Table(env, self.spec))
 
     def twin(self) -> BehindLake:
         """The same lake, for another process."""

@@ -96,12 +96,12 @@ def test_a_warehouse_in_s3_and_a_catalog_in_glue(tmp_path: Path, monkeypatch: py
 def read_elsewhere(file: Path, folder: Path) -> dict[str, Any]:
     """Each table's rows, read by a Spark on an embedded metastore that holds what Glue holds."""
     other = file.with_name("reader.yaml")
-    elsewhere = file.read_text().replace('"type": "glue"', f'"metastore_dir": "{folder}"').replace(', "athena"', "")
-    other.write_text(elsewhere, encoding="utf-8")
+    locations = file.read_text().replace('"type": "glue"', f'"metastore_dir": "{folder}"').replace(', "athena"', "")
+    other.write_text(locations, encoding="utf-8")
     rows = {}
     with App.open(file) as from_, App.open(other) as to:
         database = from_.settings.catalog.database
-        glue, hive = from_.world().catalog(), to.world().catalog()
+        glue, hive = from_.env().catalog(), to.env().catalog()
         client = boto3.session.Session().client("glue", region_name="us-east-1")
         hive.ensure_database(database, str(folder))
         for entry in client.get_tables(DatabaseName=database)["TableList"]:

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from compactor.aws.client import Reach
+from compactor.aws.client import ClientConfig
 from compactor.catalog.glue.catalog import GlueCatalog
 from compactor.catalog.glue.client import GlueSettings
 from compactor.core.model.errors import TryLater
@@ -40,17 +40,17 @@ def spec_at(root: str) -> TableSpec:
 def world_at(url: str, root: str, read_seconds: float = 20.0) -> Environment:
     """What a process sees: the store and the catalog at an endpoint."""
     storage = S3Storage(root, type(SETTINGS)(**{**vars(SETTINGS), "endpoint": url, "operation_seconds": 60.0, "read_seconds": read_seconds}))
-    engine, catalog = ListEngine(storage), GlueCatalog(GlueSettings(reach=Reach("us-east-1", url, read_seconds=read_seconds)))
+    engine, catalog = ListEngine(storage), GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", url, read_seconds=read_seconds)))
     return Environment(storage, lambda: engine, lambda: catalog)
 
 
 def main(url: str, root: str, pause: str = "0.02") -> None:
     """The caller decides when it is over; only when the caller itself is gone it ends by itself."""
-    caller, world, spec = os.getppid(), world_at(url, root), spec_at(root)
+    caller, env, spec = os.getppid(), world_at(url, root), spec_at(root)
     print("ready", flush=True)
     while os.getppid() == caller:
         try:
-            report = run_table(Table(world, spec))
+            report = run_table(Table(env, spec))
         except TryLater as error:
             print("later", error, flush=True)
             time.sleep(float(pause))

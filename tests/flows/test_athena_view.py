@@ -54,7 +54,7 @@ def test_athena_added_later_is_published_by_the_next_run() -> None:
     newest = lake.newest()
     assert newest is not None
     assert newest.version == 1
-    assert not publish.behind(Table(lake.world(), lake.spec), newest)
+    assert not publish.behind(Table(lake.env(), lake.spec), newest)
     assert look(lake.catalog, lake.storage, lake.spec, "t_athena") is not None
 
 

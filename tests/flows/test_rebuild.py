@@ -111,7 +111,7 @@ def test_an_older_version_is_rebuilt_and_what_came_later_is_undone() -> None:
     shown = {snapshot.version: lake_rows for snapshot in stages()[-1].committed() for lake_rows in [stages()[-1].expected(snapshot)]}
     for version in [*shown][:-1]:
         lake, watch = begun()
-        target = restore.at_version(Table(lake.world(), lake.spec), version)
+        target = restore.at_version(Table(lake.env(), lake.spec), version)
         report = lake.rebuild(target=target)
         newest = lake.newest()
         assert newest is not None

@@ -125,13 +125,13 @@ def test_a_version_is_found_by_its_time() -> None:
     """The newest at or before it; a time without zone is UTC."""
     lake = stages()[-1].copy()
     times = {snapshot.version: snapshot.time for snapshot in lake.committed()}
-    assert restore.as_of(Table(lake.world(), lake.spec), times[2]).version == 2
-    assert restore.as_of(Table(lake.world(), lake.spec), times[2].replace("Z", "")).version == 2
-    assert restore.as_of(Table(lake.world(), lake.spec), "2100-01-01").version == max(times)
+    assert restore.as_of(Table(lake.env(), lake.spec), times[2]).version == 2
+    assert restore.as_of(Table(lake.env(), lake.spec), times[2].replace("Z", "")).version == 2
+    assert restore.as_of(Table(lake.env(), lake.spec), "2100-01-01").version == max(times)
     with pytest.raises(Refused, match="nothing was committed by 1999-01-01"):
-        restore.as_of(Table(lake.world(), lake.spec), "1999-01-01")
+        restore.as_of(Table(lake.env(), lake.spec), "1999-01-01")
     with pytest.raises(Refused, match="expected a time such as"):
-        restore.as_of(Table(lake.world(), lake.spec), "yesterday")
+        restore.as_of(Table(lake.env(), lake.spec), "yesterday")
 
 
 def test_a_version_that_is_not_there_is_refused_with_those_that_are() -> None:

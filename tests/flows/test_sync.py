@@ -27,7 +27,7 @@ DECLARED = {"avro_schema": json.dumps({"type": "record", "name": "t", "fields": 
 
 def done(lake: Lake, spec: TableSpec | None = None, dry_run: bool = False) -> Synced:
     """One `compactor sync`."""
-    return sync(Table(lake.world(), spec or lake.spec), dry_run)
+    return sync(Table(lake.env(), spec or lake.spec), dry_run)
 
 
 def content(lake: Lake) -> object:

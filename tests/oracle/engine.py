@@ -24,11 +24,13 @@ from compactor.core.model.position import Position, at_or_below, earliest, event
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, DataFile, Delta, FeedPart, Input, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import BatchSummary, InputLocations, Staged
+from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import Adoption, unplaced
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
-from compactor.ports import Check, Difference, Elsewhere, Facts, Staged, Storage
+from compactor.ports import Storage
 from tests.oracle import history_engine
 from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, replayed, shown, sorted_out
 
@@ -61,7 +63,7 @@ class State:
 class ListBatch:
     """Inputs as Changes under stored names."""
 
-    facts: Facts
+    summary: BatchSummary
     spec: TableSpec
     parent: Snapshot | None
     version: int
@@ -73,9 +75,11 @@ class ListBatch:
         found = [change for change in self.changes if change.op != "t" and change.key in keys]
         counts = Counter(change.position[-3] for change in found)
         told = tuple(Unusable(change.position[-3], BEYOND_RETENTION, change.position[-1] + 1) for change in found)
-        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts[item.path]) for item in self.facts.inputs)
-        facts = dataclasses.replace(self.facts, inputs=inputs, beyond_retention=len(found), unusable=(*self.facts.unusable, *told))
-        return dataclasses.replace(self, facts=facts, changes=tuple(change for change in self.changes if change.op == "t" or change.key not in keys))
+        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts[item.path]) for item in self.summary.inputs)
+        summary = dataclasses.replace(self.summary, inputs=inputs, beyond_retention=len(found), unusable=(*self.summary.unusable, *told))
+        return dataclasses.replace(
+            self, summary=summary, changes=tuple(change for change in self.changes if change.op == "t" or change.key not in keys)
+        )
 
     def close(self) -> None:
         """Nothing may be read from it any more."""
@@ -96,9 +100,9 @@ class ListResolution:
     closed: list[bool] = dataclasses.field(default_factory=list)
 
     @property
-    def facts(self) -> Facts:
+    def summary(self) -> BatchSummary:
         """The facts about the batch."""
-        return self.batch.facts
+        return self.batch.summary
 
     def check_open(self) -> None:
         """Neither it nor its batch was closed."""
@@ -119,14 +123,14 @@ class ListEngine:
     # reading ------------------------------------------------------------------------------------------------------
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, copies: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, copies: Sequence[str] = ()
     ) -> ListBatch:
         """Parse the files, follow their columns."""
         order = tuple((name, "bigint") for name in spec.order_by or ("seq",))
         if parent is not None and parent.order != order:
             raise OrderRefused(f"table {spec.name}: expected order {parent.order}, found {order}")
         # a rebuild reads two contents that one name had after another
-        files = {(item.path, item.etag): self._events(spec, item, elsewhere) for item in inputs}
+        files = {(item.path, item.etag): self._events(spec, item, locations) for item in inputs}
         changes = {name: events for name, (events, _, _) in files.items()}
         bad = [one for _, _, unusable in files.values() for one in unusable]
         broken = {one.path: one.reason for one in bad if one.record is None}
@@ -152,7 +156,7 @@ class ListEngine:
             )
             for item in inputs
         )
-        facts = Facts(
+        summary = BatchSummary(
             evolved,
             order,
             counted,
@@ -169,11 +173,11 @@ class ListEngine:
             quarantined=records,
             unusable=tuple(bad),
         )
-        return ListBatch(facts, spec, parent, version, tuple(conformed))
+        return ListBatch(summary, spec, parent, version, tuple(conformed))
 
-    def _events(self, spec: TableSpec, item: Input, elsewhere: Elsewhere) -> tuple[list[Change], int, list[Unusable]]:
+    def _events(self, spec: TableSpec, item: Input, locations: InputLocations) -> tuple[list[Change], int, list[Unusable]]:
         """The events of a file, how many records it has, and what of it cannot be used."""
-        place = elsewhere.get((item.path, item.etag)) or Layout(spec.root, spec.landing).landed(item.path)
+        place = locations.get((item.path, item.etag)) or Layout(spec.root, spec.landing).landed(item.path)
         try:
             data = self._storage.read(place)
             events, unusable = sorted_out(data, item.path, spec.epoch)
@@ -186,7 +190,7 @@ class ListEngine:
     def resolve(self, batch: ListBatch, whole: bool) -> ListResolution:
         """Play back the events of every key."""
         assert not batch.closed
-        parent, schema = batch.parent, batch.facts.evolved.schema
+        parent, schema = batch.parent, batch.summary.evolved.schema
         delta: dict[Key, State] = {}
         stored: dict[Key, State] = {}
         if parent is not None:
@@ -198,7 +202,7 @@ class ListEngine:
     def write(self, resolution: ListResolution, commit: str, purge_through: int) -> Staged:
         """A whole new base; or what the batch changed, and what the parent's Delta holds and no compaction has put into the base."""
         resolution.check_open()
-        batch, schema = resolution.batch, resolution.facts.evolved.schema
+        batch, schema = resolution.batch, resolution.summary.evolved.schema
         if resolution.whole:
             kept, purged = _purged(resolution.states.values(), purge_through)
             segments = self._segments(batch.spec, schema, commit, [(None, None, kept)], batch.version) if kept else ()
@@ -214,8 +218,8 @@ class ListEngine:
         return Staged(written, (), resolution.counts, resolution.ties, _unresolved(batch.spec, delta))
 
     def _resolved(self, batch: ListBatch, stored: dict[Key, State]) -> tuple[ListBatch, dict[Key, State], dict[str, int], int]:
-        spec, facts, parent = batch.spec, batch.facts, batch.parent
-        barrier = latest([facts.truncate, parent.truncated_to if parent else None])
+        spec, summary, parent = batch.spec, batch.summary, batch.parent
+        barrier = latest([summary.truncate, parent.truncated_to if parent else None])
         events = [change for change in batch.changes if change.op != "t"]
         live = [change for change in events if not at_or_below(change.position, barrier)]
         stored = {key: state for key, state in stored.items() if not at_or_below(state.position, barrier)}
@@ -225,11 +229,11 @@ class ListEngine:
         outcomes, ties = _outcomes(live, stored)
         counts = {name: outcomes.count(name) for name in COUNTS}
         counts["superseded"] += len(events) - len(live)
-        counts["applied"] += facts.truncates
-        counts["ignored"] = facts.ignored
-        counts["quarantined"], counts["beyond_retention"] = facts.quarantined, facts.beyond_retention
-        if sum(counts.values()) != facts.read:
-            raise CheckFailed(f"table {spec.name}: {facts.read} events read, {counts} add up to {sum(counts.values())}")
+        counts["applied"] += summary.truncates
+        counts["ignored"] = summary.ignored
+        counts["quarantined"], counts["beyond_retention"] = summary.quarantined, summary.beyond_retention
+        if sum(counts.values()) != summary.read:
+            raise CheckFailed(f"table {spec.name}: {summary.read} events read, {counts} add up to {sum(counts.values())}")
         beyond = _beyond(spec, parent, live, states, stored)
         if beyond:
             return self._resolved(batch.without(beyond), stored)
@@ -240,7 +244,7 @@ class ListEngine:
         resolution.check_open()
         batch = resolution.batch
         known = batch.parent.history if batch.parent else None
-        return history_engine.written(self._storage, batch.spec, batch.facts.evolved.schema, known, batch.changes, commit)
+        return history_engine.written(self._storage, batch.spec, batch.summary.evolved.schema, known, batch.changes, commit)
 
     # compacting ------------------------------------------------------------------------------------------------------
 
@@ -305,7 +309,7 @@ class ListEngine:
         return [json.loads(line) for file in files for line in self._storage.read(file).decode().splitlines()]
 
     def compare(
-        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None = None
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
     ) -> list[Check]:
         """What the Snapshot holds against one replay of all inputs."""
         stored = {
@@ -313,7 +317,7 @@ class ListEngine:
             **_by_key(self._files(spec, snapshot.delta, snapshot.schema) if snapshot.delta else ()),
         }
         rows = {key: shown(state.values) for key, state in stored.items() if state.op != "d"}
-        changes = [event for item in inputs for event in self._events(spec, item, elsewhere)[0]]
+        changes = [event for item in inputs for event in self._events(spec, item, locations)[0]]
         began = [event for state in self._base(spec, origin.segments, origin, snapshot.schema).values() for event in state.events] if origin else []
         again = replayed(ordered([*began, *_named(changes, snapshot.schema)]))
         different = sorted({*rows, *again}, key=repr) if rows != again else []

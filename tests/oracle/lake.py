@@ -43,7 +43,7 @@ def table(**changes: Any) -> TableSpec:
     """A table with small segments that is looked at for folds in every run."""
     standard = {
         "name": "t", "root": "/lake/t", "landing": "/lake/t/incremental", "pattern": "increment_%Y%m%d%H", "database": "school", "view": "t",
-        "tables_in": "school", "key": ("id",), "order_by": ("seq",), "target_file_bytes": 1200, "fold_every": 0.0, "compaction": "delta",
+        "tables_in": "school", "key": ("id",), "order_by": ("seq",), "target_file_bytes": 1200, "compact_every": 0.0, "write_mode": "merge-on-read",
     }  # fmt: skip
     return TableSpec(**{**standard, **changes})
 
@@ -78,7 +78,7 @@ class Lake:
         """The table's paths."""
         return Layout(self.spec.root, self.spec.landing)
 
-    def world(self, faults: Faults | None = None) -> Environment:
+    def env(self, faults: Faults | None = None) -> Environment:
         """What a process sees: with `faults`, storage and catalog fail as they say."""
         storage: Storage = self.storage if faults is None else FaultyStorage(self.storage, faults)
         engine = ListEngine(storage)
@@ -87,11 +87,11 @@ class Lake:
 
     def table(self, faults: Faults | None = None) -> Table:
         """The table as a process sees it."""
-        return Table(self.world(faults), self.spec)
+        return Table(self.env(faults), self.spec)
 
     def observed(self) -> Environment:
         """What somebody sees who only looks."""
-        return self.world()
+        return self.env()
 
     def deliver(self, path: str, lines: Iterable[str], damaged: bool = False) -> tuple[str, str]:
         """The sink writes a file, over what may be there, one that is `damaged` unreadable; gives back what names the input."""
@@ -121,8 +121,8 @@ class Lake:
     def restore(self, version: int, faults: Faults | None = None) -> TableReport:
         """Bring an older state back."""
         self.now += 1.0
-        world = self.world(faults)
-        return restore.restore(Table(world, self.spec), restore.at_version(Table(world, self.spec), version))
+        env = self.env(faults)
+        return restore.restore(Table(env, self.spec), restore.at_version(Table(env, self.spec), version))
 
     def reabsorb(self, faults: Faults | None = None) -> TableReport:
         """Take again what restores have undone."""
@@ -142,12 +142,12 @@ class Lake:
     def unpin(self, name: str) -> None:
         """Keep it no longer."""
         self.now += 1.0
-        pin.unpin(Table(self.world(), self.spec), name)
+        pin.unpin(Table(self.env(), self.spec), name)
 
     def restorable(self) -> list[int]:
         """The versions that a restore may bring back, oldest first."""
         newest = self.newest()
-        return [each.version for each in self.committed() if newest and not retention.condemned(each, self.layout, newest)]
+        return [each.version for each in self.committed() if newest and not retention.pending_deletions(each, self.layout, newest)]
 
     def units(self) -> set[str]:
         """The directories of data and the ledger files that lie below the root."""
@@ -207,7 +207,7 @@ class Lake:
 
     def failed_checks(self) -> list[str]:
         """What `verify` finds wrong."""
-        return [f"{check.name}: {check.detail}" for check in verify(Table(self.world(), self.spec)) if not check.ok]
+        return [f"{check.name}: {check.detail}" for check in verify(Table(self.env(), self.spec)) if not check.ok]
 
 
 def copied(catalog: MemoryCatalog) -> MemoryCatalog:

@@ -15,7 +15,7 @@ from compactor.app import package as app_package
 from compactor.app.package import Package, deliver, package
 from compactor.config.settings import load
 from compactor.core.model.errors import ConfigError, Refused
-from compactor.core.settings.job_config import Resolved
+from compactor.core.settings.job_config import JobConfig
 from compactor.storage.memory import MemoryStorage
 from tests.test_layers import CLUSTER, layer
 
@@ -151,8 +151,8 @@ def test_a_resolved_configuration_survives_the_way(tmp_path: Path) -> None:
 
     (tmp_path / "compactor.yaml").write_text(FULL, encoding="utf-8")
     resolved = App(load(tmp_path / "compactor.yaml")).resolved()
-    assert Resolved.read(resolved.written()) == resolved
-    assert Resolved.read(resolved.written()).written() == resolved.written()
+    assert JobConfig.read(resolved.written()) == resolved
+    assert JobConfig.read(resolved.written()).written() == resolved.written()
     assert [spec.name for spec in resolved.specs] == ["student", "ledger", "course"]
     assert (resolved.catalog, resolved.catalog_id, resolved.catalog_region) == ("glue", "123456789012", "eu-west-1")
 
@@ -173,4 +173,4 @@ def test_a_resolved_configuration_survives_the_way(tmp_path: Path) -> None:
 def test_what_another_version_resolved_is_refused(data: bytes, said: str) -> None:
     """With what to do; never half understood."""
     with pytest.raises(ConfigError, match=said):
-        Resolved.read(data)
+        JobConfig.read(data)

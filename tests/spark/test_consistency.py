@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import DataFrame
 
 from compactor.core.model.errors import CheckFailed, InconsistentRead, Refused
+from compactor.core.model.files import FileInfo
 from compactor.core.results.reports import TableReport
 from compactor.flows import snapshots
 from compactor.flows.run import run_table
-from compactor.ports import FileInfo
 from compactor.spark import consistency
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.engine import SparkEngine
@@ -59,7 +59,7 @@ class Larger(LocalStorage):
 def _run(lake: Lake, storage: LocalStorage) -> TableReport:
     engine = SparkEngine(lake.spark, storage)
     spec = lake.spec()
-    return run_table(dataclasses.replace(lake.world, storage=storage, engine=lambda: engine), spec)
+    return run_table(dataclasses.replace(lake.env, storage=storage, engine=lambda: engine), spec)
 
 
 def _text(lake: Lake, count: int) -> tuple[Callable[[], DataFrame], list[str]]:
@@ -115,7 +115,7 @@ def test_landed_files_that_were_overwritten_since_they_were_listed_are_read(lake
     """The store is asked for their sizes once more. Stored files never change: any difference is refused."""
     read, paths = _text(lake, 3)
     sizes = dict.fromkeys(paths, 5)
-    assert ConsistentReads(sizes, "t", lake.world.storage).open(read, paths).count() == 2
+    assert ConsistentReads(sizes, "t", lake.env.storage).open(read, paths).count() == 2
     with pytest.raises(InconsistentRead):
         ConsistentReads(sizes, "t").open(read, paths)
 
@@ -154,7 +154,7 @@ def test_a_remote_file_fails_twice_before_it_is_blamed(lake: Lake, remote: None)
     """A file that is in the store is never blamed for being missing; one that is gone there too is."""
     path = lake.root / "a.json"
     path.write_text("x", encoding="utf-8")
-    reads = ConsistentReads({str(path): 1}, "t", lake.world.storage)
+    reads = ConsistentReads({str(path): 1}, "t", lake.env.storage)
     assert [reads.confirmed({str(path): "Invalid sync!"}) for _ in range(2)] == [False, True]
     missing = {str(path): "java.io.FileNotFoundException: No such file or directory"}
     with pytest.raises(InconsistentRead, match=r"table t: .*a\.json is in the store, and Spark does not find it"):
@@ -165,9 +165,7 @@ def test_a_remote_file_fails_twice_before_it_is_blamed(lake: Lake, remote: None)
 
 def test_a_local_file_is_blamed_at_once(lake: Lake) -> None:
     """No response can be truncated on the way."""
-    assert ConsistentReads({str(lake.root / "a.json"): 1}, "t", lake.world.storage).confirmed(
-        {str(lake.root / "a.json"): "No such file or directory"}
-    )
+    assert ConsistentReads({str(lake.root / "a.json"): 1}, "t", lake.env.storage).confirmed({str(lake.root / "a.json"): "No such file or directory"})
 
 
 def test_an_empty_content_is_read_once_more() -> None:
@@ -219,13 +217,13 @@ def test_a_landed_file_that_is_smaller_to_spark_is_not_ingested(lake: Lake) -> N
 
     with pytest.raises(InconsistentRead, match=r"table t: .*part-0\.json and 1 more: expected 47 bytes, Spark lists 40"):
         _run(lake, Larger(lambda path: 7 if path.endswith("part-1.json") else 0))
-    assert snapshots.newest(lake.world, snapshots.layout_of(spec)) is None
+    assert snapshots.newest(lake.env, snapshots.layout_of(spec)) is None
     assert lake.run(spec).counts["applied"] == 2
 
 
 def test_a_run_that_misses_a_stored_file_is_refused(lake: Lake) -> None:
     """A directory that Spark lists without one of its files is not taken for a smaller Segment or Delta."""
-    spec = lake.spec(compaction="delta")
+    spec = lake.spec(write_mode="merge-on-read")
     for hour in (1, 2):
         lake.land(spec, hour, [{"id": hour, "seq": hour}])
         lake.run(spec)
@@ -251,9 +249,9 @@ def test_fewer_rows_than_were_written_are_not_committed(lake: Lake) -> None:
     (segment,) = snapshot.segments
     directory = str(Path(spec.root) / segment.path)
     with pytest.raises(CheckFailed, match=r"2 rows are there, expected the 3 that were written"):
-        table_writer.inspect(lake.spark, lake.world.storage, snapshot.schema, snapshot.order, directory, "t", 3)
+        table_writer.inspect(lake.spark, lake.env.storage, snapshot.schema, snapshot.order, directory, "t", 3)
     with pytest.raises(CheckFailed, match=r"0 rows are there, expected the 2 that were written"):
-        table_writer.inspect(lake.spark, lake.world.storage, snapshot.schema, snapshot.order, directory + "/nothing", "t", 2)
+        table_writer.inspect(lake.spark, lake.env.storage, snapshot.schema, snapshot.order, directory + "/nothing", "t", 2)
 
 
 def test_an_error_that_no_single_remote_file_causes_is_tried_once_more(lake: Lake, remote: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def test_the_newest_row_per_key_wins_whatever_the_order_of_arrival(lake: Lake) -
 
 def test_a_late_event_does_not_bring_a_deleted_row_back(lake: Lake) -> None:
     """A delete leaves a tombstone that a late older event meets, in the Delta and after a rewrite in the base."""
-    spec = lake.spec(compaction="delta")
+    spec = lake.spec(write_mode="merge-on-read")
     lake.land(spec, 1, [up(n, n) for n in range(1, 9)])
     lake.run(spec)
     lake.land(spec, 2, [up(3, 50, op="d")])
@@ -45,7 +45,7 @@ def test_a_late_event_does_not_bring_a_deleted_row_back(lake: Lake) -> None:
     assert 1 == lake.run(spec).counts["late"]
     assert [1, 2, 4, 5, 6, 7, 8] == [row["id"] for row in lake.rows(spec)]
 
-    rewritten = lake.with_settings(spec, compaction="rewrite")
+    rewritten = lake.with_settings(spec, write_mode="copy-on-write")
     lake.land(spec, 4, [up(3, 45), up(8, 60)])
     lake.run(rewritten)
     assert [1, 2, 4, 5, 6, 7, 8] == [row["id"] for row in lake.rows(spec)]
@@ -202,17 +202,17 @@ def test_a_record_that_cannot_be_used_waits_in_quarantine(lake: Lake, name: str)
     assert (3, 2, 1) == (report.counts["read"], report.counts["applied"], report.counts["quarantined"])
     assert [1, 2] == [row["id"] for row in lake.rows(spec)]
     assert [] == lake.landed(spec)
-    (held,) = quarantine.waiting(Table(lake.world, spec), lake.snapshot(spec))
-    (told,) = quarantine.reasons(Table(lake.world, spec), held)["unusable"]
+    (held,) = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    (told,) = quarantine.reasons(Table(lake.env, spec), held)["unusable"]
     assert 2 == told["record"]
     assert words in told["reason"]
     assert (record if isinstance(record, str) else '"seq": 8') in told["text"] or "order" in words or "key" in words
     assert [] == lake.problems(spec)
 
-    lake.world.storage.write(held.repaired, "\n".join(json.dumps(row) for row in (up(1, 1), up(1, 9), up(2, 2))).encode())
+    lake.env.storage.write(held.repaired, "\n".join(json.dumps(row) for row in (up(1, 1), up(1, 9), up(2, 2))).encode())
     lake.replay(spec)
     assert [(1, 9), (2, 2)] == [(row["id"], row["seq"]) for row in lake.rows(spec)]
-    assert [] == quarantine.waiting(Table(lake.world, spec), lake.snapshot(spec))
+    assert [] == quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
     assert [] == lake.problems(spec)
 
 
@@ -247,17 +247,17 @@ def test_a_cut_file_waits_in_quarantine(lake: Lake, file: str) -> None:
     os.utime(path, (0, 0))
     lake.run(spec)
     assert [1] == [row["id"] for row in lake.rows(spec)]
-    (held,) = quarantine.waiting(Table(lake.world, spec), lake.snapshot(spec))
+    (held,) = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
     assert held.path.endswith(file)
     assert held.records is None
     assert [] == lake.problems(spec)
 
     with pytest.raises(InputRefused, match=file):
         lake.replay(spec)
-    lake.world.storage.write(str(held.location), content)
+    lake.env.storage.write(str(held.location), content)
     lake.replay(spec)
     assert 2 in {row["id"] for row in lake.rows(spec)}
-    assert [] == quarantine.waiting(Table(lake.world, spec), lake.snapshot(spec))
+    assert [] == quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
     assert [] == lake.problems(spec)
 
 

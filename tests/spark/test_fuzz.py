@@ -166,7 +166,7 @@ def test_good_rows_come_through_whatever_lies_beside_them(lake: Lake, envelope: 
     # of wal2json's types beside the values one that says text makes text of a column
     shown = {str(row["id"]): row["b"] for row in lake.rows(spec) if str(row["id"]) in map(str, GOOD)}
     assert shown == dict.fromkeys(map(str, GOOD), "new")
-    waiting = {held.path.rpartition("/")[2] for held in quarantine.waiting(Table(lake.world, spec), lake.snapshot(spec))}
+    waiting = {held.path.rpartition("/")[2] for held in quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))}
     for name in landed:
         places = [place for place in ("incremental", "archive", "quarantine") if [*(Path(spec.root) / place).rglob(name)]]
         assert places in (["archive"], ["quarantine"], ["incremental"]), name

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 def rebuilt(lake: Lake, spec: TableSpec, accept: bool = False) -> RebuildReport:
     """A rebuild, and what it shows is sound."""
     lake.now += 1
-    report = rebuild_table(Table(lake.world, spec), accept=accept)
+    report = rebuild_table(Table(lake.env, spec), accept=accept)
     if report.outcome == "published":
         assert lake.snapshot(spec).version == report.version
         assert lake.problems(spec) == []
@@ -29,7 +29,7 @@ def rebuilt(lake: Lake, spec: TableSpec, accept: bool = False) -> RebuildReport:
 
 def test_a_grown_table_is_its_archive_resolved_at_once(lake: Lake) -> None:
     """After a wider type (tables of another generation), a new column, a late event, a delete, a fold; runs go on top of it."""
-    spec = lake.spec(compaction="delta", fold_every=2.0, target_file_bytes=4_000)
+    spec = lake.spec(write_mode="merge-on-read", compact_every=2.0, target_file_bytes=4_000)
     lake.land(spec, 0, [{"id": n, "a": n, "seq": n, "op": "c"} for n in range(300)])
     lake.run(spec)
     lake.land(spec, 1, [{"id": 7, "a": "many", "seq": 1000, "op": "u"}, {"id": 8, "seq": 1001, "op": "d"}])

@@ -109,7 +109,7 @@ def test_changes_are_followed_left_out_or_refused(lake: Lake, name: str, policy:
     That need be named for one run only, but for dates and bytes: what they were is read again by `verify`, a rebuild, a late file.
     """
     form = FORMS[name]
-    spec = lake.spec(**{"policy": POLICIES[policy], "compaction": "delta", "fold_every": 1e9, **form.settings})
+    spec = lake.spec(**{"policy": POLICIES[policy], "write_mode": "merge-on-read", "compact_every": 1e9, **form.settings})
     land(lake, spec, name, 1)
     lake.run(spec)
     assert rows(lake, spec) == expected(form, policy, 1)
@@ -132,12 +132,12 @@ def test_changes_are_followed_left_out_or_refused(lake: Lake, name: str, policy:
             lake.run(spec)
         shutil.rmtree(Path(spec.landing) / "increment_2024030504")
     assert lake.snapshot(spec).delta is not None
-    lake.run(lake.with_settings(spec, fold_every=0.0))
+    lake.run(lake.with_settings(spec, compact_every=0.0))
     assert lake.snapshot(spec).delta is None
     assert rows(lake, spec) == expected(form, policy, 3)
     lake.now += 1
     # what a policy keeps out stays out
-    report = rebuild_table(Table(lake.world, spec))
+    report = rebuild_table(Table(lake.env, spec))
     assert (report.outcome, report.files) == ("published", 3)
     assert rows(lake, spec) == expected(form, policy, 3)
     assert lake.problems(spec) == []

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from compactor.core.model import checksum
 from compactor.core.model.errors import Refused
+from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import S3Settings
-from compactor.ports import FileInfo, Storage
+from compactor.ports import Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.memory import MemoryStorage
 from compactor.storage.s3.storage import S3Storage

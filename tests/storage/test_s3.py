@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError
 
 from compactor.core.model import checksum
 from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import S3Settings
-from compactor.ports import FileInfo
 from compactor.storage.s3 import client as s3_client
 from compactor.storage.s3.move import SOURCE_ETAG
 from compactor.storage.s3.storage import BATCH, PROBE_PREFIX, S3Storage

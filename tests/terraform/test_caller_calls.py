@@ -14,7 +14,7 @@ import boto3
 import pytest
 
 from compactor.app.app import App
-from compactor.aws.retry import Patience
+from compactor.aws.retry import RetryPolicy
 from compactor.core.model.errors import CompactorError
 from compactor.core.settings.s3 import S3Settings
 from compactor.storage.s3.storage import S3Storage
@@ -124,7 +124,7 @@ def sent(app: App, table: str, found: Calls) -> None:
 
 def running(runner: object) -> None:
     """Let a runner believe that its job goes on, and lose its patience soon."""
-    runner._jobs._client._patience = Patience(0.5, 0.05, 0.1)  # type: ignore[attr-defined]
+    runner._jobs._client._patience = RetryPolicy(0.5, 0.05, 0.1)  # type: ignore[attr-defined]
     runner._jobs.state = lambda job: (True, "RUNNING")  # type: ignore[attr-defined]
 
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from compactor.aws.retry import ABSENT, CHANGED, PASSING, TAKEN, Answer, Passing, item_error, kind_of, words
+from compactor.aws.retry import ABSENT, CHANGED, PASSING, TAKEN, ExpectedError, Retryable, item_error, kind_of, words
 from compactor.catalog import rules
 from compactor.catalog.formats import FORMATS
 from compactor.catalog.glue import shapes
@@ -92,7 +92,7 @@ class GlueCatalog:
 
             try:
                 answer = self._client.persist(label, "list partitions", attempt)
-            except Answer:
+            except ExpectedError:
                 return []
             found += [shapes.partition(entry) for entry in answer.get("Partitions", [])]
             token = answer.get("NextToken")
@@ -109,7 +109,7 @@ class GlueCatalog:
                     answer = self._client.ask(
                         "batch_delete_partition", label, (ABSENT,), **place, PartitionsToDelete=[{"Values": list(each)} for each in batch]
                     )
-                except Answer:
+                except ExpectedError:
                     return
                 _settle(label, "batch_delete_partition", self._client.host, answer, fine=(ABSENT,))
 
@@ -149,7 +149,7 @@ class GlueCatalog:
         label = f"{database}.{name}"
         try:
             answer = self._client.ask("get_table", label, (ABSENT,), DatabaseName=database.lower(), Name=name.lower())
-        except Answer:
+        except ExpectedError:
             return None
         found: dict[str, Any] = answer["Table"]
         if not found.get("VersionId"):
@@ -158,7 +158,7 @@ class GlueCatalog:
 
     def _create(self, label: str, database: str, made: dict[str, Any]) -> None:
         if not self._may(TAKEN, "create_table", label, DatabaseName=database.lower(), TableInput=made):
-            raise Passing("somebody else created it at the same moment")
+            raise Retryable("somebody else created it at the same moment")
 
     def _update(self, label: str, found: dict[str, Any], wanted: dict[str, Any]) -> None:
         try:
@@ -171,14 +171,14 @@ class GlueCatalog:
                 VersionId=found["VersionId"],
                 SkipArchive=True,
             )
-        except Answer as answer:
-            raise Passing("somebody else changed it at the same moment") from answer
+        except ExpectedError as answer:
+            raise Retryable("somebody else changed it at the same moment") from answer
 
     def _may(self, expected: str, operation: str, label: str, **parameters: Any) -> bool:
         """Ask; False for the expected kind of a no."""
         try:
             self._client.ask(operation, label, (expected,), **parameters)
-        except Answer:
+        except ExpectedError:
             return False
         return True
 
@@ -211,7 +211,7 @@ class GlueCatalog:
                 place = {"DatabaseName": owner["DatabaseName"], "TableName": owner["Name"]}
                 answer = self._client.ask("batch_get_partition", label, **place, PartitionsToGet=left)
                 if len(answer.get("UnprocessedKeys", [])) >= len(left):
-                    raise Passing("none of the partitions was looked up")
+                    raise Retryable("none of the partitions was looked up")
                 return answer
 
             answer = self._client.persist(label, "look at partitions", attempt)
@@ -261,7 +261,7 @@ def _settle(label: str, operation: str, host: str, answer: dict[str, Any], fine:
         elif kind not in fine:
             raise refusal(error, f"{label} {values}", operation, host)
     if passing:
-        raise Passing(f"{len(passing)} of the partitions were not taken, such as {passing[0]}")
+        raise Retryable(f"{len(passing)} of the partitions were not taken, such as {passing[0]}")
 
 
 def _check_view(label: str, found: dict[str, Any]) -> None:

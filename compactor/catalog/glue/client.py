@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.aws.client import AwsClient, Reach
+from compactor.aws.client import AwsClient, ClientConfig
 from compactor.aws.retry import access_problem, api_name, code_of, words
 from compactor.core.model.errors import CatalogRefused
 
@@ -33,7 +33,7 @@ class GlueSettings:
     """Which catalog: `catalog_id` is the account that owns it (empty: our own); where, and how long it is tried."""
 
     catalog_id: str = ""
-    reach: Reach = field(default_factory=Reach)
+    reach: ClientConfig = field(default_factory=ClientConfig)
 
 
 def refusal(error: Exception, what: str, operation: str, host: str) -> CatalogRefused:

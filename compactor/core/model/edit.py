@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from compactor.core.model.snapshot import Condemned, DataFile, Feed, Input, LedgerFile, Pin, Snapshot, State
+from compactor.core.model.snapshot import DataFile, Feed, Input, LedgerFile, PendingDeletion, Pin, Snapshot, State
 
 
 class Requirement(Protocol):
@@ -107,7 +107,7 @@ class Edit:
     """As `Snapshot.unresolved`."""
     pins: tuple[Pin, ...] | None = None
     """The pins after the Edit."""
-    condemned: tuple[Condemned, ...] | None = None
+    pending_deletions: tuple[PendingDeletion, ...] | None = None
     """What vacuum has given up after the Edit."""
     oldest: int | None = None
     """As `Snapshot.oldest`."""

@@ -124,7 +124,7 @@ def _part(raw: dict[str, Any]) -> HistoryPart:
     return HistoryPart(**{**raw, **bounds, "files": tuple((name, size) for name, size in raw["files"])})
 
 
-def fold_due(open_rows: int, delta_rows: int, changes: int) -> bool:
+def compaction_due(open_rows: int, delta_rows: int, changes: int) -> bool:
     """Whether the open Delta goes into the open parts now.
 
     Each commit writes the Delta, each fold the open rows: with C changes a commit, N open rows and a fold whenever the Delta has D rows a commit

@@ -157,7 +157,7 @@ LATER = (*AGAIN, "undone", "redone", "discarded")
 
 
 @dataclass(frozen=True)
-class Condemned:
+class PendingDeletion:
     """What vacuum has given up: a directory of data, a ledger file, or a Snapshot that is to become a stub; `path` below the root.
 
     No later Snapshot may name it (H21). `since`: epoch seconds of the store's clock. `reason`: `expired`, it was named by Snapshots that are
@@ -275,7 +275,7 @@ class Snapshot(State, Commit):
     """Events whose order columns were all equal to another's of the same key."""
     unresolved: int = 0
     """Values of visible rows that no event told."""
-    condemned: tuple[Condemned, ...] = ()
+    pending_deletions: tuple[PendingDeletion, ...] = ()
     """What vacuum has given up. No later version may name it (H21)."""
     pins: tuple[Pin, ...] = ()
     """Versions that vacuum keeps."""
@@ -318,7 +318,7 @@ class Snapshot(State, Commit):
             ledger=(),
             raw=(),
             offsets=(),
-            condemned=(),
+            pending_deletions=(),
             pins=(),
             history=None,
             expired=True,
@@ -412,7 +412,7 @@ def _revived(raw: dict[str, Any]) -> dict[str, Any]:
     values["delta"] = Delta(**_stored(raw["delta"])) if raw["delta"] else None
     values["inputs"] = tuple(input_from_json(entry) for entry in raw["inputs"])
     values["pending"] = tuple(input_from_json(entry) for entry in raw["pending"])
-    values["condemned"] = tuple(Condemned(**entry) for entry in raw.get("condemned", ()))
+    values["condemned"] = tuple(PendingDeletion(**entry) for entry in raw.get("condemned", ()))
     values["feed"] = _feed(raw["feed"]) if raw.get("feed") else None
     values["pins"] = tuple(Pin(**entry) for entry in raw.get("pins", ()))
     values["history"] = History.from_json(raw["history"]) if raw.get("history") else None

@@ -91,12 +91,12 @@ class TableSpec:
     max_gone: float = 1.0
     quarantine_rows: int | None = None
     quarantine_share: float = 0.5
-    compaction: str = "auto"
+    write_mode: str = "auto"
     live_view: bool = False
     timestamps: str = "int96"
     target_file_bytes: int = 256 << 20
-    fold_every: float = 6 * 3600.0
-    fold_window: tuple[int, int] = ALWAYS
+    compact_every: float = 6 * 3600.0
+    compact_window: tuple[int, int] = ALWAYS
     settle: float = 0.0
     complete: str | None = None
     hours_in: str = "UTC"
@@ -148,9 +148,9 @@ class TableSpec:
         return dataclasses.replace(self, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)
 
     @property
-    def folding(self) -> TableSpec:
+    def compacting_now(self) -> TableSpec:
         """With folds due at any time: what is worth a fold is folded by the next run."""
-        return dataclasses.replace(self, fold_every=0.0, fold_window=ALWAYS)
+        return dataclasses.replace(self, compact_every=0.0, compact_window=ALWAYS)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, for the job that runs on a cluster."""
@@ -160,7 +160,7 @@ class TableSpec:
     def from_json(cls, data: dict[str, Any]) -> TableSpec:
         """The inverse of `to_json`."""
         values = dict(data)
-        for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except", "fold_window"):
+        for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except", "compact_window"):
             values[name] = tuple(values[name])
         values["registered"] = tuple(values["registered"]) if values.get("registered") else None
         said = values.get("policy") or {}

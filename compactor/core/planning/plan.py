@@ -25,7 +25,7 @@ _WIDTHS = {"string": 20, "binary": 100, "boolean": 1, "tinyint": 1, "smallint": 
 
 
 @dataclass(frozen=True)
-class Found:
+class LandedFile:
     """A file in landing: `path` below the landing root, `size` bytes, `modified` epoch seconds."""
 
     path: str
@@ -51,7 +51,7 @@ class Landing:
         return sum(item.size for item in self.new)
 
 
-def discover(spec: TableSpec, found: Iterable[Found], absorbed: frozenset[tuple[str, str]], now: float) -> Landing:
+def discover(spec: TableSpec, found: Iterable[LandedFile], absorbed: frozenset[tuple[str, str]], now: float) -> Landing:
     """New inputs = landing − ledger. `absorbed` holds (path, etag).
 
     A Parquet or Avro file that has stayed empty is taken, and will be found unusable.
@@ -126,18 +126,18 @@ def delta_estimate(snapshot: Snapshot) -> int:
 def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, retyped: bool, truncated: bool) -> bool:
     """Whether this commit writes a whole new base instead of a Delta.
 
-    The first load, a changed column type (H14), a truncate (its barrier may cut through segments), `compaction: rewrite`, and a table of
+    The first load, a changed column type (H14), a truncate (its barrier may cut through segments), `write_mode: copy-on-write`, and a table of
     which so much changes at once that a Delta would only be folded again. A small table is cheaper to rewrite than to join.
     """
-    if parent is None or not parent.segments or retyped or truncated or spec.compaction == "rewrite":
+    if parent is None or not parent.segments or retyped or truncated or spec.write_mode == "copy-on-write":
         return True
-    if spec.compaction == "delta":
+    if spec.write_mode == "merge-on-read":
         return False
     rows = sum(segment.rows for segment in parent.segments)
     return changes >= max(rows, 1) // 2
 
 
-def fold_allowed(window: tuple[int, int], seconds: float) -> bool:
+def compaction_allowed(window: tuple[int, int], seconds: float) -> bool:
     """Whether a time (seconds since 1970) lies in a window of the day, in minutes of UTC: the first one of it, the first one after it.
 
     >>> [fold_allowed((22 * 60, 5 * 60 + 30), hour * 3600.0) for hour in (21, 22, 5, 6)]
@@ -148,17 +148,17 @@ def fold_allowed(window: tuple[int, int], seconds: float) -> bool:
     return first <= minute < last if first <= last else minute >= first or minute < last
 
 
-def fold_threshold(changes: int, base_rows: int) -> float:
+def compaction_threshold(changes: int, base_rows: int) -> float:
     """The share of Delta rows from which a segment is worth rewriting: sqrt(2C/N), where waiting costs as much as folding (design.md section 8)."""
     return min(1.0, math.sqrt(2.0 * max(changes, 1) / max(base_rows, 1)))
 
 
-def fold_targets(snapshot: Snapshot, shares: dict[str, int], changes: int) -> tuple[Segment, ...]:
+def compaction_targets(snapshot: Snapshot, shares: dict[str, int], changes: int) -> tuple[Segment, ...]:
     """The segments worth folding now, those with the largest share first. `changes`: rows a run brings; `shares`: Delta rows per segment."""
     if snapshot.delta is None:
         return ()
     rows = sum(segment.rows for segment in snapshot.segments)
-    threshold = fold_threshold(changes, rows)
+    threshold = compaction_threshold(changes, rows)
     ranked = sorted(snapshot.segments, key=lambda segment: -shares.get(segment.id, 0) / max(segment.rows, 1))
     # not "more than": where most rows change in every run the threshold is 1, and a Delta of updates never holds more rows than the base
     worth = [segment for segment in ranked if shares.get(segment.id, 0) >= threshold * max(segment.rows, 1)]

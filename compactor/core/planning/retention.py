@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from compactor.core.catalog import feed
 from compactor.core.model import history
 from compactor.core.model.layout import Layout, relative
-from compactor.core.model.snapshot import Condemned, Snapshot
+from compactor.core.model.snapshot import PendingDeletion, Snapshot
 from compactor.core.model.spec import TableSpec
 
 EXPIRED, ORPHAN = "expired", "orphan"
@@ -41,24 +41,24 @@ class Sweep:
 
     kept: dict[int, str]
     expired: tuple[Snapshot, ...]
-    condemned: tuple[Condemned, ...]
-    fresh: tuple[Condemned, ...]
+    pending_deletions: tuple[PendingDeletion, ...]
+    fresh: tuple[PendingDeletion, ...]
     oldest: int
     feed_kept: int = 0
 
-    def due(self, grace: float, now: float) -> tuple[Condemned, ...]:
+    def due(self, grace: float, now: float) -> tuple[PendingDeletion, ...]:
         """What may go now, when the Snapshot that condemns it stands and the expired Snapshots are stubs."""
-        return tuple(item for item in self.condemned if goes_at(item, grace) <= now)
+        return tuple(item for item in self.pending_deletions if goes_at(item, grace) <= now)
 
 
-def goes_at(item: Condemned, grace: float) -> float:
+def goes_at(item: PendingDeletion, grace: float) -> float:
     """When the files of a condemned unit may go, epoch seconds: readers of an expired Snapshot get one grace period to finish."""
     return item.since + (grace if item.reason == EXPIRED else 0.0)
 
 
 def is_pending_deletion(snapshot: Snapshot, layout: Layout, newest: Snapshot) -> bool:
     """Whether `newest` has given up this Snapshot, or anything it names: no later one may be made from it."""
-    return snapshot.expired or bool({*snapshot.named, _own_path(snapshot, layout)} & {item.path for item in newest.condemned})
+    return snapshot.expired or bool({*snapshot.named, _own_path(snapshot, layout)} & {item.path for item in newest.pending_deletions})
 
 
 def kept(
@@ -113,7 +113,7 @@ def sweep(
     # a part stays with its version's own retention, whether the version expires sooner or later
     live |= feed.paths(changes, feed_kept)
     given_up = {*(path for snapshot in expired for path in snapshot.named), *feed.paths(changes, 0)} - live
-    before = {item.path: item for item in newest.condemned}
+    before = {item.path: item for item in newest.pending_deletions}
     youngest: dict[str, float] = {}
     for unit in units.values():
         youngest[unit.commit] = max(unit.newest, youngest.get(unit.commit, unit.newest))
@@ -124,10 +124,10 @@ def sweep(
         expired = ()
     own = {_own_path(snapshot, layout) for snapshot in expired}
     # what expired Snapshots name counts anew, even when condemned before: an interrupted vacuum may not have come to unregister it
-    fresh = [Condemned(path, now, EXPIRED) for path in sorted({*given_up, *own})]
-    fresh += [Condemned(path, now, ORPHAN) for path in sorted(orphans)]
+    fresh = [PendingDeletion(path, now, EXPIRED) for path in sorted({*given_up, *own})]
+    fresh += [PendingDeletion(path, now, ORPHAN) for path in sorted(orphans)]
     named = {item.path for item in fresh}
-    carried = [item for item in newest.condemned if item.path not in named and item.path in units]
+    carried = [item for item in newest.pending_deletions if item.path not in named and item.path in units]
     oldest = min([newest.version, *reasons, *(snapshot.version for snapshot in expired)])
     return Sweep(dict(sorted(reasons.items())), expired, (*carried, *fresh), tuple(fresh), oldest, feed_kept)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.planning.plan import Landing
-from compactor.ports import Check, Difference
+from compactor.core.results.checks import Check, Difference
 
 __all__ = [
     "AdoptReport",
@@ -226,3 +226,12 @@ class TablePlan:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command line ended. `code`: its exit code, negative: the signal that ended it; `output`: stdout; `errors`: the last lines of stderr."""
+
+    code: int
+    output: str
+    errors: str = ""

@@ -20,7 +20,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Resolved:
+class JobConfig:
     """The tables of one command line, and how a cluster reaches what they need.
 
     `catalog` is hive or glue; `metastore_uri` the metastore's (hive). `s3` is what the file says, without the edge's environment: the cluster has
@@ -46,7 +46,7 @@ class Resolved:
         return json.dumps({"format": FORMAT, **values}, sort_keys=True, ensure_ascii=False).encode()
 
     @classmethod
-    def read(cls, data: bytes) -> Resolved:
+    def read(cls, data: bytes) -> JobConfig:
         """The inverse of `written`. Raises ConfigError for what this version cannot read."""
         try:
             values: dict[str, Any] = json.loads(data)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from compactor.core.model.files import FileInfo
+
 _NAME = re.compile(r"(?:[0-9A-Za-z]+~)?(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition>\d+)\+(?P<first>\d+)-(?P<last>\d+)\.parquet")
 
 
@@ -34,3 +36,16 @@ def offsets_of(path: str) -> Offsets | None:
     """
     match = _NAME.fullmatch(path.rsplit("/", 1)[-1])
     return Offsets(match["topic"], int(match["partition"]), int(match["first"]), int(match["last"])) if match else None
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A staged Parquet file with Kafka records (key, value, topic, partition, offset, timestamp, headers).
+
+    `records` of them lie in `offsets`; `until` is the newest one's time, epoch seconds, None when there is none (aborted transactions).
+    """
+
+    offsets: Offsets
+    file: FileInfo
+    records: int
+    until: float | None

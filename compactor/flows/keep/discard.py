@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from compactor.core.model.files import FileInfo
 from compactor.core.model.snapshot import Input, Snapshot
 from compactor.flows import ledger
 from compactor.flows.table import Table
-from compactor.ports import FileInfo
 
 DISCARDED = "discarded"
 

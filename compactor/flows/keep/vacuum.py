@@ -22,6 +22,7 @@ from compactor.core.catalog import feed, views
 from compactor.core.catalog.ddl import PartitionDef
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Conflict, StateRefused
+from compactor.core.model.files import FileInfo
 from compactor.core.model.history import ROWS
 from compactor.core.model.layout import Layout, commit_id, relative
 from compactor.core.model.snapshot import Snapshot
@@ -33,7 +34,6 @@ from compactor.flows.keep.discard import Discards
 from compactor.flows.publish import publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
-from compactor.ports import FileInfo
 
 Values = dict[str, list[tuple[str, ...]]]
 """Table → values of some of its partitions."""
@@ -166,7 +166,7 @@ def _edit(table: Table, seen: _Seen) -> Edit | None:
     return Edit(
         "vacuum",
         commit_id(newest.version + 1, table.env.nonce()),
-        condemned=seen.sweep.condemned,
+        pending_deletions=seen.sweep.pending_deletions,
         oldest=seen.sweep.oldest,
         feed=dataclasses.replace(newest.feed, kept=seen.sweep.feed_kept, part=None) if newest.feed else None,
         inputs=seen.discards.entries,
@@ -195,7 +195,7 @@ def _orphan_partitions(
     layout: Layout, newest: Snapshot, named: Collection[str], units: Collection[str], registered: dict[str, list[PartitionDef]]
 ) -> Values:
     """Partitions whose directory is gone or condemned: a publisher that slept through a vacuum registers what it then does not show."""
-    given_up = {item.path for item in newest.condemned}
+    given_up = {item.path for item in newest.pending_deletions}
     found: Values = {}
     for table, partitions in registered.items():
         for partition in partitions:
@@ -214,7 +214,7 @@ def _files(table: Table, seen: _Seen) -> list[str]:
 def _report(table: Table, seen: _Seen, dry: bool, version: int) -> VacuumReport:
     due = {item.path for item in seen.sweep.due(table.spec.grace, seen.now)}
     swept = []
-    for item in seen.sweep.condemned:
+    for item in seen.sweep.pending_deletions:
         unit = seen.units.get(item.path)
         if unit is None:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from compactor.core.model.errors import InputRefused, OrderRefused
 from compactor.core.model.layout import join, relative
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.planning.plan import Found, Landing, discover
+from compactor.core.planning.plan import LandedFile, Landing, discover
 from compactor.core.sources import full_loads, increment
 from compactor.flows import ledger
 from compactor.flows.table import Table
@@ -13,7 +13,9 @@ from compactor.flows.table import Table
 
 def landing(table: Table, snapshot: Snapshot | None) -> Landing:
     """List landing, take away the ledger. Raises InputRefused when files lie there and none fits the pattern."""
-    found = [Found(relative(info.path, table.spec.landing), info.size, info.etag, info.modified) for info in table.storage.list(table.spec.landing)]
+    found = [
+        LandedFile(relative(info.path, table.spec.landing), info.size, info.etag, info.modified) for info in table.storage.list(table.spec.landing)
+    ]
     places = [increment.landed(table.spec.pattern, item.path, load_files=table.spec.source.load_files) for item in found]
     known = ledger.absorbed(table, snapshot, {place.folder for place in places if place})
     landed = discover(table.spec, found, known, table.storage.now())

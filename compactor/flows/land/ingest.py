@@ -16,8 +16,8 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources import increment
-from compactor.core.sources.kafka_files import Offsets, offsets_of
-from compactor.ports import Fetched, Storage, Topics
+from compactor.core.sources.kafka_files import Fetched, Offsets, offsets_of
+from compactor.ports import Storage, Topics
 
 Partition = tuple[str, int]
 """(topic, number)"""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compactor.core.model.errors import Refused, RegistryRefused, SchemaRefused
+from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import join, relative
 from compactor.core.model.spec import ROW_ID
 from compactor.core.schema import avro
@@ -15,7 +16,7 @@ from compactor.core.sources import increment, path_inference, source_profile
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import STANDARD, Proposal, TableProposal
 from compactor.core.sources.source_profile import Profiles, SourceProfile
-from compactor.ports import FileInfo, Registry, Storage
+from compactor.ports import Registry, Storage
 
 LINES_MAX = 300
 """Lines read from a file in a folder of one table."""

@@ -11,10 +11,10 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from compactor.core.model.files import FileInfo
 from compactor.core.model.snapshot import AGAIN, Input, Snapshot
 from compactor.core.schema.adoption import ADOPTED
 from compactor.flows.table import Table
-from compactor.ports import FileInfo
 
 
 def archive(table: Table, snapshot: Snapshot) -> int:

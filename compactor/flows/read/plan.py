@@ -22,7 +22,7 @@ def plan(table: Table) -> TablePlan:
         size = sum(item.size for item in found.new)
         folders = len({item.folder for item in found.new})
         steps.append(f"read {len(found.new)} new files ({size:,} bytes) in {folders} folders")
-        first = snapshot is None or not snapshot.segments or table.spec.compaction == "rewrite"
+        first = snapshot is None or not snapshot.segments or table.spec.write_mode == "copy-on-write"
         steps.append(
             f"write {'a new base' if first else 'a new Delta (a new base if half of the table changes, is truncated, or a column changes its type)'}"
         )

@@ -14,19 +14,19 @@ from typing import Any
 
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.results.batch import BatchSummary
 from compactor.core.sources import full_loads, increment
 from compactor.core.sources.quarantine import reason_file
 from compactor.flows import ledger
 from compactor.flows.publish import archive
 from compactor.flows.table import Table
-from compactor.ports import Facts
 
 WHOLE = ("quarantined", "replayed")
 """Outcomes of inputs of which nothing was absorbed before."""
 
 
 @dataclass(frozen=True)
-class Held:
+class QuarantinedFile:
     """An input of which something waits in quarantine: the whole file (`records` is None), or some of its records.
 
     `location` is the file that a replay would read, None when it is gone; a repaired copy at `repaired` is read instead.
@@ -46,15 +46,15 @@ class Held:
         return dataclasses.asdict(self)
 
 
-def describe(table: Table, commit: str, facts: Facts) -> None:
+def describe(table: Table, commit: str, summary: BatchSummary) -> None:
     """Write the reason files of a commit, before its Snapshot. One that is never committed is written again by the next attempt."""
-    for item in facts.inputs:
+    for item in summary.inputs:
         if item.waits:
-            text = reason_file(item.path, item.etag, commit, item.quarantined, facts.unusable)
+            text = reason_file(item.path, item.etag, commit, item.quarantined, summary.unusable)
             table.storage.write(table.layout.reason(item.path, item.etag), text)
 
 
-def waiting(table: Table, snapshot: Snapshot | None) -> list[Held]:
+def waiting(table: Table, snapshot: Snapshot | None) -> list[QuarantinedFile]:
     """What waits, in the order it came. The ledger tells, not the folder."""
     if snapshot is None:
         return []
@@ -62,7 +62,7 @@ def waiting(table: Table, snapshot: Snapshot | None) -> list[Held]:
     return [_held(table, item) for item in known.values() if item.waits]
 
 
-def reasons(table: Table, held: Held) -> dict[str, Any]:
+def reasons(table: Table, held: QuarantinedFile) -> dict[str, Any]:
     """The reason file of one input; without one (somebody removed it) what the ledger knows."""
     try:
         found: dict[str, Any] = json.loads(table.storage.read(table.layout.reason(held.path, held.etag)))
@@ -71,7 +71,7 @@ def reasons(table: Table, held: Held) -> dict[str, Any]:
     return found
 
 
-def chosen(table: Table, held: Sequence[Held], paths: Sequence[str]) -> list[Held]:
+def chosen(table: Table, held: Sequence[QuarantinedFile], paths: Sequence[str]) -> list[QuarantinedFile]:
     """Those to take again: all, or those of these paths; of a full copy all its files or none.
 
     Raises InputRefused for a path that does not wait, and for a file that is gone.
@@ -96,7 +96,7 @@ def _folder(table: Table, path: str) -> str:
     return place.folder if place else ""
 
 
-def again(table: Table, held: Sequence[Held], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
+def again(table: Table, held: Sequence[QuarantinedFile], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """The inputs of a replay, and where they lie. Raises InputRefused for a full copy that has come again since, whole."""
     ids = {(item.path, item.etag): item.location or "" for item in held}
     found = {}
@@ -115,7 +115,7 @@ def again(table: Table, held: Sequence[Held], snapshot: Snapshot) -> tuple[list[
     return list(found.values()), ids
 
 
-def _held(table: Table, item: Input) -> Held:
+def _held(table: Table, item: Input) -> QuarantinedFile:
     whole = item.outcome in WHOLE
     layout = table.layout
     # of a file that was absorbed in part a repaired copy may lie in quarantine, under a name that tells which content it repairs
@@ -124,7 +124,7 @@ def _held(table: Table, item: Input) -> Held:
     location = next((place for place in places if table.storage.stat(place) is not None), None)
     if location is None and archive.still_landed(table, item):
         location = layout.landed(item.path)
-    return Held(
+    return QuarantinedFile(
         table.name,
         item.path,
         item.etag,

@@ -16,10 +16,12 @@ from contextlib import ExitStack
 from compactor.core.catalog import views
 from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused, RequirementFailed
+from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import commit_id, join, relative
 from compactor.core.model.position import latest
 from compactor.core.model.snapshot import Input, Snapshot, State
 from compactor.core.planning.plan import Landing
+from compactor.core.results.batch import BatchSummary
 from compactor.core.results.reports import AdoptReport, Progress, silent
 from compactor.core.schema.adoption import ADOPTED, OPERATION, Adoption, adoption, check_plain, refused_paths
 from compactor.core.schema.adoption import told as difference
@@ -30,7 +32,6 @@ from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import feed
 from compactor.flows.write.state import newest_hour, registered
-from compactor.ports import Facts, FileInfo
 
 SAMPLES = (24, 240)
 """Landed files, the newest, that are read to learn how changes look; more when none of them has a row, at last all."""
@@ -77,10 +78,10 @@ def _adopted(table: Table, path: str, order_by: Sequence[str], through: str | No
     landed = discover.landing(dataclasses.replace(table, spec=dataclasses.replace(table.spec, settle=0.0, first_folder=None)), None)
     absorbed = _until(table, landed, through) if through is not None else ()
     progress(table.name, "read", 0.1)
-    facts = _changes(table, landed)
+    summary = _changes(table, landed)
     engine, files = table.engine(), [file.path for file in base]
     found = engine.columns(table.spec, path, files)
-    how = adoption(table.spec, path, found, facts.evolved.schema, facts.order, order_by, unplaced=through is not None)
+    how = adoption(table.spec, path, found, summary.evolved.schema, summary.order, order_by, unplaced=through is not None)
     progress(table.name, "check", 0.3)
     writer = commit_id(1, table.env.nonce())
     staged = engine.adopt(table.spec, how, path, files, None if dry else writer)
@@ -97,7 +98,7 @@ def _adopted(table: Table, path: str, order_by: Sequence[str], through: str | No
         position=latest([segment.position_max for segment in staged.segments]) if order_by else None,
         epoch=table.spec.epoch,
         compacted_at=table.env.now(),
-        raw=facts.raw,
+        raw=summary.raw,
     )
     edit = Edit(OPERATION, writer, state, inputs=absorbed, pending=absorbed if table.spec.archive != "keep" else (), requires=(NewestIs(0),))
     return told, feed.with_changes(table, None, edit)
@@ -159,7 +160,7 @@ def _until(table: Table, landed: Landing, through: str) -> tuple[Input, ...]:
     return tuple(dataclasses.replace(item, outcome=ADOPTED) for item in landed.new if inside(item))
 
 
-def _changes(table: Table, landed: Landing) -> Facts:
+def _changes(table: Table, landed: Landing) -> BatchSummary:
     """How the changes of this table look: columns, types, order. Some of them are read for it, the newest first; none is absorbed."""
     newest = sorted(landed.new, key=lambda item: (item.hour or "", item.path), reverse=True)
     # one truncate or a few unusable records say nothing against the base
@@ -172,7 +173,7 @@ def _changes(table: Table, landed: Landing) -> Facts:
         except NoRowsYet:
             continue
         try:
-            return batch.facts
+            return batch.summary
         finally:
             batch.close()
     raise NoRowsYet(

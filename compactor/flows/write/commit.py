@@ -14,6 +14,7 @@ from compactor.core.model.errors import CheckFailed, InputUnfinished, SchemaRefu
 from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Input, Snapshot
 from compactor.core.planning import plan
+from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.reports import Progress
 from compactor.core.sources import full_loads
 from compactor.flows import ledger
@@ -23,11 +24,11 @@ from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import feed, state
-from compactor.ports import Batch, Elsewhere, Staged
+from compactor.ports import Batch
 
-_LANDING: Elsewhere = {}
+_LANDING: InputLocations = {}
 
-Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], Elsewhere]"]
+Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], InputLocations]"]
 """The newest Snapshot → inputs to ingest, and the locations of those that do not lie in landing."""
 
 
@@ -39,7 +40,7 @@ def commit(table: Table, label: str, progress: Progress) -> Snapshot | None:
 def replay(table: Table, paths: Sequence[str], label: str, progress: Progress) -> Snapshot | None:
     """Ingest what waits in quarantine again: all of it, or these paths. Return None if nothing waits. Raises Conflict as `transact` does."""
 
-    def choose(parent: Snapshot | None) -> tuple[Sequence[Input], Elsewhere]:
+    def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
         waiting = quarantine.chosen(table, quarantine.waiting(table, parent), paths)
         return quarantine.again(table, waiting, parent) if parent else ((), _LANDING)
 
@@ -61,7 +62,9 @@ def ingest(table: Table, choose: Choice, operation: str, label: str, progress: P
 class _Ingestion:
     """One attempt to ingest inputs on top of `parent`."""
 
-    def __init__(self, table: Table, parent: Snapshot | None, locations: Elsewhere, operation: str, progress: Progress, scratch: ExitStack) -> None:
+    def __init__(
+        self, table: Table, parent: Snapshot | None, locations: InputLocations, operation: str, progress: Progress, scratch: ExitStack
+    ) -> None:
         self.table, self.parent, self.operation, self.progress, self.scratch = table, parent, operation, progress, scratch
         self.locations = locations
         self.inputs: Sequence[Input] = ()
@@ -101,16 +104,16 @@ class _Ingestion:
 
     def _unsteady(self, batch: Batch) -> list[str]:
         """Return the paths that were written while we read them (H1), or that a sink has not finished. What was read of them is worth nothing."""
-        facts = batch.facts
-        young = {path for path in facts.unfinished if self._young(path)}
-        landed = [item for item in facts.inputs if (item.path, item.etag) not in self.locations]
+        summary = batch.summary
+        young = {path for path in summary.unfinished if self._young(path)}
+        landed = [item for item in summary.inputs if (item.path, item.etag) not in self.locations]
         return [item.path for item in landed if item.path in young or not self._unchanged(item)]
 
     def _written(self, batch: Batch, commit: str) -> Edit:
         table, parent = self.table, self.parent
-        evolved = batch.facts.evolved
+        evolved = batch.summary.evolved
         notices.tell(table, parent, evolved.decisions, evolved.schema)
-        whole = plan.whole_base(table.spec, parent, batch.facts.changes, bool(evolved.retyped), batch.facts.truncate is not None)
+        whole = plan.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
         self.progress(table.name, "resolve", 0.4)
         resolution = table.engine().resolve(batch, whole)
         self.scratch.callback(resolution.close)
@@ -118,15 +121,15 @@ class _Ingestion:
         history = table.engine().write_history(resolution, commit) if table.spec.history else None
         self.progress(table.name, "check", 0.8)
         _check_gone(table, parent, staged, whole)
-        quarantine.describe(table, commit, resolution.facts)
-        made = state.after(table, parent, resolution.facts, staged, history, commit, whole)
+        quarantine.describe(table, commit, resolution.summary)
+        made = state.after(table, parent, resolution.summary, staged, history, commit, whole)
         edit = Edit(
             self.operation,
             commit,
             made,
-            inputs=resolution.facts.inputs,
-            pending=self._pending(resolution.facts.inputs),
-            counts={"read": resolution.facts.read, **staged.counts},
+            inputs=resolution.summary.inputs,
+            pending=self._pending(resolution.summary.inputs),
+            counts={"read": resolution.summary.read, **staged.counts},
             ties=staged.ties,
             unresolved=staged.unresolved,
         )

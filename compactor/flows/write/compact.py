@@ -18,11 +18,11 @@ from compactor.core.model.layout import commit_id
 from compactor.core.model.position import latest
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.core.planning import plan
+from compactor.core.results.batch import Staged
 from compactor.core.results.reports import Progress
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import state
-from compactor.ports import Staged
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 def due(table: Table, snapshot: Snapshot) -> bool:
     """Return whether to look for Segments worth compacting: inside `compaction.window`, the Delta is too large to broadcast or `every` has passed."""
     spec = table.spec
-    if snapshot.delta is None or spec.compaction == "rewrite" or not plan.fold_allowed(spec.fold_window, table.env.clock()):
+    if snapshot.delta is None or spec.write_mode == "copy-on-write" or not plan.compaction_allowed(spec.compact_window, table.env.clock()):
         return False
     if plan.delta_estimate(snapshot) > plan.DELTA_LIMIT:
         return True
     since = datetime.fromisoformat((snapshot.compacted_at or snapshot.time).replace("Z", "+00:00")).timestamp()
-    return table.env.clock() - since >= spec.fold_every
+    return table.env.clock() - since >= spec.compact_every
 
 
 def compact(table: Table, label: str, progress: Progress) -> Snapshot | None:
@@ -65,7 +65,7 @@ class _Compaction:
         self.commit = commit_id(seen.version + 1, table.env.nonce())
         shares = table.engine().shares(table.spec, seen)
         recent = sum(seen.counts.get(name, 0) for name in ("applied", "superseded")) or (seen.delta.rows if seen.delta else 0)
-        self.targets = plan.fold_targets(seen, shares, recent)
+        self.targets = plan.compaction_targets(seen, shares, recent)
         self.staged: Staged | None = None
         if self.targets:
             self.staged = table.engine().compact(table.spec, seen, self.targets, self.commit, state.purge_through(table, seen))

@@ -20,6 +20,8 @@ from compactor.core.model.schema import Schema, schema_differences
 from compactor.core.model.snapshot import AGAIN, Input, Snapshot, State
 from compactor.core.model.spec import ROW_ID
 from compactor.core.planning import plan
+from compactor.core.results.batch import BatchSummary
+from compactor.core.results.checks import Difference
 from compactor.core.results.reports import Progress, RebuildReport, silent
 from compactor.core.sources import full_loads
 from compactor.flows import ledger
@@ -28,7 +30,7 @@ from compactor.flows.publish import archive, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import stamp, transact
 from compactor.flows.write import feed, restore, state
-from compactor.ports import Batch, Difference, Facts
+from compactor.ports import Batch
 
 Locations = dict[tuple[str, str], str]
 
@@ -181,16 +183,16 @@ class _Rebuild:
         table = self.table
         with ExitStack() as scratch:
             scratch.callback(batch.close)
-            facts = batch.facts
-            _check_read(table, facts, inputs, locations)
-            whole = whole or plan.whole_base(table.spec, before, facts.changes, bool(facts.evolved.retyped), facts.truncate is not None)
+            summary = batch.summary
+            _check_read(table, summary, inputs, locations)
+            whole = whole or plan.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
             self.progress(table.name, "resolve", 0.3)
             resolution = table.engine().resolve(batch, whole)
             scratch.callback(resolution.close)
             staged = table.engine().write(resolution, writer, 0)
             history = table.engine().write_history(resolution, writer) if table.spec.history else None
-            made = state.after(table, before, resolution.facts, staged, history, writer, whole)
-            counts = {"read": resolution.facts.read, **staged.counts}
+            made = state.after(table, before, resolution.summary, staged, history, writer, whole)
+            counts = {"read": resolution.summary.read, **staged.counts}
             if before is not None:
                 counts = {name: before.counts.get(name, 0) + number for name, number in counts.items()}
             return self._edit(parent, made, writer, counts, staged.ties + (before.ties if before else 0), staged.unresolved)
@@ -271,11 +273,11 @@ def _origin(table: Table, head: Snapshot) -> Snapshot | None:
     return dataclasses.replace(head, **nothing, segments=(), offsets=())
 
 
-def _check_read(table: Table, facts: Facts, inputs: Sequence[Input], places: dict[tuple[str, str], str]) -> None:
+def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], places: dict[tuple[str, str], str]) -> None:
     """Raises Conflict when files changed while they were read, InputRefused naming one that could be read once and cannot any more."""
     if not _steady(table, inputs, places):
         raise Conflict(f"table {table.name}: files changed in landing while they were read")
-    broken = [item for item in facts.inputs if item.reason]
+    broken = [item for item in summary.inputs if item.reason]
     if broken:
         raise InputRefused(
             f"table {table.name}: {places[broken[0].path, broken[0].etag]} was absorbed once and cannot be read now ({broken[0].reason}); "

@@ -10,28 +10,28 @@ from compactor.core.model.history import History
 from compactor.core.model.position import Partitions, latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Input, Snapshot, State
+from compactor.core.results.batch import BatchSummary, Staged
 from compactor.flows.table import Table
-from compactor.ports import Facts, Staged
 
 
-def after(table: Table, parent: State | None, facts: Facts, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
+def after(table: Table, parent: State | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
     """Return the State that continues `parent` with a batch. `whole`: a new base was written, else a new Delta."""
     base = whole or parent is None
     return State(
-        schema=registered(table, facts.evolved.schema),
-        order=facts.order,
+        schema=registered(table, summary.evolved.schema),
+        order=summary.order,
         base_id=commit if base or parent is None else parent.base_id,
         segments=staged.segments if base or parent is None else parent.segments,
         delta=staged.delta,
-        hour=_greatest([parent.hour if parent else None, newest_hour(facts.inputs)]),
-        position=latest([facts.last, parent.position if parent else None]),
-        source_time=_greatest([parent.source_time if parent else None, facts.source_time]),
-        truncated_to=latest([facts.truncate, parent.truncated_to if parent else None]),
+        hour=_greatest([parent.hour if parent else None, newest_hour(summary.inputs)]),
+        position=latest([summary.last, parent.position if parent else None]),
+        source_time=_greatest([parent.source_time if parent else None, summary.source_time]),
+        truncated_to=latest([summary.truncate, parent.truncated_to if parent else None]),
         purged_to=latest([staged.purged_to, parent.purged_to if parent else None]),
         epoch=table.spec.epoch,
         compacted_at=table.env.now() if whole else (parent.compacted_at if parent else None),
-        raw=facts.raw or (parent.raw if parent else ()),
-        offsets=_offsets(parent, facts, table.spec.epoch),
+        raw=summary.raw or (parent.raw if parent else ()),
+        offsets=_offsets(parent, summary, table.spec.epoch),
         history=history,
     )
 
@@ -62,10 +62,10 @@ def purge_through(table: Table, parent: Snapshot | None) -> int:
     return 0
 
 
-def _offsets(parent: State | None, facts: Facts, epoch: int) -> Partitions:
+def _offsets(parent: State | None, summary: BatchSummary, epoch: int) -> Partitions:
     """The greatest offset per partition since the epoch began."""
     known = dict(parent.offsets) if parent and parent.epoch == epoch else {}
-    return tuple(sorted({**known, **{name: max(offset, known.get(name, offset)) for name, offset in facts.offsets}}.items()))
+    return tuple(sorted({**known, **{name: max(offset, known.get(name, offset)) for name, offset in summary.offsets}}.items()))
 
 
 def _greatest(values: Iterable[str | None]) -> str | None:

@@ -30,9 +30,9 @@ from compactor.core.model.layout import Layout
 from compactor.core.model.position import Position, at_or_below, latest
 from compactor.core.model.snapshot import Input, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.full_loads import gaps, newest_hour
 from compactor.core.sources.quarantine import Unusable
-from compactor.ports import Facts
 from compactor.spark.decode.full_load import micros
 from compactor.spark.full_loads.rows import check_records
 from compactor.spark.history.parts import Parts
@@ -87,11 +87,11 @@ class Differences:
     spark: SparkSession
     opened: Inputs
     parent: Snapshot | None
-    facts: Facts
+    summary: BatchSummary
     version: int
     known: Sequence[str] = ()
 
-    def of(self, rows: DataFrame) -> tuple[DataFrame, Facts]:
+    def of(self, rows: DataFrame) -> tuple[DataFrame, BatchSummary]:
         """The Changes of `rows`, which are all rows of all copies as Changes, and the facts about them.
 
         A copy that is older than the newest one absorbed changes the history only, where it has a place there; otherwise its rows are late, and
@@ -117,11 +117,11 @@ class Differences:
         rows.unpersist()
         last: Position | None = (spec.epoch, found[-1].hour, None, None, None) if found else None
         return (union(parts) if parts else rows.where("false")), dataclasses.replace(
-            self.facts,
-            read=self.facts.read + made,
+            self.summary,
+            read=self.summary.read + made,
             changes=written,
             first=(spec.epoch, min(first), None, None, None) if first else None,
-            last=latest([self.facts.last, last]),
+            last=latest([self.summary.last, last]),
             unchanged=taken + made - written,
             late=sum(counts.values()) - taken,
         )
@@ -133,9 +133,9 @@ class Differences:
         fresh = _numbered([copy for copy in found if newest is None or copy.hour > newest])
         out = []
         if fresh:
-            stored = Stored(self.spark, Layout(spec.root, spec.landing), parent, self.facts.evolved.schema).live(soft=False) if parent else None
+            stored = Stored(self.spark, Layout(spec.root, spec.landing), parent, self.summary.evolved.schema).live(soft=False) if parent else None
             out.append(_Stretch(fresh, stored))
-        history = parent.history if parent and self.known and not self.facts.evolved.retyped else None
+        history = parent.history if parent and self.known and not self.summary.evolved.retyped else None
         if parent is None or history is None:
             return out
         # what was before the history began, and deletes that were purged, nobody knows any more
@@ -152,8 +152,8 @@ class Differences:
     def _events(self, history: History, hour: str | None) -> DataFrame:
         """The stored events that were the last of their key at that hour, and those after them: each holds from `_position` to `__end_position`."""
         assert self.parent is not None
-        spec, schema = self.opened.spec, self.facts.evolved.schema
-        versions = Versions(schema, self.facts.order, self.version, ())
+        spec, schema = self.opened.spec, self.summary.evolved.schema
+        versions = Versions(schema, self.summary.order, self.version, ())
         parts = Parts(self.spark, Layout(spec.root, spec.landing), versions, self.parent.schema)
         bound = (spec.epoch, hour) if hour else None
         closed = parts.rows([part for part in history.closed if part.last is None or not at_or_below(part.last[:2], bound)])
@@ -165,17 +165,17 @@ class Differences:
 
     @property
     def _keys(self) -> list[str]:
-        return [quoted(name) for name in self.facts.evolved.schema.key]
+        return [quoted(name) for name in self.summary.evolved.schema.key]
 
     @property
     def _key_text(self) -> str:
         """SQL: one of the keys of a group."""
-        schema = self.facts.evolved.schema
+        schema = self.summary.evolved.schema
         return f"min({key_text(self._keys, [schema.field(name).type for name in schema.key])})"
 
     def _changes(self, rows: DataFrame, stretch: _Stretch) -> DataFrame:
         """Changes as `conform` makes them, with `__copy_at`: the number of their copy."""
-        schema = self.facts.evolved.schema
+        schema = self.summary.evolved.schema
         payload = [field for field in schema.fields if field.name not in schema.key]
         content = ", ".join(f"{comparable(quoted(field.name), field.type)} AS c{at}" for at, field in enumerate(payload)) or "1 AS c0"
         kinds = "__copy_at INT, __copy_hour STRING, __copy_first STRING"
@@ -204,7 +204,7 @@ class Differences:
         place = f"named_struct('epoch', {self.opened.spec.epoch}, 'o1', __copy_hour, 'file', __copy_first, 'block', 0L, 'row', -1L)"
         # no row of a file stands for a delete, nor for what a copy that is absorbed has as before
         made = f"(_op = 'd' OR __copy_at > {len(stretch.copies)})"
-        lost = f"CAST({place} AS {position.ddl(self.facts.order)})"
+        lost = f"CAST({place} AS {position.ddl(self.summary.order)})"
         given = {
             "_position": f"CASE WHEN {made} THEN {lost} ELSE _position END",
             "_file": f"CASE WHEN {made} THEN __copy_first ELSE _file END",

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import InputRefused, Refused
-from compactor.core.model.history import History, HistoryPart, Truncated, fold_due, to_merge, tracked
+from compactor.core.model.history import History, HistoryPart, Truncated, compaction_due, to_merge, tracked
 from compactor.core.model.layout import Layout
 from compactor.core.model.position import Position, event_part, latest, sort_key
 from compactor.core.model.snapshot import Snapshot
@@ -38,7 +38,7 @@ _DAY_US = 86_400_000_000
 
 def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str) -> History:
     """The parent's history with the batch. Raises InputRefused when a change has no time, CheckFailed when what was written is wrong."""
-    spec, schema = batch.spec, batch.facts.evolved.schema
+    spec, schema = batch.spec, batch.summary.evolved.schema
     sources = {field.source: field.name for field in schema.payload}
     unknown = sorted({*spec.track, *spec.track_except} - set(sources))
     if unknown:
@@ -46,7 +46,7 @@ def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str)
             f"table {spec.name}: `{'track' if spec.track else 'track_except'}` names {unknown[0]}, which is no column; there are {', '.join(sources)}"
         )
     columns = [sources[name] for name in tracked(list(sources), spec.track, spec.track_except)]
-    versions = Versions(schema, batch.facts.order, batch.version, columns, spec.history_zero_length == "keep")
+    versions = Versions(schema, batch.summary.order, batch.version, columns, spec.history_zero_length == "keep")
     return _Work(spark, storage, batch, commit, versions, Layout(spec.root, spec.landing)).done()
 
 
@@ -67,7 +67,7 @@ class _Work:
     @property
     def whole(self) -> bool:
         """Whether everything is written: the history begins, or a column has changed its type (H14)."""
-        return self.known is None or bool(self.batch.facts.evolved.retyped)
+        return self.known is None or bool(self.batch.summary.evolved.retyped)
 
     @property
     def keys(self) -> list[str]:
@@ -90,13 +90,13 @@ class _Work:
                 rows.unpersist()
 
     def _made(self) -> History:
-        known, facts, versions = self.known, self.batch.facts, self.versions
+        known, summary, versions = self.known, self.batch.summary, self.versions
         changes, linked = self.batch.changes, self.batch.linked
         timed = _timed(changes if linked is None else linked.unionByName(changes.where("_op = 't'")), self.batch)
         truncates, new, moved = self._surveyed(timed)
         events = versions.events(timed.where("_op <> 't'"))
         events = self._hold(events.unionByName(versions.ends(events)))
-        partial = tuple(sorted({*facts.partial, *(known.partial if known else ())}))
+        partial = tuple(sorted({*summary.partial, *(known.partial if known else ())}))
         moves = moved or (known.moves if known else False)
         wanted = self._wanted(events, timed, new)
         loaded, reach = self._stored(wanted)
@@ -117,7 +117,7 @@ class _Work:
 
     def _surveyed(self, timed: DataFrame) -> tuple[tuple[Truncated, ...], tuple[Truncated, ...], bool]:
         """All truncates known, those of the batch, and whether keys change in it. Raises InputRefused for changes without a time."""
-        facts, spec = self.batch.facts, self.batch.spec
+        summary, spec = self.batch.summary, self.batch.spec
         found = timed.agg(
             named("count_if(_op <> 't' AND _time IS NULL)", "timeless"),
             named("min(CASE WHEN _time IS NULL THEN _file END)", "file"),
@@ -131,14 +131,14 @@ class _Work:
                 "made of them. Say `order_by:` with a timestamp first, let the source's time come along (`__ts_ms`), or leave `history` out."
             )
         barriers = [(position.from_row(row.p), row.t) for row in found.truncates] if spec.truncate == "apply" else []
-        if facts.truncate is not None and not any(_event(at, facts.order) == _event(facts.truncate, facts.order) for at, _ in barriers):
-            barriers.append((facts.truncate, found.first))
+        if summary.truncate is not None and not any(_event(at, summary.order) == _event(summary.truncate, summary.order) for at, _ in barriers):
+            barriers.append((summary.truncate, found.first))
         known = self.known.truncates if self.known else ()
-        events = {_event(one.position, facts.order) for one in known}
+        events = {_event(one.position, summary.order) for one in known}
         new: list[Truncated] = []
         for at, time in barriers:
-            if at is not None and _event(at, facts.order) not in events:
-                events.add(_event(at, facts.order))
+            if at is not None and _event(at, summary.order) not in events:
+                events.add(_event(at, summary.order))
                 new.append(Truncated(at, time if time is not None else found.first or 0))
         return (*known, *new), tuple(new), bool(found.moved)
 
@@ -150,7 +150,7 @@ class _Work:
             names = key_columns("_to", [versions.schema.field(name).type for name in versions.schema.key])
             went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, names)]
             found.append(timed.where("_to IS NOT NULL").selectExpr(*went, f"{versions.event()} AS __first"))
-        order = self.batch.facts.order
+        order = self.batch.summary.order
         for one in new:
             at = position.fixed(one.position, order)
             if known is None or self.whole:
@@ -164,7 +164,7 @@ class _Work:
 
     def _stored(self, wanted: DataFrame) -> tuple[DataFrame, list[HistoryPart]]:
         """What is stored of these keys and must be looked at, and the closed parts that were."""
-        known, parts, versions, order = self.known, self.parts(), self.versions, self.batch.facts.order
+        known, parts, versions, order = self.known, self.parts(), self.versions, self.batch.summary.order
         if known is None or self.whole:
             return self._everything().join(wanted, self.keys, "left"), list(known.closed) if known else []
         rows = parts.open(known, wanted)
@@ -190,7 +190,7 @@ class _Work:
         """A table that has rows already: each is so since its own time, or else since the newest that the table knows."""
         parent, versions = self.batch.parent, self.versions
         if parent is None:
-            return versions.seeds(table_writer.read(self.spark, versions.schema, self.batch.facts.order, {}), "0L")
+            return versions.seeds(table_writer.read(self.spark, versions.schema, self.batch.summary.order, {}), "0L")
         stored = Stored(self.spark, self.layout, parent, versions.schema)
         base, delta = stored.base(None), stored.delta()
         if delta is not None:
@@ -274,12 +274,12 @@ class _Work:
         if kept.delta and not self.whole:
             untouched = parts.rows([kept.delta]).selectExpr(*columns).join(wanted.select(*versions.keys), self.keys, "left_anti")
             last = last.unionByName(untouched)
-        changes = self.batch.facts.changes
+        changes = self.batch.summary.changes
         held = sum(part.rows for part in kept.open)
         writer = Writer(self.spark, self.storage, self.layout, versions, self.commit, spec.name)
-        fold = self.whole or not kept.open or fold_due(held, (kept.delta.rows if kept.delta else 0) + changes, changes)
+        compact = self.whole or not kept.open or compaction_due(held, (kept.delta.rows if kept.delta else 0) + changes, changes)
         about = 2 * changes + sum(part.rows for part in removed)
-        if fold:
+        if compact:
             if not self.whole and kept.open:
                 last = self._hold(last)
                 others = parts.rows(kept.open).selectExpr(*columns).join(last.select(*versions.keys), self.keys, "left_anti")
@@ -289,9 +289,9 @@ class _Work:
             writer.write_open(last, max(1, round(size / max(spec.target_file_bytes, 1))))
         else:
             writer.write(closed.unionByName(last.selectExpr("*", "'delta' AS history_part")), about + (kept.delta.rows if kept.delta else 0))
-        return self._named(kept, writer.written(), removed, fold)
+        return self._named(kept, writer.written(), removed, compact)
 
-    def _named(self, kept: History, found: Sequence[HistoryPart], removed: Sequence[HistoryPart], fold: bool) -> History:
+    def _named(self, kept: History, found: Sequence[HistoryPart], removed: Sequence[HistoryPart], compact: bool) -> History:
         closed = tuple(part for part in found if part.low is not None and not part.id.endswith(".delta") and ".open-" not in part.id)
         closed = tuple(dataclasses.replace(part, low=None) for part in closed)
         gone = {part.id for part in removed}
@@ -302,7 +302,7 @@ class _Work:
             delta=next((dataclasses.replace(part, low=None) for part in found if part.id.endswith(".delta")), None),
             last=latest([kept.last, *(part.last for part in found)]),
         )
-        if not fold:
+        if not compact:
             return made
         opened = [part for part in found if ".open-" in part.id]
         lows: list[tuple[Any, ...] | None] = [None, *(part.low for part in opened[1:])]
@@ -313,7 +313,7 @@ class _Work:
 def _timed(changes: DataFrame, batch: Resolution) -> DataFrame:
     """Changes with `_time` wherever anything tells it: the source, a timestamp that orders them, the folder's hour."""
     told = ["_time", *_ordered_by_time(batch)]
-    hours = {item.path: item.hour for item in batch.facts.inputs if item.hour}
+    hours = {item.path: item.hour for item in batch.summary.inputs if item.hour}
     if hours and batch.spec.source.plain_rows:
         pairs = ", ".join(f"{literal(path)}, {_micros(hour)}L" for path, hour in hours.items())
         told.append(f"try_element_at(map({pairs}), _file)")
@@ -323,10 +323,10 @@ def _timed(changes: DataFrame, batch: Resolution) -> DataFrame:
 
 def _ordered_by_time(batch: Resolution) -> list[str]:
     """SQL for microseconds since 1970 out of a Position, where it is a time that orders the changes first."""
-    if not batch.facts.order:
+    if not batch.summary.order:
         return []
-    name, kind = batch.facts.order[0]
-    by = {field.source: field.type for field in batch.facts.evolved.schema.fields}.get(name)
+    name, kind = batch.summary.order[0]
+    by = {field.source: field.type for field in batch.summary.evolved.schema.fields}.get(name)
     if by == "timestamp":
         return ["_position.o1"]
     if by == "date":

@@ -78,8 +78,8 @@ def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], t
         return {}
     # a row without before image has empty values there, whatever stands for null elsewhere
     texts = {name: f"nullif(_value.{quoted(name)}, '')" if twins and name.startswith(twins) else f"_value.{quoted(name)}" for name in names}
-    facts = [part for at, name in enumerate(names) for part in _facts(texts[name], at)]
-    row = raw.rows.where(f"{raw.broken} IS NULL").agg(*facts).collect()[0]
+    summary = [part for at, name in enumerate(names) for part in _facts(texts[name], at)]
+    row = raw.rows.where(f"{raw.broken} IS NULL").agg(*summary).collect()[0]
     return {name: _guess(row, at) for at, name in enumerate(names)}
 
 

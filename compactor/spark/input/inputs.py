@@ -13,10 +13,11 @@ from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnf
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.snapshot import Input
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import InputLocations
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import increment
 from compactor.core.sources.quarantine import Limits, Unusable
-from compactor.ports import Elsewhere, Storage
+from compactor.ports import Storage
 from compactor.spark import failures
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import csv_files, csv_types, files, zstandard
@@ -32,13 +33,13 @@ class Inputs:
     """
 
     def __init__(
-        self, spark: SparkSession, storage: Storage, spec: TableSpec, inputs: Sequence[Input], elsewhere: Elsewhere, scratch: ExitStack
+        self, spark: SparkSession, storage: Storage, spec: TableSpec, inputs: Sequence[Input], locations: InputLocations, scratch: ExitStack
     ) -> None:
         layout = Layout(spec.root, spec.landing)
         self._spark, self.spec, self.inputs, self._scratch = spark, spec, inputs, scratch
-        self.places = {item: elsewhere.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
+        self.places = {item: locations.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
         roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
-        odd = tuple((place, item.path) for item, place in self.places.items() if place in elsewhere.values() and roots.path(place) != item.path)
+        odd = tuple((place, item.path) for item, place in self.places.items() if place in locations.values() and roots.path(place) != item.path)
         self.origins = dataclasses.replace(roots, named=odd)
         self.reads = ConsistentReads({place: item.size for item, place in self.places.items()}, spec.name, storage)
         self.broken: files.Broken = {}

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
-from compactor.core.sources.kafka_files import Offsets
-from compactor.ports import Fetched, Storage
+from compactor.core.sources.kafka_files import Fetched, Offsets
+from compactor.ports import Storage
 from compactor.spark.input.files import reason
 from compactor.spark.sql import named
 

@@ -15,8 +15,8 @@ from compactor.core.model.position import at_or_below, event_part, latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX
-from compactor.ports import Facts
 from compactor.spark.reading import SparkBatch, record_place
 from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.resolve import EVENT, MOVED, Resolver, union
@@ -54,9 +54,9 @@ class Resolution:
     """Cached rows that only this Resolution needs."""
 
     @property
-    def facts(self) -> Facts:
+    def summary(self) -> BatchSummary:
         """The facts about the batch."""
-        return self.batch.facts
+        return self.batch.summary
 
     @property
     def spec(self) -> TableSpec:
@@ -115,8 +115,8 @@ def resolve(spark: SparkSession, batch: SparkBatch, whole: bool) -> Resolution:
 
 def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool = True) -> tuple[Resolution, DataFrame | None]:
     """The resolution, and the keys whose changes are beyond retention."""
-    spec, facts, parent = batch.spec, batch.facts, batch.parent
-    resolver = Resolver(facts.evolved.schema, facts.order, batch.version, spec.keyless)
+    spec, summary, parent = batch.spec, batch.summary, batch.parent
+    resolver = Resolver(summary.evolved.schema, summary.order, batch.version, spec.keyless)
     stored = Stored(spark, Layout(spec.root, spec.landing), parent, resolver.schema) if parent else None
     partial = _partial(batch)
     own: list[DataFrame] = []
@@ -128,10 +128,10 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     events = resolver.states(changes)
     frames = [events]
     if stored:
-        base = stored.base(facts.truncate) if whole else _compared(stored, batch, events, bool(partial))
+        base = stored.base(summary.truncate) if whole else _compared(stored, batch, events, bool(partial))
         frames += [frame for frame in (base, stored.delta()) if frame is not None]
-    barrier = latest([facts.truncate, parent.truncated_to if parent else None])
-    gone = f"_position <= {position.fixed(barrier, facts.order)}" if barrier else "false"
+    barrier = latest([summary.truncate, parent.truncated_to if parent else None])
+    gone = f"_position <= {position.fixed(barrier, summary.order)}" if barrier else "false"
     states = union(frames).where(f"NOT ({gone})")
     if partial:
         states = _moved(resolver, states, stored, partial)
@@ -152,29 +152,29 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
 
 def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     """The batch without the changes of these keys, which count as beyond retention."""
-    key = list(batch.facts.evolved.schema.key)
+    key = list(batch.summary.evolved.schema.key)
     rows = batch.changes.where("_op <> 't'").join(keys, key, "left_semi")
     rows = rows.selectExpr("*", *record_place(batch.spec))
     counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
     told = survey.unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
-    inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in batch.facts.inputs)
-    unusable = (*batch.facts.unusable, *told)[:LISTED_MAX]
-    facts = dataclasses.replace(batch.facts, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
-    return dataclasses.replace(batch, facts=facts, changes=table_writer.held(batch.changes.join(keys, key, "left_anti")))
+    inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in batch.summary.inputs)
+    unusable = (*batch.summary.unusable, *told)[:LISTED_MAX]
+    summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
+    return dataclasses.replace(batch, summary=summary, changes=table_writer.held(batch.changes.join(keys, key, "left_anti")))
 
 
 def _compared(stored: Stored, batch: SparkBatch, events: DataFrame, partial: bool) -> DataFrame | None:
     if batch.spec.keyless:
         return stored.of_content(events)
-    return stored.compared_with(events, batch.facts.first, partial, batch.spec.soft)
+    return stored.compared_with(events, batch.summary.first, partial, batch.spec.soft)
 
 
 def _late(batch: SparkBatch) -> bool:
     """Whether a change may be no newer than what is stored; of one place at the source, whichever file told it first."""
-    first, stored = batch.facts.first, batch.parent.position_max if batch.parent else None
+    first, stored = batch.summary.first, batch.parent.position_max if batch.parent else None
     if first is None or stored is None:
         return False
-    return at_or_below(event_part(first), event_part(stored)) if batch.facts.order else at_or_below(first, stored)
+    return at_or_below(event_part(first), event_part(stored)) if batch.summary.order else at_or_below(first, stored)
 
 
 def _other_half_may_be_stored(batch: SparkBatch) -> bool:
@@ -191,8 +191,8 @@ def _partial(batch: SparkBatch) -> tuple[str, ...]:
     if batch.spec.keyless:
         return ()
     stored = batch.parent.partial if batch.parent else ()
-    needed = batch.facts.partial or (stored and _late(batch))
-    return tuple(sorted({*batch.facts.partial, *stored})) if needed else ()
+    needed = batch.summary.partial or (stored and _late(batch))
+    return tuple(sorted({*batch.summary.partial, *stored})) if needed else ()
 
 
 def _moved(resolver: Resolver, states: DataFrame, stored: Stored | None, partial: Sequence[str]) -> DataFrame:
@@ -219,10 +219,10 @@ def _beyond_retention(batch: SparkBatch, heads: DataFrame) -> DataFrame | None:
     Raises InputRefused under `beyond_retention: refuse`.
     """
     purged = batch.parent.purged_to if batch.parent else None
-    if purged is None or batch.spec.beyond_retention == "apply" or not at_or_below(batch.facts.first, purged):
+    if purged is None or batch.spec.beyond_retention == "apply" or not at_or_below(batch.summary.first, purged):
         return None
-    found = heads.where(f"_source = {EVENT} AND _position <= {position.fixed(purged, batch.facts.order)}")
-    keys = table_writer.held(found.select(*[quoted(name) for name in batch.facts.evolved.schema.key]))
+    found = heads.where(f"_source = {EVENT} AND _position <= {position.fixed(purged, batch.summary.order)}")
+    keys = table_writer.held(found.select(*[quoted(name) for name in batch.summary.evolved.schema.key]))
     if keys.isEmpty():
         return None
     if batch.spec.beyond_retention == "refuse":
@@ -241,13 +241,13 @@ def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str
     counts.update({row["_outcome"]: row.n for row in rows})
     # truncates themselves are applied; what lies at or below the barrier is superseded by it
     counts["superseded"] += 0 if gone == "false" else events.where(f"_source = {EVENT} AND ({gone})").count()
-    counts["applied"] += batch.facts.truncates
-    counts["duplicate"] += batch.facts.unchanged
-    counts["late"] += batch.facts.late
-    counts["ignored"] = batch.facts.ignored
-    counts["quarantined"], counts["beyond_retention"] = batch.facts.quarantined, batch.facts.beyond_retention
-    if sum(counts.values()) != batch.facts.read:
+    counts["applied"] += batch.summary.truncates
+    counts["duplicate"] += batch.summary.unchanged
+    counts["late"] += batch.summary.late
+    counts["ignored"] = batch.summary.ignored
+    counts["quarantined"], counts["beyond_retention"] = batch.summary.quarantined, batch.summary.beyond_retention
+    if sum(counts.values()) != batch.summary.read:
         raise CheckFailed(
-            f"table {batch.spec.name}: {batch.facts.read} events read, but {counts} add up to {sum(counts.values())}. Nothing was committed."
+            f"table {batch.spec.name}: {batch.summary.read} events read, but {counts} add up to {sum(counts.values())}. Nothing was committed."
         )
     return counts, sum(row.t for row in rows)

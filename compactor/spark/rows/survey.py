@@ -107,7 +107,7 @@ class FileFacts:
 
 
 @dataclass(frozen=True)
-class Found:
+class SurveyResult:
     """What a frame set holds: per file, per writer, and in all. `partial`: (writer id, source column) of unavailable values."""
 
     files: dict[str, FileFacts]
@@ -123,9 +123,9 @@ class Found:
     source_time: str | None
     offsets: Partitions = ()
 
-    def without(self, more: Mapping[str, int]) -> Found:
+    def without(self, more: Mapping[str, int]) -> SurveyResult:
         """With so many more records of each file that cannot be used."""
-        files = {name: dataclasses.replace(facts, bad=facts.bad + more.get(name, 0)) for name, facts in self.files.items()}
+        files = {name: dataclasses.replace(summary, bad=summary.bad + more.get(name, 0)) for name, summary in self.files.items()}
         return dataclasses.replace(self, files=files, bad=self.bad + sum(more.values()))
 
 
@@ -154,7 +154,7 @@ def numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
     return told, digits
 
 
-def counted(frames: Sequence[Frame], spec: TableSpec) -> Found:
+def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
     """Everything about rows with Positions. Raises InputRefused, naming file and row, for a change that a table without key cannot take."""
     rows = [row for frame in frames for row in _grouped(frame, spec).collect()]
     for row in rows:
@@ -180,7 +180,7 @@ def counted(frames: Sequence[Frame], spec: TableSpec) -> Found:
         if row["_partition"] is not None and row["offset"] is not None:
             offsets[row["_partition"]] = max(row["offset"], offsets.get(row["_partition"], row["offset"]))
     times = [row.time for row in rows if row.time is not None]
-    return Found(
+    return SurveyResult(
         files,
         [(name, *ends) for name, ends in bounds.items()],
         sum(row.n for row in rows),

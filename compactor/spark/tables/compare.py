@@ -11,7 +11,7 @@ from compactor.core.model import types
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.ports import Check, Difference
+from compactor.core.results.checks import Check, Difference
 from compactor.spark.decode import conversions
 from compactor.spark.input.files import from_spark
 from compactor.spark.rows.resolve import Resolver

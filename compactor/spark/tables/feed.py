@@ -22,7 +22,8 @@ from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import DataFile, FeedPart, Snapshot
 from compactor.core.model.spec import ROW_ID, TableSpec
-from compactor.ports import Check, Storage
+from compactor.core.results.checks import Check
+from compactor.ports import Storage
 from compactor.spark.rows import position
 from compactor.spark.rows.resolve import union
 from compactor.spark.sql import literal, named, quoted

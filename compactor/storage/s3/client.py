@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from compactor.aws.client import Connection, Reach, connect
-from compactor.aws.retry import ABSENT, PASSING, UNSUPPORTED, Answer, Passing, Patience, api_name, kind_of
+from compactor.aws.client import ClientConfig, Connection, connect
+from compactor.aws.retry import ABSENT, PASSING, UNSUPPORTED, ExpectedError, Retryable, RetryPolicy, api_name, kind_of
 from compactor.core.settings.s3 import Place, S3Settings
 from compactor.storage.s3.refusals import refusal
 
@@ -41,7 +41,7 @@ _SSE = {"sse-s3": "AES256", "sse-kms": "aws:kms", "dsse-kms": "aws:kms:dsse"}
 
 
 @dataclass(frozen=True)
-class Found:
+class ObjectHead:
     """What HEAD told of an object; `etag` without quotes, `modified` epoch seconds, `head` the answer itself."""
 
     size: int
@@ -60,7 +60,7 @@ class S3Client:
 
     def __init__(self, settings: S3Settings) -> None:
         self.settings = settings.within(os.environ)
-        self._patience = Patience(settings.operation_seconds, settings.wait_seconds_min, settings.wait_seconds_max)
+        self._patience = RetryPolicy(settings.operation_seconds, settings.wait_seconds_min, settings.wait_seconds_max)
         self._connection = Connection(self._connect)
         self._buckets: set[str] = set()
         self._lacking: set[tuple[str, str]] = set()
@@ -82,13 +82,13 @@ class S3Client:
             if kind == PASSING:
                 raise
             if kind in expect:
-                raise Answer(kind) from error
+                raise ExpectedError(kind) from error
             if operation == "head_object" and isinstance(error, ClientError):
                 self._explain(where)
             raise refusal(error, str(where), _ACTIONS[operation], self.settings.host) from error
         missing = [name for name in _WHOLE.get(operation, ()) if name not in answer]
         if missing:
-            raise Passing(f"the answer ended before {missing[0]}")
+            raise Retryable(f"the answer ended before {missing[0]}")
         self._buckets.add(where.bucket)
         return answer
 
@@ -98,22 +98,22 @@ class S3Client:
         usable = {name: value for name, value in conditions.items() if name in known and (where.bucket, operation) not in self._lacking}
         try:
             return self.ask(operation, where, (*expect, UNSUPPORTED), **usable, **parameters)
-        except Answer as answer:
+        except ExpectedError as answer:
             if answer.kind != UNSUPPORTED or not usable:
                 raise
         self._lacking.add((where.bucket, operation))
         return self.ask(operation, where, expect, **parameters)
 
-    def look(self, where: Place) -> Found | None:
+    def look(self, where: Place) -> ObjectHead | None:
         """What HEAD shows, or None. Raises Refused when the bucket itself is missing."""
         try:
             # FULL_OBJECT checksums come along where the store keeps some.
             head = self.ask("head_object", where, (ABSENT,), Key=where.key, ChecksumMode="ENABLED")
-        except Answer:
+        except ExpectedError:
             if where.bucket not in self._buckets:
                 self._explain(where)
             return None
-        return Found(int(head["ContentLength"]), head["ETag"].strip('"'), float(int(head["LastModified"].timestamp())), head)
+        return ObjectHead(int(head["ContentLength"]), head["ETag"].strip('"'), float(int(head["LastModified"].timestamp())), head)
 
     def encryption(self) -> dict[str, Any]:
         """What a request that makes an object says about its encryption."""
@@ -133,7 +133,9 @@ class S3Client:
 
     def _connect(self) -> Any:
         settings = self.settings
-        reach = Reach(settings.region, settings.endpoint, settings.connect_seconds, settings.read_seconds, client_attempts=settings.client_attempts)
+        reach = ClientConfig(
+            settings.region, settings.endpoint, settings.connect_seconds, settings.read_seconds, client_attempts=settings.client_attempts
+        )
         try:
             client = connect("s3", reach, settings.region, s3={"addressing_style": "path" if settings.path_style else "auto"})
         except (BotoCoreError, ValueError) as error:
@@ -161,4 +163,4 @@ def failed_keys(answer: dict[str, Any], keys: Iterable[str]) -> list[tuple[str, 
     """Those of `keys` that a batch delete left, each with its reason. What was not there is deleted."""
     errors = {item.get("Key"): ClientError({"Error": item}, "DeleteObjects") for item in answer.get("Errors", [])}
     gone = {item.get("Key") for item in answer.get("Deleted", [])} | {key for key, error in errors.items() if kind_of(error) == ABSENT}
-    return [(key, errors.get(key, Passing("the answer does not name it"))) for key in keys if key not in gone]
+    return [(key, errors.get(key, Retryable("the answer does not name it"))) for key in keys if key not in gone]

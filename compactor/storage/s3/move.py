@@ -11,10 +11,10 @@ import hashlib
 from contextlib import suppress
 from typing import Any
 
-from compactor.aws.retry import ABSENT, TAKEN, Answer, Passing
+from compactor.aws.retry import ABSENT, TAKEN, ExpectedError, Retryable
+from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import Place
-from compactor.ports import FileInfo
-from compactor.storage.s3.client import Found, S3Client
+from compactor.storage.s3.client import ObjectHead, S3Client
 
 SOURCE_ETAG = "compactor-source-etag"
 PARTS_MAX = 10_000
@@ -46,13 +46,13 @@ def move(client: S3Client, source: FileInfo, start: Place, end: Place, keep: boo
         if not copied:
             raise FileExistsError(errno.EEXIST, f"holds other content than {start}", str(end))
         _remove(client, end, there.etag)
-        raise Passing("the copy read back differently; it was removed, the source stays")
+        raise Retryable("the copy read back differently; it was removed, the source stays")
     if not keep:
         _remove(client, start, source.etag)
     return True
 
 
-def _holds(there: Found, source: FileInfo) -> bool:
+def _holds(there: ObjectHead, source: FileInfo) -> bool:
     """Whether a move of `source` made this."""
     return there.size == source.size and source.etag in (there.etag, there.metadata.get(SOURCE_ETAG))
 
@@ -60,12 +60,12 @@ def _holds(there: Found, source: FileInfo) -> bool:
 def _confirm_missing(client: S3Client, *both: Place) -> None:
     """Some stores remember for a while that a name was free: what HEAD did not find, GET may."""
     for where in both:
-        with suppress(Answer):
+        with suppress(ExpectedError):
             client.ask("get_object", where, (ABSENT,), Key=where.key)["Body"].close()
-            raise Passing("an object was not there and then was")
+            raise Retryable("an object was not there and then was")
 
 
-def _copy(client: S3Client, here: Found, start: Place, end: Place) -> Found:
+def _copy(client: S3Client, here: ObjectHead, start: Place, end: Place) -> ObjectHead:
     made = {
         **{name: here.head[name] for name in _KEPT if name in here.head},
         "Metadata": {**here.metadata, SOURCE_ETAG: here.etag},
@@ -79,11 +79,11 @@ def _copy(client: S3Client, here: Found, start: Place, end: Place) -> Found:
             # Tags stay behind: copying them takes two more permissions.
             plan = {"MetadataDirective": "REPLACE", "TaggingDirective": "REPLACE"}
             client.ask_if_able("copy_object", end, (ABSENT, TAKEN), {"IfNoneMatch": "*"}, Key=end.key, **origin, **plan, **made)
-    except Answer as answer:
-        raise Passing("the source changed, or the target appeared, just before the copy") from answer
+    except ExpectedError as answer:
+        raise Retryable("the source changed, or the target appeared, just before the copy") from answer
     there = client.look(end)
     if there is None:
-        raise Passing("the copy is not there yet")
+        raise Retryable("the copy is not there yet")
     return there
 
 
@@ -97,7 +97,7 @@ def _copy_parts(client: S3Client, size: int, origin: dict[str, Any], made: dict[
             span = f"bytes={begin}-{min(begin + step, size) - 1}"
             copied = client.ask("upload_part_copy", end, (ABSENT, TAKEN), **name, PartNumber=number, CopySourceRange=span, **origin)
             if "ETag" not in copied["CopyPartResult"]:
-                raise Passing("the answer ended too early")
+                raise Retryable("the answer ended too early")
             parts.append({"ETag": copied["CopyPartResult"]["ETag"], "PartNumber": number})
         wanted = {"Parts": parts}
         client.ask_if_able("complete_multipart_upload", end, (ABSENT, TAKEN), {"IfNoneMatch": "*"}, **name, MultipartUpload=wanted)
@@ -108,7 +108,7 @@ def _copy_parts(client: S3Client, size: int, origin: dict[str, Any], made: dict[
         raise
 
 
-def _equal(client: S3Client, here: Found, start: Place, there: Found, end: Place) -> bool:
+def _equal(client: S3Client, here: ObjectHead, start: Place, there: ObjectHead, end: Place) -> bool:
     """Whether two objects have one content: by size and etag, else by a strong checksum of both, else by reading them."""
     if here.size != there.size or here.etag == there.etag:
         return here.size == there.size
@@ -118,7 +118,7 @@ def _equal(client: S3Client, here: Found, start: Place, there: Found, end: Place
     return _digest(client, start, here.etag) == _digest(client, end, there.etag)
 
 
-def _of_whole(found: Found) -> bool:
+def _of_whole(found: ObjectHead) -> bool:
     """Whether its checksum is that of the content, not that of the parts' checksums."""
     return bool(found.head.get("ChecksumType", "COMPOSITE" if "-" in found.etag else "FULL_OBJECT") == "FULL_OBJECT")
 
@@ -126,8 +126,8 @@ def _of_whole(found: Found) -> bool:
 def _digest(client: S3Client, where: Place, etag: str) -> bytes:
     try:
         body = client.ask("get_object", where, (ABSENT, TAKEN), Key=where.key, IfMatch=etag)["Body"]
-    except Answer as answer:
-        raise Passing("an object changed while it was compared") from answer
+    except ExpectedError as answer:
+        raise Retryable("an object changed while it was compared") from answer
     digest = hashlib.sha256()
     for block in body.iter_chunks(BLOCK_BYTES):
         digest.update(block)
@@ -139,5 +139,5 @@ def _remove(client: S3Client, where: Place, etag: str) -> None:
     found = client.look(where)
     if found is None or found.etag != etag:
         return
-    with suppress(Answer):
+    with suppress(ExpectedError):
         client.ask_if_able("delete_object", where, (ABSENT, TAKEN), {"IfMatch": etag}, Key=where.key)

@@ -18,11 +18,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from compactor.aws.retry import ABSENT, PASSING, TAKEN, UNSUPPORTED, Answer, Passing, kind_of, words
+from compactor.aws.retry import ABSENT, PASSING, TAKEN, UNSUPPORTED, ExpectedError, Retryable, kind_of, words
 from compactor.core.model import checksum
 from compactor.core.model.errors import Refused, TryLater
+from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import Place, S3Settings, key_problem, place
-from compactor.ports import FileInfo
 from compactor.storage.s3.client import S3Client, failed_keys
 from compactor.storage.s3.move import move
 from compactor.storage.s3.refusals import refusal
@@ -56,7 +56,7 @@ class S3Storage:
 
         try:
             return self._client.persist(where, "read", attempt)
-        except Answer:
+        except ExpectedError:
             raise FileNotFoundError(errno.ENOENT, "no such object", path) from None
 
     def stat(self, path: str) -> FileInfo | None:
@@ -149,7 +149,7 @@ class S3Storage:
         def attempt() -> bool:
             try:
                 self._put(probe, b"", (TAKEN, UNSUPPORTED), IfNoneMatch="*")
-            except Answer as answer:
+            except ExpectedError as answer:
                 return answer.kind == TAKEN
             return False
 
@@ -165,10 +165,10 @@ class S3Storage:
         try:
             self._put(where, data, (TAKEN,), IfNoneMatch="*", Metadata={PUT_ID: mark})
             return True
-        except Answer:
+        except ExpectedError:
             found = self._client.look(where)
         if found is None:
-            raise Passing("the name was taken by an object that is not there")
+            raise Retryable("the name was taken by an object that is not there")
         return found.metadata.get(PUT_ID) == mark
 
     def _put(self, where: Place, data: bytes, expect: Iterable[str] = (), **parameters: Any) -> None:
@@ -196,7 +196,7 @@ class S3Storage:
                 return
 
     def _delete_one(self, where: Place) -> None:
-        with suppress(Answer):
+        with suppress(ExpectedError):
             self._client.persist(where, "delete", lambda: self._client.ask("delete_object", where, (ABSENT,), Key=where.key))
 
     def _delete_batch(self, bucket: str, keys: Sequence[str]) -> None:
@@ -212,13 +212,13 @@ class S3Storage:
             for key in [key for key in left if key not in {key for key, _ in failed}]:
                 del left[key]
             if failed:
-                raise Passing(f"{len(failed)} of the objects stayed, such as {failed[0][0]} ({words(failed[0][1])})")
+                raise Retryable(f"{len(failed)} of the objects stayed, such as {failed[0][0]} ({words(failed[0][1])})")
 
         if not left:
             return
         try:
             self._client.persist(f"s3://{bucket}/{keys[0]}", f"delete it and {len(keys) - 1} more", attempt)
-        except Answer:
+        except ExpectedError:
             for key in keys:
                 self._delete_one(Place(bucket, key))
 

@@ -27,7 +27,7 @@ def expected(batches: list[list[dict[str, object]]]) -> dict[object, object]:
 
 def test_segments_tile_and_folds_change_nothing_that_readers_see(lake: Lake) -> None:
     """Many small segments; Delta commits between; a fold rewrites the fullest; the rows stay those of the model."""
-    spec = lake.spec(target_file_bytes=8_000, compaction="delta", fold_every=3.0)
+    spec = lake.spec(target_file_bytes=8_000, write_mode="merge-on-read", compact_every=3.0)
     batches = [[{"id": n, "seq": n, "v": f"{n:040d}", "op": "c"} for n in range(3000)]]
     lake.land(spec, 0, batches[0])
     lake.run(spec)
@@ -40,7 +40,7 @@ def test_segments_tile_and_folds_change_nothing_that_readers_see(lake: Lake) -> 
         operations += lake.run(spec).operations
         assert expected(batches) == {row["id"]: row["v"] for row in lake.rows(spec)}
         assert plan.tiling_problem(lake.snapshot(spec).segments) is None
-    assert any(operation.startswith("fold") for operation in operations)
+    assert any(operation.startswith("compact") for operation in operations)
     assert [] == lake.problems(spec)
 
 
@@ -48,7 +48,7 @@ def test_tombstones_are_purged_only_after_their_retention(lake: Lake) -> None:
     """A fold drops old tombstones, remembers up to where, and puts aside or refuses what is older than that."""
     from compactor.core.model.errors import InputRefused
 
-    spec = lake.spec(compaction="rewrite", tombstone_retention=100.0)
+    spec = lake.spec(write_mode="copy-on-write", tombstone_retention=100.0)
     lake.land(spec, 0, [{"id": n, "seq": n, "op": "c"} for n in range(5)])
     lake.run(spec)
     lake.land(spec, 1, [{"id": 2, "seq": 10, "op": "d"}])
@@ -68,22 +68,22 @@ def test_tombstones_are_purged_only_after_their_retention(lake: Lake) -> None:
     assert [0, 1, 2, 3, 4] == [row["id"] for row in lake.rows(spec)]
 
 
-@pytest.mark.parametrize("compaction", ["auto", "delta", "rewrite"])
-def test_all_compactions_give_the_same_table(lake: Lake, compaction: str) -> None:
+@pytest.mark.parametrize("write_mode", ["auto", "merge-on-read", "copy-on-write"])
+def test_all_compactions_give_the_same_table(lake: Lake, write_mode: str) -> None:
     """`compaction` is a matter of cost, never of rows."""
-    spec = lake.spec(compaction=compaction)
+    spec = lake.spec(write_mode=write_mode)
     batches = [batch(seed, 60, 40) for seed in range(1, 5)]
     for hour, rows in enumerate(batches):
         lake.land(spec, hour, rows)
         lake.run(spec)
     assert expected(batches) == {row["id"]: row["v"] for row in lake.rows(spec)}
-    assert (lake.snapshot(spec).delta is None) or compaction != "rewrite"
+    assert (lake.snapshot(spec).delta is None) or write_mode != "copy-on-write"
     assert [] == lake.problems(spec)
 
 
 def test_a_point_lookup_is_pushed_into_the_base_scan(lake: Lake) -> None:
     """The view is no wall: key filters and the columns asked for reach the Parquet scan of the base."""
-    spec = lake.spec(compaction="delta")
+    spec = lake.spec(write_mode="merge-on-read")
     lake.land(spec, 0, [{"id": n, "seq": n, "a": n, "b": n, "c": f"{n}"} for n in range(50)])
     lake.run(spec)
     lake.land(spec, 1, [{"id": 7, "seq": 99, "a": 1, "b": 2, "c": "x"}])
@@ -110,7 +110,7 @@ def test_the_view_asked_live_shows_what_has_landed(lake: Lake) -> None:
     lake.land_parquet(spec, 2, [dict(zip(("id", "seq", "v", "op"), row, strict=True)) for row in landed], ddl)
     from compactor.flows.publish.sync import sync_landing
 
-    sync_landing(Table(lake.world, spec), lake.snapshot(spec))
+    sync_landing(Table(lake.env, spec), lake.snapshot(spec))
 
     assert {1: "new", 3: "old", 4: "old", 9: "born"} == {row["id"]: row["v"] for row in lake.rows(spec, "t_live")}
     assert dict.fromkeys(range(1, 5), "old") == {row["id"]: row["v"] for row in lake.rows(spec)}

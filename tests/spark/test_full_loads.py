@@ -77,13 +77,13 @@ Shown = tuple[str, int, str]
 """Program, id, the other columns as JSON."""
 
 
-def shown(world: str, number: int, row: Row) -> Shown:
-    return (world, number, json.dumps([str(value) if isinstance(value, float) else value for value in row]))
+def shown(env: str, number: int, row: Row) -> Shown:
+    return (env, number, json.dumps([str(value) if isinstance(value, float) else value for value in row]))
 
 
 def expected(worlds: dict[str, list[Copy]], at: int) -> list[Shown]:
     """The rows of copy `at`."""
-    return sorted(shown(world, number, row) for world, copies in worlds.items() for number, row in copies[at].items())
+    return sorted(shown(env, number, row) for env, copies in worlds.items() for number, row in copies[at].items())
 
 
 def changes(before: list[Shown], after: list[Shown]) -> list[tuple[str, str, int]]:
@@ -97,11 +97,11 @@ def changes(before: list[Shown], after: list[Shown]) -> list[tuple[str, str, int
 def versions(worlds: dict[str, list[Copy]], told: Sequence[int]) -> list[tuple[Shown, int, int | None, bool]]:
     """Row, first hour, hour of the end, whether it ended by a delete: runs of copies in which a row is the same."""
     out = []
-    for world, copies in worlds.items():
+    for env, copies in worlds.items():
         for number in {number for copy in copies for number in copy}:
             was: tuple[Shown, int] | None = None
             for hour in told:
-                row = shown(world, number, copies[hour][number]) if number in copies[hour] else None
+                row = shown(env, number, copies[hour][number]) if number in copies[hour] else None
                 if was is not None and row != was[0]:
                     out.append((*was, hour, row is None))
                     was = None
@@ -131,7 +131,7 @@ def in_history(lake: Lake, spec: TableSpec) -> list[tuple[Shown, int, int | None
 
 def land(lake: Lake, spec: TableSpec, worlds: dict[str, list[Copy]], at: int) -> None:
     """Copy `at` of all programs, in one or two files, and the marker."""
-    rows = [{"w": world, "id": number, **dict(enumerate(row))} for world, copies in worlds.items() for number, row in copies[at].items()]
+    rows = [{"w": env, "id": number, **dict(enumerate(row))} for env, copies in worlds.items() for number, row in copies[at].items()]
     for part in (rows[::2], rows[1::2]) if at % 2 else (rows,):
         path = lake.land_parquet(spec, at, part, DDL)  # type: ignore[arg-type]
     (path.parent / "_SUCCESS").touch()
@@ -164,14 +164,14 @@ def test_table_history_and_feed_are_what_the_copies_differ_in(lake: Lake) -> Non
             counts = {"read": read, "applied": applied, "superseded": made - applied, "duplicate": read - made}
             assert counts == {name: count for name, count in report.counts.items() if count}
     assert [] == lake.problems(spec)
-    rebuilt = rebuild_table(Table(lake.world, spec))
+    rebuilt = rebuild_table(Table(lake.env, spec))
     assert ("published", False) == (rebuilt.outcome, bool(rebuilt.difference))
     assert versions(worlds, told) == in_history(lake, spec)
 
 
 def _committed(lake: Lake, spec: TableSpec) -> int:
     """The newest version that absorbed something."""
-    return next(each.version for each in Table(lake.world, spec).history() if each.operation == "commit")
+    return next(each.version for each in Table(lake.env, spec).history() if each.operation == "commit")
 
 
 def test_half_a_copy_deletes_nothing(lake: Lake) -> None:

@@ -1,4 +1,4 @@
-"""When runs fold: in the hours of the day that `fold.window` names, and whenever somebody asks for it."""
+"""When runs fold: in the hours of the day that `compaction.window` names, and whenever somebody asks for it."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ DAY = 86_400.0
 )
 def test_runs_fold_in_the_window_only(said: str, hours: list[int]) -> None:
     """A day's runs, an hour apart, each of which changes every row: the Delta waits for the window."""
-    lake = Lake(table(compaction="delta", fold_every=0.0, fold_window=window(said)))
+    lake = Lake(table(write_mode="merge-on-read", compact_every=0.0, compact_window=window(said)))
     lake.now = 20_000 * DAY
     lake.deliver("increment_2024030500/a.json", [line("c", [key], [key], {"a": key}) for key in range(20)])
     lake.run()
-    folded = []
+    compacted = []
     for hour in range(24):
         lake.now = 20_000 * DAY + hour * 3600.0 + 59.0
         lake.deliver(f"increment_20240305{hour:02}/b.json", [line("u", [key], [100 + hour], {"a": hour}) for key in range(20)])
         lake.run()
-        if lake.newest().operation == "fold":  # type: ignore[union-attr]
-            folded.append(hour)
-    assert folded == sorted(hours)
+        if lake.newest().operation == "compact":  # type: ignore[union-attr]
+            compacted.append(hour)
+    assert compacted == sorted(hours)
     assert lake.failed_checks() == []
 
 
 def test_who_asks_for_a_fold_gets_it_at_any_time() -> None:
     """Without anything new in landing; once, and then there is nothing left to fold."""
-    spec = table(compaction="delta", fold_every=1e9, fold_window=NEVER)
-    assert (spec.folding.fold_every, spec.folding.fold_window) == (0.0, ALWAYS)
+    spec = table(write_mode="merge-on-read", compact_every=1e9, compact_window=NEVER)
+    assert (spec.compacting_now.compact_every, spec.compacting_now.compact_window) == (0.0, ALWAYS)
     lake = Lake(spec)
     for name, lines in (
         ("a", [line("c", [key], [key], {"a": key}) for key in range(20)]),
@@ -46,8 +46,8 @@ def test_who_asks_for_a_fold_gets_it_at_any_time() -> None:
         lake.deliver(f"increment_2024030500/{name}.json", lines)
         lake.run()
     assert lake.newest().delta is not None  # type: ignore[union-attr]
-    lake.spec = spec.folding
-    assert lake.run().operations[-1].startswith("fold")
+    lake.spec = spec.compacting_now
+    assert lake.run().operations[-1].startswith("compact")
     assert lake.newest().delta is None  # type: ignore[union-attr]
     assert lake.run().operations == ()
     assert lake.failed_checks() == []
