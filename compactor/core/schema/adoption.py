@@ -35,7 +35,9 @@ OPERATION = "adopt"
 ADOPTED = "adopted"
 """Outcome of an input that was taken unread: what it tells is in the adopted rows."""
 
-_VERSION = 1
+FIRST = 1
+"""The version that an adoption makes."""
+
 _OPERATION_COLUMNS = ("op", "Op")
 
 Order = tuple[tuple[str, str], ...]
@@ -58,6 +60,24 @@ class Adoption:
     unplaced: bool = True
     left_out: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
+
+
+@dataclass(frozen=True)
+class ForeignBase:
+    """What is known of a base that others built before its files are opened. `Engine.read` reads them by it."""
+
+    changes: Schema
+    """The columns of the table's changes."""
+    order: Order
+    """The order columns of the changes, with their types."""
+    order_by: tuple[str, ...] = ()
+    """The base's columns that hold the members of a Position, as in `Adoption`."""
+    unplaced: bool = True
+    """Whether rows without a Position are taken, as older than every change."""
+
+    def spec(self, spec: TableSpec, path: str) -> TableSpec:
+        """Return the settings by which the Parquet files in the folder `path` are read, as inputs of a first load."""
+        return dataclasses.replace(spec, landing=path, format="parquet", partial=False, epoch_replaces=False, feed="off", history=False)
 
 
 def adoption(
@@ -83,13 +103,13 @@ def adoption(
                 raise SchemaRefused(f"table {spec.name}: {path} has no column {field.source!r}, which is of the key; it has {_names(base)}")
             if decided(_added(field), field.name) != "leave out":
                 # not there from the start: rows of this version read the default (H15)
-                fields.append(dataclasses.replace(field, since=_VERSION + 1))
+                fields.append(dataclasses.replace(field, since=FIRST + 1))
             continue
         kind = _joined(spec, path, field, base[column])
         if types.text(kind) != types.text(types.lower_names(types.stored_names(base[column]))):
             decided(Change("widened", field.source, types.text(base[column]), types.text(kind)), field.name)
         found[field.name] = column
-        fields.append(dataclasses.replace(field, type=types.text(kind), since=_VERSION, first=None, default=None))
+        fields.append(dataclasses.replace(field, type=types.text(kind), since=FIRST, first=None, default=None))
     used = {*found.values()}
     left_out = []
     for column, kind in base.items():
@@ -101,7 +121,7 @@ def adoption(
         name = names.unique(names.stored_name(column), [*RESERVED, *(field.name for field in fields)])
         action = decided(Change("removed", column, before=types.text(kind)), name)
         found[name] = column
-        fields.append(Field(name, column, types.text(types.stored_names(kind)), _VERSION, visible=action != "hide"))
+        fields.append(Field(name, column, types.text(types.stored_names(kind)), FIRST, visible=action != "hide"))
     _check_policy(spec, path, decisions)
     schema = Schema(tuple(fields), changes.key)
     shown = tuple((field.name, found[field.name]) for field in fields if field.name in found)

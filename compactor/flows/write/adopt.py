@@ -12,18 +12,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import cast
 
 from compactor.core.catalog import views
 from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import commit_id, join, relative
-from compactor.core.model.position import latest
-from compactor.core.model.snapshot import Input, Snapshot, State
+from compactor.core.model.snapshot import Input, Snapshot
 from compactor.core.planning.plan import Landing
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.reports import AdoptReport, Progress, silent
-from compactor.core.schema.adoption import ADOPTED, OPERATION, Adoption, adoption, check_plain, refused_paths
+from compactor.core.schema.adoption import ADOPTED, EPOCH, FIRST, OPERATION, Adoption, ForeignBase, check_plain, refused_paths
 from compactor.core.schema.adoption import told as difference
 from compactor.core.sources import increment
 from compactor.flows.land import discover
@@ -31,7 +31,7 @@ from compactor.flows.publish import archive, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import feed
-from compactor.flows.write.state import newest_hour, registered
+from compactor.flows.write.state import after
 
 SAMPLES = (24, 240)
 """Landed files, the newest, that are read to learn how changes look; more when none of them has a row, at last all."""
@@ -57,7 +57,7 @@ def adopt(
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         if parent is not None:
             raise RequirementFailed(f"table {table.name}: a run committed version {parent.version} meanwhile; nothing was adopted")
-        report, edit = _adopted(table, path, order_by, through, dry, progress)
+        report, edit = _adopted(table, path, order_by, through, dry, progress, scratch)
         reports.append(report)
         return edit
 
@@ -72,36 +72,33 @@ def adopt(
     return dataclasses.replace(reports[-1], outcome="adopted", version=1)
 
 
-def _adopted(table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress) -> tuple[AdoptReport, Edit | None]:
+def _adopted(
+    table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress, scratch: ExitStack
+) -> tuple[AdoptReport, Edit | None]:
     progress(table.name, "discover", 0.0)
     base = _files(table, path)
     landed = discover.landing(dataclasses.replace(table, spec=dataclasses.replace(table.spec, settle=0.0, first_folder=None)), None)
     absorbed = _until(table, landed, through) if through is not None else ()
     progress(table.name, "read", 0.1)
-    summary = _changes(table, landed)
-    engine, files = table.engine(), [file.path for file in base]
-    found = engine.columns(table.spec, path, files)
-    how = adoption(table.spec, path, found, summary.evolved.schema, summary.order, order_by, unplaced=through is not None)
+    changes = _changes(table, landed)
+    foreign = ForeignBase(changes.evolved.schema, changes.order, tuple(order_by), unplaced=through is not None)
+    inputs = [Input(relative(file.path, path), file.size, file.etag, "", None) for file in base]
     progress(table.name, "check", 0.3)
-    writer = commit_id(1, table.env.nonce())
-    staged = engine.adopt(table.spec, how, path, files, None if dry else writer)
-    told = _report(table, path, base, landed, absorbed, how, staged.counts)
+    engine = table.engine()
+    batch = engine.read(foreign.spec(table.spec, path), None, inputs, FIRST, {}, base=foreign)
+    scratch.callback(batch.close)
+    report = _report(table, path, base, landed, absorbed, batch.summary)
     if dry:
-        return told, None
-    state = State(
-        schema=registered(table, how.schema),
-        order=how.order,
-        base_id=writer,
-        segments=staged.segments,
-        delta=None,
-        hour=newest_hour(absorbed),
-        position=latest([segment.position_max for segment in staged.segments]) if order_by else None,
-        epoch=table.spec.epoch,
-        compacted_at=table.env.now(),
-        raw=summary.raw,
-    )
+        return report, None
+    writer = commit_id(FIRST, table.env.nonce())
+    resolution = engine.resolve(batch, whole=True)
+    scratch.callback(resolution.close)
+    staged = engine.write(resolution, writer, 0)
+    # what the table notes of its inputs is about those of landing
+    summary = dataclasses.replace(resolution.summary, inputs=absorbed, raw=changes.raw, last=resolution.summary.last if order_by else None)
+    state = after(table, None, summary, staged, None, writer, whole=True)
     edit = Edit(OPERATION, writer, state, inputs=absorbed, pending=absorbed if table.spec.archive != "keep" else (), requires=(NewestIs(0),))
-    return told, feed.with_changes(table, None, edit)
+    return report, feed.with_changes(table, None, edit)
 
 
 def _check(table: Table, path: str, order_by: Sequence[str], through: str | None) -> None:
@@ -133,7 +130,8 @@ def _check(table: Table, path: str, order_by: Sequence[str], through: str | None
         there = table.catalog().table(table.spec.tables_in, name)
         if there is not None and (there.properties.get(views.UUID) is None or not there.location.startswith(join(table.spec.root) + "/")):
             raise CatalogRefused(
-                f"table {table.name}: a table {table.spec.tables_in}.{name} exists at {there.location} and is not ours; rename it, or say `tables_in:`"
+                f"table {table.name}: a table {table.spec.tables_in}.{name} exists at {there.location} and is not ours; rename it, or set "
+                "`tables_in:`"
             )
 
 
@@ -177,21 +175,21 @@ def _changes(table: Table, landed: Landing) -> BatchSummary:
         finally:
             batch.close()
     raise NoRowsYet(
-        f"table {table.name}: no change has landed below {table.spec.landing} yet. One is needed to know their columns and how they are ordered: adopt "
-        "when the sink has written the first"
+        f"table {table.name}: no change has landed below {table.spec.landing} yet. Changes show their columns and their order: adopt when the sink "
+        "has written the first"
     )
 
 
-def _report(
-    table: Table, path: str, base: Sequence[FileInfo], landed: Landing, absorbed: Sequence[Input], how: Adoption, counts: dict[str, int]
-) -> AdoptReport:
+def _report(table: Table, path: str, base: Sequence[FileInfo], landed: Landing, absorbed: Sequence[Input], summary: BatchSummary) -> AdoptReport:
+    how = cast(Adoption, summary.adoption)
     columns = tuple((name, column, how.schema.field(name).type) for name, column in how.columns)
     waiting = len(landed.new) - len(absorbed)
     notes = [difference(decision) for decision in how.decisions]
     if how.left_out:
         notes.append(f"not stored: {', '.join(how.left_out)}")
-    if counts["unplaced"]:
-        notes.append(f"{counts['unplaced']:,} rows keep no position: every change that is absorbed from now on is newer")
+    if summary.first is not None and summary.first[0] == EPOCH:
+        rows = "some rows" if how.order_by else f"{summary.read:,} rows"
+        notes.append(f"{rows} keep no position: every change that is absorbed from now on is newer")
     if how.order_by and not absorbed:
         notes.append("deleted rows keep no position: an old change of one brings it back, unless its delete is in landing too")
     notes.append(f"`compactor pin {table.name} 1` keeps the adopted rows for `rebuild` and `verify`: no landed file holds them")
@@ -202,7 +200,7 @@ def _report(
         path,
         len(base),
         sum(file.size for file in base),
-        counts["adopted"],
+        summary.read,
         how.order,
         columns,
         len(absorbed),
