@@ -197,7 +197,7 @@ def test_a_new_schema_is_told_before_any_row_of_it(lake: Lake) -> None:
     assert announce(Table(env, dataclasses.replace(spec, policy=Policy("fail")))).refused
     assert [refused for refused, _ in told] == [False, True]
     same = dataclasses.replace(spec, avro_schema=OLD, registered=(1, None))
-    assert (announce(env, same).changes, len(told)) == ((), 2)
+    assert (announce(Table(env, same)).changes, len(told)) == ((), 2)
 
 
 def test_schema_notify_prints_changes_and_passes_over_tables_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_a_snapshot_names_what_it_needs() -> None:
 def test_a_snapshot_of_before_there_was_a_vacuum_is_read() -> None:
     """Nothing was condemned or pinned then."""
     raw = json.loads(one().to_bytes())
-    for name in ("condemned", "pins", "restored", "oldest", "expired"):
+    for name in ("pending_deletions", "pins", "restored", "oldest", "expired"):
         del raw[name]
     assert Snapshot.from_bytes(json.dumps(raw).encode()) == one()
 

@@ -263,7 +263,7 @@ def test_pins_are_named_listed_and_removed() -> None:
     watch.settled()
     lake.unpin("v2")
     assert [pin.name for pin in lake.newest().pins] == ["before-the-move"]  # type: ignore[union-attr]
-    with pytest.raises(Refused, match=r"found 'v2'; there are: before-the-move \(version 1\)"):
+    with pytest.raises(Refused, match=r"found 'v2'; the pins are: before-the-move \(version 1\)"):
         lake.unpin("v2")
 
 

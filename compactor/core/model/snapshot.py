@@ -412,7 +412,7 @@ def _revived(raw: dict[str, Any]) -> dict[str, Any]:
     values["delta"] = Delta(**_stored(raw["delta"])) if raw["delta"] else None
     values["inputs"] = tuple(input_from_json(entry) for entry in raw["inputs"])
     values["pending"] = tuple(input_from_json(entry) for entry in raw["pending"])
-    values["condemned"] = tuple(PendingDeletion(**entry) for entry in raw.get("condemned", ()))
+    values["pending_deletions"] = tuple(PendingDeletion(**entry) for entry in raw.get("pending_deletions", ()))
     values["feed"] = _feed(raw["feed"]) if raw.get("feed") else None
     values["pins"] = tuple(Pin(**entry) for entry in raw.get("pins", ()))
     values["history"] = History.from_json(raw["history"]) if raw.get("history") else None

@@ -99,7 +99,7 @@ class _Ingestion:
         try:
             return self.table.engine().read(self.table.spec, self.parent, inputs, version, self.locations, copies)
         except SchemaRefused as error:
-            notices.tell(self.table, self.parent, error.decisions, None)
+            notices.notify(self.table, self.parent, error.decisions, None)
             raise
 
     def _unsteady(self, batch: Batch) -> list[str]:
@@ -112,7 +112,7 @@ class _Ingestion:
     def _written(self, batch: Batch, commit: str) -> Edit:
         table, parent = self.table, self.parent
         evolved = batch.summary.evolved
-        notices.tell(table, parent, evolved.decisions, evolved.schema)
+        notices.notify(table, parent, evolved.decisions, evolved.schema)
         whole = plan.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
         self.progress(table.name, "resolve", 0.4)
         resolution = table.engine().resolve(batch, whole)
