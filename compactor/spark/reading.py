@@ -166,14 +166,14 @@ class Reader:
         found = survey.counted(frames, spec)
         foreign_base.check_usable(spec, [item for frame in frames if found.bad for item in _unusable(frame)], found.bad)
         evolved = foreign_base.evolved(frames, adopted)
-        summary = dataclasses.replace(_facts(opened, found, evolved, adopted.order, (), ()), adoption=adopted)
+        summary = dataclasses.replace(_facts(opened, found, evolved, base.order, (), ()), adoption=adopted)
         unplaced = [item.path for item in summary.inputs if item.position_min is not None and item.position_min[0] == EPOCH]
         if unplaced and not base.unplaced:
             raise OrderRefused(
                 f"table {spec.name}: in rows of {spec.landing}, such as in {unplaced[0]}, {', '.join(base.order_by)} is null or does not have the "
                 "changes' type. Any change in landing, however old, would win over them: use --absorbed-through FOLDER too, or other columns."
             )
-        changes = table_writer.held(conform(frames, evolved, spec, adopted.order, False))
+        changes = table_writer.held(conform(frames, evolved, spec, base.order, False))
         foreign_base.check_keys(changes, spec, adopted.schema)
         return SparkBatch(summary, spec, None, FIRST, changes)
 

@@ -296,13 +296,13 @@ class ListEngine:
         layout = Layout(spec.root, spec.landing)
         rows = [json.loads(line) for item in inputs for line in self._storage.read(layout.landed(item.path)).decode().splitlines()]
         columns: dict[str, types.Type] = {name: ("bigint",) for row in rows for name in row}
-        how = adoption(spec, spec.landing, columns, base.changes, base.order, base.order_by, base.unplaced)
+        how = adoption(spec, columns, base)
         origin = dict(how.columns)
         changes = []
         for row in rows:
             values = {field.name: row.get(origin.get(field.name, "")) for field in how.schema.fields}
-            place = [row.get(name) for name in how.order_by]
-            at = (how.epoch, *place, None, None, None) if place and None not in place else unplaced(how.order)
+            place = [row.get(name) for name in base.order_by]
+            at = (spec.epoch, *place, None, None, None) if place and None not in place else unplaced(base.order)
             payload = {name: value for name, value in values.items() if name not in how.schema.key and value is not None}
             changes.append(Change("c", tuple(values[name] for name in how.schema.key), payload, at))
         if len({change.key for change in changes}) < len(changes):
@@ -310,7 +310,7 @@ class ListEngine:
         positions = [change.position for change in changes]
         summary = BatchSummary(
             Evolved(how.schema, {}, decisions=how.decisions),
-            how.order,
+            base.order,
             tuple(inputs),
             len(rows),
             0,

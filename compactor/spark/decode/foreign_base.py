@@ -36,9 +36,9 @@ def frames(opened: Inputs, base: ForeignBase) -> tuple[list[Frame], Adoption]:
     spec = opened.spec
     raws = [raw for kind, paths in opened.by_format().items() for raw in opened.raw(kind, paths, (), None)]
     check_usable(spec, opened.unusable())
-    adopted = adoption(spec, spec.landing, _columns(raws, spec), base.changes, base.order, base.order_by, base.unplaced)
+    adopted = adoption(spec, _columns(raws, spec), base)
     unpacked = [part for raw in raws for part in kafka.unpacked(raw, "value", None, opened.held)]
-    return [_settled(flat.decode(raw, spec), spec, adopted) for raw in unpacked], adopted
+    return [_settled(flat.decode(raw, spec), spec, base, adopted) for raw in unpacked], adopted
 
 
 def evolved(frames: Sequence[Frame], adopted: Adoption) -> Evolved:
@@ -87,7 +87,7 @@ def _columns(raws: Sequence[RawFrame], spec: TableSpec) -> dict[str, types.Type]
     return columns
 
 
-def _settled(frame: Frame, spec: TableSpec, adopted: Adoption) -> Frame:
+def _settled(frame: Frame, spec: TableSpec, base: ForeignBase, adopted: Adoption) -> Frame:
     """Return the frame with `_op`, `_bad` and `_position`."""
     assert frame.images is not None
     columns = dict(frame.images[1])
@@ -98,16 +98,16 @@ def _settled(frame: Frame, spec: TableSpec, adopted: Adoption) -> Frame:
     why = f"CASE WHEN _bad IS NOT NULL THEN _bad WHEN {no_key} THEN {literal(f'has no key ({names} is null)')} "
     why += f"WHEN {_deleted(spec, adopted, columns)} THEN 'is marked as deleted' END"
     keep = [name for name in frame.rows.columns if name not in ("_op", "_bad")]
-    rows = frame.rows.selectExpr(*keep, f"{_position(spec, adopted, frame.images)} AS _position", f"{why} AS _bad")
+    rows = frame.rows.selectExpr(*keep, f"{_position(spec, base, frame.images)} AS _position", f"{why} AS _bad")
     # every value was sent: no text of a stored row is a placeholder
     return dataclasses.replace(frame, rows=rows.withColumn("_op", F.expr("CASE WHEN _bad IS NULL THEN 'r' END")), absent=())
 
 
-def _position(spec: TableSpec, adopted: Adoption, images: types.Type) -> str:
+def _position(spec: TableSpec, base: ForeignBase, images: types.Type) -> str:
     """SQL for a row's Position. It has no tie-breakers, so that a change of the same place in the order is newer."""
     required, members, columns = [], [], dict(images[1])
-    for at, (name, kind) in enumerate(adopted.order):
-        column = adopted.order_by[at] if at < len(adopted.order_by) else None
+    for at, (name, kind) in enumerate(base.order):
+        column = base.order_by[at] if base.order_by else None
         value = null(types.parse(kind))
         if column is not None and column in columns:
             sql, column_kind = expression(column, images, spec.name)
@@ -122,11 +122,11 @@ def _position(spec: TableSpec, adopted: Adoption, images: types.Type) -> str:
         if name not in NULLABLE:
             required.append(f"({value}) IS NOT NULL")
     placed = " AND ".join(required) or " OR ".join(f"({value}) IS NOT NULL" for value in members)
-    if not adopted.order_by:
+    if not base.order_by:
         placed = "false"
     inside = "".join(f"'o{at + 1}', CASE WHEN {placed} THEN {value} END, " for at, value in enumerate(members))
-    epoch = f"CASE WHEN {placed} THEN {adopted.epoch} ELSE {EPOCH} END"
-    return f"CAST(named_struct('epoch', {epoch}, {inside}'file', NULL, 'block', NULL, 'row', NULL) AS {position.ddl(adopted.order)})"
+    epoch = f"CASE WHEN {placed} THEN {spec.epoch} ELSE {EPOCH} END"
+    return f"CAST(named_struct('epoch', {epoch}, {inside}'file', NULL, 'block', NULL, 'row', NULL) AS {position.ddl(base.order)})"
 
 
 def _deleted(spec: TableSpec, adopted: Adoption, columns: dict[str, types.Type]) -> str:
