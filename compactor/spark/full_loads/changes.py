@@ -38,12 +38,12 @@ from compactor.spark.full_loads.rows import check_records
 from compactor.spark.history.parts import Parts
 from compactor.spark.history.versions import Versions
 from compactor.spark.input.inputs import Inputs
+from compactor.spark.keys import key_text
 from compactor.spark.rows import position
-from compactor.spark.rows.conform import key_text
 from compactor.spark.rows.resolve import EVENT, union
 from compactor.spark.sql import literal, named, null, quoted
 from compactor.spark.tables.compare import comparable
-from compactor.spark.tables.table_reader import Stored
+from compactor.spark.tables.table_reader import TableReader
 
 _TWICE = "2"
 """Beside the operations of Changes: a row of a key that its copy had already."""
@@ -100,11 +100,11 @@ class Differences:
         """
         spec = self.opened.spec
         counts = {row["hour"]: row["count"] for row in rows.groupBy(named("_position.o1", "hour")).count().collect()}
-        found = _copies([item for item in self.opened.inputs if self.opened.places[item] not in self.opened.broken], counts, spec)
+        found = _copies([item for item in self.opened.inputs if self.opened.places[item] not in self.opened.unreadable], counts, spec)
         stretches = self._stretches(found)
         parts, first, taken, written, made = [], [], 0, 0, 0
         for stretch in stretches:
-            changes = self.opened.held(self._changes(rows, stretch))
+            changes = self.opened.materialize(self._changes(rows, stretch))
             grouped = changes.groupBy("_op", "__copy_at").agg(named("count(1)", "n"), named(self._key_text, "k")).collect()
             told = {(row["_op"], row["__copy_at"]): row for row in grouped}
             self._check_keys(stretch, {at: (row.n, row.k) for (op, at), row in told.items() if op == _TWICE})
@@ -133,7 +133,7 @@ class Differences:
         fresh = _numbered([copy for copy in found if newest is None or copy.hour > newest])
         out = []
         if fresh:
-            stored = Stored(self.spark, Layout(spec.root, spec.landing), parent, self.summary.evolved.schema).live(soft=False) if parent else None
+            stored = TableReader(self.spark, Layout(spec.root, spec.landing), parent, self.summary.evolved.schema).live(soft=False) if parent else None
             out.append(_Stretch(fresh, stored))
         history = parent.history if parent and self.known and not self.summary.evolved.retyped else None
         if parent is None or history is None:
@@ -208,7 +208,7 @@ class Differences:
         given = {
             "_position": f"CASE WHEN {made} THEN {lost} ELSE _position END",
             "_file": f"CASE WHEN {made} THEN __copy_first ELSE _file END",
-            "_source": f"{EVENT}",
+            "_origin": f"{EVENT}",
             "_time": micros("__copy_hour"),
             **{field.name: f"CASE WHEN _op <> 'd' THEN {quoted(field.name)} ELSE {null(types.parse(field.type))} END" for field in payload},
         }
