@@ -37,12 +37,12 @@ from compactor.spark.decode.full_load import micros
 from compactor.spark.history.parts import Parts
 from compactor.spark.history.versions import CLOSED, Versions
 from compactor.spark.input.inputs import Inputs
+from compactor.spark.keys import key_text
 from compactor.spark.rows import position, survey
-from compactor.spark.rows.conform import key_text
 from compactor.spark.rows.resolve import EVENT, union
 from compactor.spark.sql import literal, named, null, quoted
 from compactor.spark.tables.compare import comparable
-from compactor.spark.tables.table_reader import Stored
+from compactor.spark.tables.table_reader import TableReader
 
 _TWICE = "2"
 """Beside the operations of Changes: a row whose key its load had already."""
@@ -93,7 +93,7 @@ class FullLoads:
         hours: list[str] = []
         parts, taken, written, made = [], 0, 0, 0
         for series in self._series([*files]):
-            changes = self.opened.held(self._compared(rows, series, files))
+            changes = self.opened.materialize(self._compared(rows, series, files))
             events = {(row["_op"], row["__load"]): row["count"] for row in changes.groupBy("_op", "__load").count().collect()}
             if any(op == _TWICE for op, _ in events):
                 self._set_aside(changes)
@@ -119,7 +119,7 @@ class FullLoads:
         """Return the first file of each load that can be used, by the load's hour, in order."""
         files: dict[str, Input] = {}
         for item in sorted(self.opened.inputs, key=lambda item: (str(item.hour), item.path)):
-            if self.opened.places[item] not in self.opened.broken and files.setdefault(str(item.hour), item).folder != item.folder:
+            if self.opened.places[item] not in self.opened.unreadable and files.setdefault(str(item.hour), item).folder != item.folder:
                 raise InputRefused(
                     f"table {self.opened.spec.name}: {files[str(item.hour)].folder} and {item.folder} are both of the hour {item.hour} UTC, and full "
                     "loads come in the order of their hours. Move one of them into the folder of another hour."
@@ -132,7 +132,9 @@ class FullLoads:
         late = [hour for hour in hours if newest is not None and hour <= newest]
         series = []
         if fresh := [hour for hour in hours if hour not in late]:
-            series.append(_Series(fresh, Stored(self.spark, Layout(spec.root, spec.landing), parent, schema).live(soft=False) if parent else None))
+            series.append(
+                _Series(fresh, TableReader(self.spark, Layout(spec.root, spec.landing), parent, schema).live(soft=False) if parent else None)
+            )
         absorbed = tuple(self.entries()) if parent else ()
         self._check_delivery(absorbed)
         if parent is None or parent.history is None or self.summary.evolved.retyped:

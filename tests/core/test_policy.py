@@ -228,7 +228,7 @@ def test_removed_columns_are_hidden_until_they_come_back() -> None:
         schema = evolve(schema, writers, ["id"], version, "t", HIDE).schema
         assert [name for name, _, _ in shown(schema)] == expected, version
         assert schema.names == ("id", "a", "b")
-    assert evolve(schema, [writer(60, 69, a="int")], ["id"], 9, "t", dataclasses.replace(HIDE, partial=True)).decisions == ()
+    assert evolve(schema, [writer(60, 69, a="int")], ["id"], 9, "t", dataclasses.replace(HIDE, patch_rows=True)).decisions == ()
 
 
 def test_a_renamed_column_stays_one_column() -> None:

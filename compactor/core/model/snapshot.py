@@ -31,7 +31,7 @@ class DataFile:
 class Segment:
     """One directory of sorted rows with keys in `[low, high)`; None = open end. Positions bound its rows' Positions.
 
-    `compacted_through`: delta rows of its range with `_version` at or below it are already inside (H16). `partial`: the columns that some row
+    `compacted_through`: delta rows of its range with `_version` at or below it are already inside (H16). `unavailable_columns`: the columns that some row
     holds from an older event, or does not know (`_older`).
     """
 
@@ -45,7 +45,7 @@ class Segment:
     position_min: Position | None
     position_max: Position | None
     compacted_through: int
-    partial: tuple[str, ...] = ()
+    unavailable_columns: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -55,7 +55,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Delta:
-    """One row per changed key since the base; `partial` as in `Segment`."""
+    """One row per changed key since the base; `unavailable_columns` as in `Segment`."""
 
     id: str
     path: str
@@ -64,7 +64,7 @@ class Delta:
     files: tuple[DataFile, ...]
     position_min: Position | None
     position_max: Position | None
-    partial: tuple[str, ...] = ()
+    unavailable_columns: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -343,9 +343,9 @@ class Snapshot(State, Commit):
         return sum(segment.size for segment in self.segments) + (self.delta.size if self.delta else 0)
 
     @property
-    def partial(self) -> tuple[str, ...]:
+    def unavailable_columns(self) -> tuple[str, ...]:
         """The columns that any stored row holds from an older event, or does not know."""
-        parts = [segment.partial for segment in self.segments] + ([self.delta.partial] if self.delta else [])
+        parts = [segment.unavailable_columns for segment in self.segments] + ([self.delta.unavailable_columns] if self.delta else [])
         return tuple(sorted({name for part in parts for name in part}))
 
     @property
@@ -385,7 +385,7 @@ def _files(raw: list[dict[str, Any]]) -> tuple[DataFile, ...]:
 
 def _stored(raw: dict[str, Any]) -> dict[str, Any]:
     bounds = {name: _position(raw[name]) for name in ("position_min", "position_max")}
-    return {**raw, **bounds, "files": _files(raw["files"]), "partial": tuple(raw["partial"])}
+    return {**raw, **bounds, "files": _files(raw["files"]), "unavailable_columns": tuple(raw["unavailable_columns"])}
 
 
 def _segment(raw: dict[str, Any]) -> Segment:

@@ -87,7 +87,7 @@ class TableSpec:
     truncate: str = "apply"
     unresolved: str = "null"
     beyond_retention: str = "quarantine"
-    partial: bool = False
+    patch_rows: bool = False
     max_gone: float = 1.0
     quarantine_rows: int | None = None
     quarantine_share: float = 0.5
@@ -170,7 +170,7 @@ class TableSpec:
         values["registered"] = tuple(values["registered"]) if values.get("registered") else None
         said = values.get("policy") or {}
         kinds = tuple((kind, policy) for kind, policy in said.get("kinds", ()))
-        values["policy"] = Policy(said.get("standard", "evolve"), kinds, said.get("drop", "keep"), said.get("partial", False))
+        values["policy"] = Policy(said.get("standard", "evolve"), kinds, said.get("drop", "keep"), said.get("patch_rows", False))
         values["notify"] = tuple(tuple(target) for target in values["notify"])
         values["csv"] = Csv(**{**values.get("csv", {}), "columns": tuple(values.get("csv", {}).get("columns", ()))})
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])

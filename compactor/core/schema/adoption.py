@@ -58,7 +58,7 @@ class ForeignBase:
 
     def spec(self, spec: TableSpec, path: str) -> TableSpec:
         """Return the settings for reading the Parquet files in the folder `path` as the inputs of a first load."""
-        return dataclasses.replace(spec, landing=path, format="parquet", partial=False, epoch_replaces=False, feed="off", history=False)
+        return dataclasses.replace(spec, landing=path, format="parquet", patch_rows=False, epoch_replaces=False, feed="off", history=False)
 
 
 @dataclass(frozen=True)

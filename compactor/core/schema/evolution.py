@@ -141,7 +141,7 @@ class _Log:
 
     def gone(self, fields: Sequence[Field], key: Sequence[str]) -> None:
         """Columns, and members of their structs, that were written until now, and are not any more."""
-        for field in fields if not self._follow.partial else ():
+        for field in fields if not self._follow.patch_rows else ():
             known = self._before.get(field.name)
             newly = known is not None and known.visible and not _away(known, list(self._before.values())) and _away(field, fields)
             if newly and field.name not in key and not any(other.source == field.source and other is not field for other in fields):

@@ -65,18 +65,18 @@ text its own bytes, or, when a connector was told to write bytes in another way,
 class Policy:
     """A table's answer to every kind: `standard` for those that `kinds` does not name. `drop`: whether removed columns are kept shown or hidden.
 
-    `partial`: rows leave out columns at will, so that none is ever taken for removed.
+    `patch_rows`: rows leave out columns at will, so that none is ever taken for removed.
     """
 
     standard: str = "evolve"
     kinds: tuple[tuple[str, str], ...] = ()
     drop: str = "keep"
-    partial: bool = False
+    patch_rows: bool = False
 
     @property
     def hides(self) -> bool:
         """Whether columns that are gone from the source go from the view."""
-        return self.drop == "hide" and not self.partial
+        return self.drop == "hide" and not self.patch_rows
 
     def of(self, kind: str) -> str:
         """The policy for a kind."""

@@ -37,7 +37,7 @@ def frames(opened: Inputs, base: ForeignBase) -> tuple[list[Frame], Adoption]:
     raws = [raw for kind, paths in opened.by_format().items() for raw in opened.raw(kind, paths, (), None)]
     check_usable(spec, opened.unusable())
     adopted = adoption(spec, _columns(raws, spec), base)
-    unpacked = [part for raw in raws for part in kafka.unpacked(raw, "value", None, opened.held)]
+    unpacked = [part for raw in raws for part in kafka.unpacked(raw, "value", None, opened.materialize)]
     return [_settled(flat.decode(raw, spec), spec, base, adopted) for raw in unpacked], adopted
 
 
