@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
-from compactor.core.model.snapshot import FeedPart, Input, Segment, Snapshot
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference

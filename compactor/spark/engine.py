@@ -13,11 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import CheckFailed, CompactorError, Refused
 from compactor.core.model.history import History
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Delta, FeedPart, Input, Segment, Snapshot
+from compactor.core.model.snapshot import Delta, FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning import compaction
 from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
@@ -90,7 +92,7 @@ class SparkEngine:
         return Staged(delta, (), work.counts, work.ties, self._unresolved(work, {directory: delta.size}) if columns else 0)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
-        size = (work.parent.size if work.parent else 0) + _estimated_bytes(work.schema, work.summary.changes)
+        size = (work.parent.size if work.parent else 0) + compaction.estimated_bytes(work.schema, work.summary.changes)
         rows, purged = _purged(work.heads, purge_through)
         ranges: list[Range] = [(None, None, _segment_count(size, size, work.spec))]
         made = self._write_segments(rows, rows.count(), work.schema, work.order, work.spec, commit, ranges, work.version)
@@ -284,9 +286,3 @@ def _purged(heads: DataFrame, purge_through: int) -> tuple[DataFrame, Position |
     old = f"_op = 'd' AND _version <= {purge_through}"
     greatest = heads.where(old).agg(named("max(_position)", "p")).collect()[0].p
     return heads.where(f"NOT ({old})"), position.from_row(greatest)
-
-
-def _estimated_bytes(schema: Schema, rows: int) -> int:
-    """Estimate the compressed Parquet bytes of rows, to choose the number of Segments before anything is written."""
-    widths = {"string": 20, "binary": 40, "boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
-    return rows * (8 + sum(widths.get(field.type, 8) for field in schema.fields)) // 2

@@ -27,9 +27,10 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.history import History
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.position import Position, at_or_below, latest
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.full_loads import gaps, newest_hour, other_file
 from compactor.ports import Entries

@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
+from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS, Position, earliest, latest, offsets_problem
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
 from compactor.core.schema.adoption import EPOCH, FIRST, ForeignBase
@@ -351,7 +352,7 @@ def _summary(
     inputs = []
     for item in opened.inputs:
         if item.path in unreadable:
-            item = item.unopened(unreadable[item.path])
+            item = item.as_unreadable(unreadable[item.path])
         elif item.path in counted:
             file = counted[item.path]
             item = dataclasses.replace(item, rows=file.rows, position_min=file.first, position_max=file.last, quarantined=file.invalid)

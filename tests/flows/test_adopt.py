@@ -12,8 +12,8 @@ import pytest
 
 from compactor.core.catalog.ddl import Column, TableDef
 from compactor.core.model.errors import CatalogRefused, Conflict, NoRowsYet, OrderRefused, Refused, SchemaRefused, TryLater, Unavailable
+from compactor.core.model.policy import Policy
 from compactor.core.results.reports import AdoptReport
-from compactor.core.schema.policy import Policy
 from compactor.flows.read.verify import verify
 from compactor.flows.table import Table
 from compactor.flows.write.adopt import adopt

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core.schema.policy import EVOLVE, Policy
+from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)

@@ -87,7 +87,7 @@ def adoption(spec: TableSpec, columns: Mapping[str, types.Type], base: ForeignBa
     decisions: list[Decision] = []
 
     def decided(change: Change, stored: str) -> str:
-        decisions.append(Decision(change, spec.policy.action(change.kind), stored))
+        decisions.append(Decision(change, policy.action(spec.policy, change.kind), stored))
         return decisions[-1].action
 
     for field in changes.payload:

@@ -19,9 +19,10 @@ from compactor.core.catalog import views
 from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.files import FileInfo
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import commit_id, join, relative
-from compactor.core.model.snapshot import Input, Snapshot
-from compactor.core.planning.plan import Landing
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning.landing import Landing
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.reports import AdoptReport, Progress, silent
 from compactor.core.schema.adoption import ADOPTED, EPOCH, FIRST, OPERATION, Adoption, ForeignBase, check_plain, refused_paths, sentence

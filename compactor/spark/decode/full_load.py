@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import functions as F
 
-from compactor.core.model.snapshot import Input
+from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.decode.frame import Frame

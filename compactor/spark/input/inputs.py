@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join
-from compactor.core.model.snapshot import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations
 from compactor.core.schema.writer import WriterField, WriterSchema
