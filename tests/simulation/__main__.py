@@ -25,11 +25,13 @@ def main(first: int, last: int | None = None) -> None:
         if outcome.failure is not None:
             kinds.setdefault(kind(outcome), []).append(seed)
     spent = time.monotonic() - began
-    print(f"{last - first} lives, {steps} steps, {spent:.1f} s, {steps / spent * 60:,.0f} steps a minute")
+    print(f"{last - first} lives, {steps} steps, {spent:.1f} s, {steps / spent * 60:,.0f} steps a minute", flush=True)
+    for name, seeds in kinds.items():
+        print(f"\n{len(seeds)} lives: {name}: {seeds[:20]}", flush=True)
     for seeds in kinds.values():
         plan, _ = plan_of(random.Random(seeds[0]))
         small = Shrinking(plan, seeded(seeds[0])).smallest()
-        print(f"\n{len(seeds)} lives, such as {seeds[:5]}; shrunk:\n{small.report()}")
+        print(f"\n{len(seeds)} lives, such as {seeds[:5]}; shrunk:\n{small.report()}", flush=True)
 
 
 if __name__ == "__main__":

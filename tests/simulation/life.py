@@ -66,7 +66,7 @@ def schedule(trace: Sequence[Step]) -> Iterator[str]:
     """Return the steps as text, a line for each stretch in which one actor acts alone: its changes, its faults, and how many calls lie between."""
     for name, steps in itertools.groupby(trace, key=lambda step: step.actor):
         parts: list[str] = []
-        quiet, began = 0, None
+        quiet, began, last = 0, None, ""
         for step in steps:
             began = step.at if began is None else began
             if step.operation in CHANGES or step.fate != GO or step.operation == "idle":
