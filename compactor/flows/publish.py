@@ -85,10 +85,18 @@ def refresh(world: World, spec: TableSpec, snapshot: Snapshot) -> Snapshot:
     """Publish, and bring up to date what publishing does not look at: comments and properties of what shows the right rows already."""
     snapshot = publish(world, spec, snapshot)
     shown = world.catalog().view(spec.database, spec.view)
-    if snapshot.publish == "yes" and shown is not None and _version(shown) == snapshot.version:
+    if snapshot.publish != "yes" or shown is None or _version(shown) != snapshot.version:
+        return snapshot
+    try:
         _register(world, spec, snapshot)
         world.catalog().replace_view(views.view(spec, snapshot))
-    return snapshot
+    except CatalogRefused:
+        newest = snapshots.newest(world, snapshots.layout_of(spec))
+        if newest is None or newest.version <= snapshot.version:
+            raise
+        # a run beside us has registered columns that this version lacks; the newest version has them
+    # a run that published meanwhile may have been undone just now: show the newest again
+    return publish(world, spec, snapshot)
 
 
 def declare(world: World, spec: TableSpec, schema: Schema) -> None:
