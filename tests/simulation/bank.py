@@ -44,7 +44,7 @@ class Bank:
     dice: random.Random
     """Decides amounts."""
     types_change: bool = False
-    """Whether the column `b` becomes text."""
+    """Whether the column `b` becomes text; then each transaction has it, or the new type would be another column."""
     balances: dict[int, int] = field(default_factory=dict)
     """Couple → what its first account holds; the second one has the rest of 200."""
     seq: int = 0
@@ -82,6 +82,8 @@ class Bank:
         couple, draw = self.dice.randrange(self.couples), self.dice.random()
         if draw < 0.05:
             return self.truncate()
+        if self.types_change:
+            return self.transfer(couple)
         if draw < 0.15:
             return self.close(couple)
         return self.transfer(couple, ("b",) if draw < 0.35 else ())

@@ -19,6 +19,7 @@ PLAN = Plan(
     verbs.options("delta", 1e9, 1500),
     strict=True,
     prelude=(OPENED, UPDATED, WRONG),
+    last=Delivery("increment_2026010103/3.json", ()),
     programs={"compactor": (("compact", None),), "operator": (("restore version", 2),)},
     couples=False,
 )

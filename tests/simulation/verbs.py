@@ -102,7 +102,7 @@ def _publish(world: World, spec: TableSpec, _: Any) -> None:
 Verb = Callable[[World, TableSpec, Any], None]
 
 VERBS: Mapping[str, tuple[Verb, tuple[type[Exception], ...]]] = {
-    "run": (_run, (TryLater,)),
+    "run": (_run, (TryLater, InputRefused)),
     "compact": (_compact, (TryLater,)),
     "restore": (_restore, (TryLater, Refused)),
     "restore version": (_restore_version, (TryLater,)),
