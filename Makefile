@@ -22,7 +22,7 @@ tools   := build/terraform
 airflow := build/airflow
 spark4  := build/spark4
 # What every table goes through; Avro files and topics need jars that Maven Central does not have for every Spark 4.1.
-core4   := $(addprefix tests/spark/test_,settings.py flat.py debezium.py fold.py schema_changes.py csv.py change_event.py wal2json.py)
+core4   := $(addprefix tests/spark/test_,settings.py flat.py debezium.py compaction.py schema_changes.py csv.py change_event.py wal2json.py)
 
 .PHONY: help setup java demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-airflow-server test-spark4 test-all bench lint format docs constraints clean
 
@@ -83,8 +83,8 @@ format: $(venv)/.installed-dev ## let ruff order imports and lay out the code
 	@$(bin)/ruff format .
 
 docs: $(venv)/.installed-dev ## write the generated documents again
-	@$(python) -m typer compactor.cli utils docs --name compactor --output docs/cli.md
-	@$(python) -c 'import json; from compactor.config import json_schema; print(json.dumps(json_schema(), indent=2))' \
+	@$(python) -m typer compactor.cli.main utils docs --name compactor --output docs/cli.md
+	@$(python) -c 'import json; from compactor.config.settings import json_schema; print(json.dumps(json_schema(), indent=2))' \
 	    > docs/compactor.schema.json
 
 constraints: $(venv)/.installed-dev ## resolve constraints.txt again, from all extras

@@ -1,6 +1,6 @@
 """`python -m benchmarks`: what a commit costs on tables of different sizes, and what reading through the view costs.
 
-Beside every commit stands the naive recipe (`compaction: rewrite`: union, newest row per key, write everything) on the same table, and beside
+Beside every commit stands the naive recipe (`write_mode: copy-on-write`: union, newest row per key, write everything) on the same table, and beside
 every read a bare scan of the base and the naive recipe's view (row_number over everything).
 """
 
@@ -26,7 +26,7 @@ from rich.table import Table as Shown
 
 from benchmarks.table import DATABASE, Table, warm_up
 from benchmarks.usage import Cost, measured
-from compactor.core import views
+from compactor.core.catalog import views
 from compactor.spark.session import SessionSettings, close_session, open_session
 
 

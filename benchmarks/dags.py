@@ -31,7 +31,7 @@ def main() -> None:
         from airflow.serialization.serialized_objects import DagSerialization
 
         read()  # modules are loaded: the DAG processor forks with them
-        from compactor.config import load
+        from compactor.config.settings import load
 
         dag: airflow.sdk.DAG = read().compact_hourly
         figures = {

@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.table import Table, change_query, load_query, warm_up
 from benchmarks.usage import Cost, measured
-from compactor.spark import feed
 from compactor.spark.session import SessionSettings, close_session, open_session
+from compactor.spark.tables import feed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.table import DATABASE, FIRST_HOUR, Table, hour_text
 from benchmarks.usage import measured
-from compactor.core import history_views
+from compactor.core.catalog import history_views
 from compactor.spark.session import SessionSettings, close_session, open_session
 
 NAIVE = """

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks.usage import Cost, measured
 from compactor.catalog.hive import HiveCatalog
-from compactor.core.snapshot import Snapshot
-from compactor.core.spec import TableSpec
-from compactor.flows import snapshots
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.flows import table as flows_table
+from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
-from compactor.flows.world import World
 from compactor.spark.engine import SparkEngine
 from compactor.storage.local import LocalStorage
 
@@ -32,7 +32,7 @@ _ROW = """
 """
 
 
-_TABLE: dict[str, Any] = {"key": ("id",), "order_by": ("seq",), "compaction": "delta"}
+_TABLE: dict[str, Any] = {"key": ("id",), "order_by": ("seq",), "write_mode": "merge-on-read"}
 
 
 def hour_text(hour: int) -> str:
@@ -67,7 +67,7 @@ class Table:
         # the port speaks of batches, this engine of its own
         engine: Any = SparkEngine(spark, LocalStorage())
         storage, catalog = LocalStorage(), HiveCatalog(spark)
-        self._world = World(storage, lambda: engine, lambda: catalog)
+        self._world = Environment(storage, lambda: engine, lambda: catalog)
         name = name or f"t{rows}"
         self.root = root / name
         landing = str(self.root / "incremental")
@@ -78,21 +78,21 @@ class Table:
         self._land(load_query(self.rows), max(1, self.rows // 1_000_000))
         return self._run(self.spec)
 
-    def change(self, changes: int, compaction: str = "delta") -> Cost:
+    def change(self, changes: int, write_mode: str = "merge-on-read") -> Cost:
         """One more increment, keys all over the table: of ten changes eight update, one deletes, one inserts."""
         self._land(change_query(self.rows, changes, self._hour), 1)
-        return self._run(dataclasses.replace(self.spec, compaction=compaction))
+        return self._run(dataclasses.replace(self.spec, write_mode=write_mode))
 
     def snapshot(self) -> Snapshot:
         """The newest."""
-        found = snapshots.newest(self._world, snapshots.layout_of(self.spec))
+        found = flows_table.Table(self._world, self.spec).newest()
         if found is None:
             raise RuntimeError(f"{self.spec.name} was not loaded")
         return found
 
     def version(self, number: int) -> Snapshot:
         """An older one."""
-        found = snapshots.read(self._world, snapshots.layout_of(self.spec), number)
+        found = flows_table.Table(self._world, self.spec).snapshot(number)
         if found is None:
             raise RuntimeError(f"{self.spec.name} has no version {number}")
         return found
@@ -103,5 +103,5 @@ class Table:
         self._hour += 1
 
     def _run(self, spec: TableSpec) -> Cost:
-        _, cost = measured(lambda: run_table(self._world, spec), (self.root / "base", self.root / "delta", self.root / "feed"))
+        _, cost = measured(lambda: run_table(flows_table.Table(self._world, spec)), (self.root / "base", self.root / "delta", self.root / "feed"))
         return cost

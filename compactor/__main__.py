@@ -1,6 +1,6 @@
 """`python -m compactor`."""
 
-from compactor.cli import main
+from compactor.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -16,27 +16,26 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from compactor.aws import metrics
-from compactor.aws.client import Reach
+from compactor.aws.client import ClientConfig
 from compactor.aws.emr import glue_conf, on_emr
-from compactor.core.errors import CompactorError, ConfigError, Refused, Unavailable
-from compactor.core.layout import join
-from compactor.core.notice import Message, Target
-from compactor.core.resolved import Resolved
-from compactor.core.s3 import S3Settings
-from compactor.core.spec import TableSpec
-from compactor.flows import restore
-from compactor.flows.measure import measure
+from compactor.core.model.errors import CompactorError, ConfigError, Refused, Unavailable
+from compactor.core.model.layout import join
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.notice import Message, Target
+from compactor.core.settings.job_config import JobConfig
+from compactor.core.settings.s3 import S3Settings
+from compactor.flows.keep.vacuum import vacuum
+from compactor.flows.read.measure import measure
+from compactor.flows.read.verify import verify
 from compactor.flows.run import rebuild_table, replay_table, run_tables
-from compactor.flows.vacuum import vacuum
-from compactor.flows.verify import verify
-from compactor.flows.world import World
-from compactor.ports import Catalog, Engine, Storage
+from compactor.flows.write import restore
+from compactor.ports import Storage
+from compactor.runtime import Runtime
 from compactor.storage.local import LocalStorage
-from compactor.storage.routed import RoutedStorage
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         if name != "verify":
             command.add_argument("--label", default="")
     commands.choices["run"].add_argument("--parallel", "-p", type=int, default=2)
-    commands.choices["run"].add_argument("--fold", action="store_true")
+    commands.choices["run"].add_argument("--compact", action="store_true")
     commands.choices["verify"].add_argument("--files-only", action="store_true")
     commands.choices["verify"].add_argument("--deep", action="store_true")
     commands.choices["vacuum"].add_argument("--run", action="store_true")
@@ -82,102 +81,35 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-class Cluster:
-    """The composition root there: the ports, made of what was resolved. Close it: that ends Spark."""
+def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
+    """Return the ports of a job: Spark as the cluster has it, and the schemas that came with the job."""
 
-    def __init__(self, resolved: Resolved, verbose: bool = False) -> None:
-        self.resolved, self._verbose = resolved, verbose
-        self._lock = threading.RLock()
-        self._storage = RoutedStorage(LocalStorage(), self._remote)
-        self._made: dict[str, Any] = {}
-
-    def specs(self, names: Sequence[str]) -> list[TableSpec]:
-        """These tables, or all. Raises ConfigError for one that was not resolved."""
-        known = {spec.name: spec for spec in self.resolved.specs}
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise ConfigError(f"table {unknown[0]} was not resolved; these were: {', '.join(known)}")
-        return [known[name] for name in dict.fromkeys(names or known)]
-
-    def world(self, files_only: bool = False) -> World:
-        """What the flows get."""
-        return World(self._storage, self._engine, self._catalog, notify=notify, files_only=files_only)
-
-    def close(self) -> None:
-        """End Spark, if it was started."""
-        with self._lock:
-            spark = self._made.pop("spark", None)
-            self._made.clear()
-        if spark is not None:
-            from compactor.spark.session import close_session
-
-            close_session(spark)
-
-    def _remote(self, location: str) -> Storage:
-        from compactor.storage.claims import ClaimsSettings, DynamoClaims
-        from compactor.storage.s3 import S3Storage
-
-        said = self.resolved
-        claims = DynamoClaims(ClaimsSettings(said.commit_table, Reach(said.s3.region))) if said.commit_table else None
-        home = said.warehouse if said.warehouse.startswith("s3://") else location
-        store = S3Storage(home, _s3(said.s3), claims)
-        # told before anything is computed: without conditional puts nothing could be committed
-        store.conditional_puts(join(home, "x"))
-        return store
-
-    def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        # several tables ask at the same time
-        with self._lock:
-            if name not in self._made:
-                self._made[name] = make()
-            return self._made[name]
-
-    def _spark(self) -> Any:
-        from compactor.spark.session import SessionSettings, open_session
-
-        said = self.resolved
-        conf = glue_conf(said.catalog_id) if said.catalog == "glue" and on_emr() else {}
-        kinds = {spec.timestamps for spec in said.specs}
-        settings = SessionSettings(
-            said.metastore_uri,
-            None,
-            said.warehouse,
-            verbose=self._verbose,
-            conf=tuple(conf.items()),
-            timestamps={"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[kinds.pop()],
-        )
-        return self._once("spark", lambda: open_session(settings))
-
-    def _engine(self) -> Engine:
-        from compactor.spark.engine import SparkEngine
-
-        known = self._schema if self.resolved.schemas else None
-        engine: Engine = self._once("engine", lambda: SparkEngine(self._spark(), self._storage, known))
-        return engine
-
-    def _schema(self, number: int) -> str:
-        found = self.resolved.schema(number)
+    def schema(number: int) -> str:
+        found = config.schema(number)
         if found is None:
             # it may have been registered after the job was sent; the next one brings it along
             raise Unavailable(f"records name the schema {number}, which the registry did not have when this job was sent")
         return found
 
-    def _catalog(self) -> Catalog:
-        said = self.resolved
-        if said.catalog == "glue":
-            from compactor.catalog.glue import GlueCatalog
-            from compactor.catalog.glue_client import GlueSettings
+    def session() -> Any:
+        from compactor.spark.session import SessionSettings, open_session
 
-            found: Catalog = self._once("catalog", lambda: GlueCatalog(GlueSettings(said.catalog_id or "", Reach(said.catalog_region))))
-            return found
-        from compactor.catalog.hive import HiveCatalog
+        conf = glue_conf(config.catalog_id) if config.catalog == "glue" and on_emr() else {}
+        kinds = {spec.timestamps for spec in config.specs}
+        timestamps = {"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[kinds.pop()]
+        settings = SessionSettings(config.metastore_uri, None, config.warehouse, verbose=verbose, conf=tuple(conf.items()), timestamps=timestamps)
+        return open_session(settings)
 
-        catalog: Catalog = self._once("catalog", lambda: HiveCatalog(self._spark()))
-        return catalog
+    return Runtime(config, session, schema if config.schemas else None, notify)
 
 
-def _s3(said: S3Settings) -> S3Settings:
-    return said.within(os.environ)
+def chosen(config: JobConfig, names: Sequence[str]) -> list[TableSpec]:
+    """Return these tables, or all. Raises ConfigError for one that is not in the job's configuration."""
+    known = {spec.name: spec for spec in config.specs}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigError(f"table {unknown[0]} is not in the configuration of this job; it has {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names or known)]
 
 
 def notify(target: Target, message: Message) -> None:
@@ -195,35 +127,44 @@ def notify(target: Target, message: Message) -> None:
         raise Refused(f"{kind}: not told from a cluster; `compactor schema notify`, or the DAG sync_schemas, does, from where the configuration is")
 
 
-def answer(cluster: Cluster, said: argparse.Namespace) -> tuple[Any, int]:
-    """What the command line prints, as plain values, and its exit code."""
-    specs = cluster.specs(said.tables)
+def answer(here: Runtime, said: argparse.Namespace) -> tuple[Any, int]:
+    """Return what the command line prints, as plain values, and its exit code."""
+    specs = chosen(here.config, said.tables)
+    if said.command in ("run", "quarantine", "rebuild"):
+        here.check_commits()
     if said.command == "run":
-        specs = [spec.folding if said.fold else spec for spec in specs]
-        reports = run_tables(cluster.world(), specs, parallel=said.parallel, label=said.label)
-        if cluster.resolved.metrics is not None:
-            namespace, deployment, region = cluster.resolved.metrics
-            reach = Reach(region, operation_seconds=20.0)
-            measure(cluster.world(files_only=True), specs, reports, lambda found: metrics.send(found, namespace, deployment, reach))
+        specs = [spec.compacting_now if said.compact else spec for spec in specs]
+        reports = run_tables(here.environment(), specs, parallel=said.parallel, label=said.label)
+        if here.config.metrics is not None:
+            namespace, deployment, region = here.config.metrics
+            reach = ClientConfig(region, operation_seconds=20.0)
+            measure(here.environment(files_only=True), specs, reports, lambda found: metrics.send(found, namespace, deployment, reach))
         return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
     if said.command == "quarantine":
-        report = replay_table(cluster.world(), specs[0], label=said.label)
+        report = replay_table(here.table(specs[0]), label=said.label)
         return report.to_json(), report.exit_code
     if said.command == "rebuild":
-        (spec,) = specs
-        target = restore.named(cluster.world(files_only=True), spec, said.as_of)
-        built = rebuild_table(cluster.world(), spec, target, said.accept_differences, said.dry_run, label=said.label)
-        told = "; ".join(built.sentences)
-        log.log(logging.ERROR if built.exit_code else logging.INFO, "compactor: %s: %s", spec.name, told)
-        return built.to_json(), built.exit_code
+        return _rebuilt(here, specs[0], said)
+    return _each(here, specs, said)
+
+
+def _rebuilt(here: Runtime, spec: TableSpec, said: argparse.Namespace) -> tuple[Any, int]:
+    target = restore.named(here.table(spec, files_only=True), said.as_of)
+    built = rebuild_table(here.table(spec), target, said.accept_differences, said.dry_run, label=said.label)
+    log.log(logging.ERROR if built.exit_code else logging.INFO, "compactor: %s: %s", spec.name, "; ".join(built.sentences))
+    return built.to_json(), built.exit_code
+
+
+def _each(here: Runtime, specs: Sequence[TableSpec], said: argparse.Namespace) -> tuple[Any, int]:
+    """Vacuum or verify table by table; one that fails does not stop the others."""
     found: list[Any] = []
     codes, ok = [], True
     for spec in specs:
         try:
             if said.command == "vacuum":
-                found.append(vacuum(cluster.world(files_only=not said.run), spec, not said.run, said.label).to_json())
+                found.append(vacuum(here.table(spec, files_only=not said.run), not said.run, said.label).to_json())
                 continue
-            checks = verify(cluster.world(files_only=said.files_only), spec, said.deep)
+            checks = verify(here.table(spec, files_only=said.files_only), said.deep)
         except CompactorError as error:
             codes.append(error.exit_code)
             log.error("compactor: %s: %s", spec.name, error)
@@ -254,26 +195,26 @@ def _run(said: argparse.Namespace, journal: Journal) -> tuple[int, str]:
     journal.open(logging.DEBUG if said.verbose else logging.INFO)
     log.info("%s of %s, on Python %s", said.command, os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.version.split()[0])
     try:
-        cluster = Cluster(_resolved(said.resolved), said.verbose)
+        here = runtime(_resolved(said.resolved), said.verbose)
         try:
-            found, code = answer(cluster, said)
+            found, code = answer(here, said)
         finally:
-            cluster.close()
+            here.close()
         return code, json.dumps(found, indent=2, ensure_ascii=False)
     except CompactorError as error:
         log.error("compactor: %s", error)
         return error.exit_code, ""
     except Exception as error:
-        log.exception("nobody foresaw it")
+        log.exception("unexpected error")
         log.error("compactor: unexpected %s: %s", type(error).__name__, str(error)[:500])
         return _UNEXPECTED, ""
 
 
-def _resolved(said: str) -> Resolved:
+def _resolved(said: str) -> JobConfig:
     if said.lstrip().startswith("{"):
-        return Resolved.read(said.encode())
+        return JobConfig.read(said.encode())
     try:
-        return Resolved.read(_store(said).read(said))
+        return JobConfig.read(_store(said).read(said))
     except FileNotFoundError:
         raise ConfigError(f"the resolved configuration: expected it at {said}, found nothing") from None
 
@@ -282,7 +223,7 @@ def _store(location: str) -> Storage:
     """A store for single objects of our own: nothing is committed there."""
     if not location.startswith("s3://"):
         return LocalStorage()
-    from compactor.storage.s3 import S3Storage
+    from compactor.storage.s3.storage import S3Storage
 
     return S3Storage(location, S3Settings().within(os.environ))
 

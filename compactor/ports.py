@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.core import types
-from compactor.core.adoption import Adoption
-from compactor.core.ddl import PartitionDef, TableDef, ViewDef
-from compactor.core.evolution import Evolved
-from compactor.core.history import History
-from compactor.core.kafka_files import Offsets
-from compactor.core.position import Partitions, Position
-from compactor.core.quarantine import Unusable
-from compactor.core.snapshot import Delta, FeedPart, Input, Segment, Snapshot
-from compactor.core.spec import TableSpec
-
-
-@dataclass(frozen=True)
-class FileInfo:
-    """A stored object: `path` is its full location, `size` bytes, `etag` changes with the content, `modified` epoch seconds of the store's clock."""
-
-    path: str
-    size: int
-    etag: str
-    modified: float
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.model import types
+from compactor.core.model.files import FileInfo
+from compactor.core.model.history import History
+from compactor.core.model.snapshot import FeedPart, Input, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import BatchSummary, InputLocations, Staged
+from compactor.core.results.checks import Check, Difference
+from compactor.core.results.reports import Ended
+from compactor.core.schema.adoption import Adoption
+from compactor.core.schema.registered import RegisteredSchema
+from compactor.core.sources.kafka_files import Fetched, Offsets
 
 
 class Storage(Protocol):
@@ -45,7 +36,7 @@ class Storage(Protocol):
         """What is there, or None."""
 
     def checksum(self, file: FileInfo) -> str:
-        """The checksum of an object's content as `core/checksum.py` words it, as cheaply as this store can tell. Raises FileNotFoundError."""
+        """The checksum of an object's content as `core/model/checksum.py` words it, as cheaply as this store can tell. Raises FileNotFoundError."""
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace, atomically."""
@@ -106,18 +97,6 @@ class Catalog(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class RegisteredSchema:
-    """One version of a subject. `text` is Avro JSON that needs no other: its references are part of it. `id` is the number that stands in
-    Kafka records, None where the registry has none.
-    """
-
-    subject: str
-    version: int
-    id: int | None
-    text: str
-
-
 class Registry(Protocol):
     """A schema registry: subjects with numbered versions of Avro schemas. What a version or an id holds never changes.
 
@@ -125,8 +104,8 @@ class Registry(Protocol):
     subject, never a secret), and `SchemaRefused` for schemas that are not Avro, or whose references form a circle.
     """
 
-    def subjects(self, prefix: str = "") -> list[str]:
-        """The names that begin with `prefix`, sorted."""
+    def subjects(self) -> list[str]:
+        """Return all names, sorted."""
 
     def versions(self, subject: str) -> list[int]:
         """Ascending; none for an unknown subject."""
@@ -147,19 +126,6 @@ class Registry(Protocol):
         """Why `text` could not become the subject's next version, as sentences; empty when it could. Registers nothing."""
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """A staged Parquet file with Kafka records (key, value, topic, partition, offset, timestamp, headers).
-
-    `records` of them lie in `offsets`; `until` is the newest one's time, epoch seconds, None when there is none (aborted transactions).
-    """
-
-    offsets: Offsets
-    file: FileInfo
-    records: int
-    until: float | None
-
-
 class Topics(Protocol):
     """A Kafka cluster. All calls raise `Unavailable` when no broker answers, `Refused` for topics that are not there or not to be read."""
 
@@ -170,99 +136,26 @@ class Topics(Protocol):
         """Write these records below the directory `staging`, a file for each of `wanted`; at most one of a partition."""
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What reading a batch of inputs told, before anything is written.
-
-    `read` events in all, `ignored` of them carry no row (tombstones, heartbeats, other tables), `quarantined` cannot be used; `changes` are the
-    rest, of which `beyond_retention` turn out, while they are resolved, to be older than purged tombstones. `inputs` are the files with rows,
-    Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
-    changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
-    changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
-    paths of quarantined files that lack their end. Of full copies (`core/copies.py`) `read` counts the rows and the keys that are gone, `unchanged`
-    the rows that are as they were, `late` those of copies older than the newest one known; neither are `changes`.
-    """
-
-    evolved: Evolved
-    order: tuple[tuple[str, str], ...]
-    inputs: tuple[Input, ...]
-    read: int
-    ignored: int
-    changes: int
-    partial: tuple[str, ...]
-    moves: int
-    truncates: int
-    first: Position | None
-    last: Position | None
-    truncate: Position | None
-    source_time: str | None
-    raw: tuple[tuple[str, str], ...] = ()
-    offsets: Partitions = ()
-    quarantined: int = 0
-    unfinished: frozenset[str] = frozenset()
-    beyond_retention: int = 0
-    unusable: tuple[Unusable, ...] = ()
-    unchanged: int = 0
-    late: int = 0
-
-
-Elsewhere = Mapping[tuple[str, str], str]
-"""(path, etag) of inputs → their location, when they lie no longer in landing."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing verified."""
-
-    table: str
-    name: str
-    ok: bool
-    detail: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return dataclasses.asdict(self)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What the rows that two Snapshots show differ in, by key: `missing` from the second, `added` in it, `changed`; some of these keys as JSON.
-
-    `columns`: sentences about columns that only one of them shows, or shows as another type; only the others are compared. `unreadable`: why
-    the first could not be read, "" when it could.
-    """
-
-    missing: int = 0
-    added: int = 0
-    changed: int = 0
-    samples: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    unreadable: str = ""
-
-    def __bool__(self) -> bool:
-        """Whether there is any."""
-        return bool(self.missing or self.added or self.changed or self.columns or self.unreadable)
-
-
 class Batch(Protocol):
-    """Inputs that were opened and understood; valid until `close`."""
+    """Inputs that were opened and understood. Valid until `close`."""
 
-    facts: Facts
+    @property
+    def summary(self) -> BatchSummary:
+        """What reading told."""
 
     def close(self) -> None:
         """Release what the engine keeps for it."""
 
 
-@dataclass(frozen=True)
-class Staged:
-    """What an engine wrote and checked: either a Delta or Segments (a whole new base), and what became of every event."""
+class Resolution(Protocol):
+    """A batch resolved with what is stored: one row per key. Valid until `close`, and as long as its batch is."""
 
-    delta: Delta | None
-    segments: tuple[Segment, ...]
-    counts: dict[str, int]
-    ties: int = 0
-    unresolved: int = 0
-    purged_to: Position | None = None
+    @property
+    def summary(self) -> BatchSummary:
+        """The batch's facts, with what turned out to be beyond retention."""
+
+    def close(self) -> None:
+        """Release what the engine keeps for it."""
 
 
 class Engine(Protocol):
@@ -273,32 +166,32 @@ class Engine(Protocol):
     """
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, copies: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, copies: Sequence[str] = ()
     ) -> Batch:
         """Open, decode and conform these inputs. What cannot be used is left out and told; more of it than `quarantine` allows is refused.
 
         `copies`: the hours of the full copies that the parent has absorbed, in order, where one of these inputs comes late among them.
         """
 
-    def write_delta(self, batch: Batch, commit: str) -> Staged:
-        """Resolve the batch with the parent's Delta and what it must be compared with in the base, into a new Delta."""
+    def resolve(self, batch: Any, whole: bool) -> Resolution:
+        """Resolve the batch with the parent's Delta and the base: all of it if `whole`, else only the rows that must be compared."""
 
-    def write_base(self, batch: Batch, commit: str, purge_through: int) -> Staged:
-        """Resolve the batch with everything the parent holds into a whole new base; tombstones of versions ≤ `purge_through` go."""
+    def write(self, resolution: Any, commit: str, purge_through: int) -> Staged:
+        """Write a `whole` resolution as a new base without tombstones of versions ≤ `purge_through`, another one as a new Delta."""
 
-    def write_history(self, batch: Batch, commit: str) -> History:
-        """The parent's history with what the batch tells (`core/history.py`); called after the batch was written, when `spec.history` is set."""
+    def write_history(self, resolution: Any, commit: str) -> History:
+        """Return the parent's history with what the batch tells (`core/model/history.py`). Called when `spec.history` is set."""
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
-        """Segment id → Delta rows in its range that are not yet folded into it."""
+        """Segment id → Delta rows in its range that are not yet compacted into it."""
 
-    def fold(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
+    def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """New Segments in place of these: their rows and their share of the Delta, over the same ranges."""
 
-    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, batch: Any) -> FeedPart | None:
+    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Any) -> FeedPart | None:
         """What `made`, whose data is written and which is not committed yet, changes in the rows of `parent`; None when that is nothing.
 
-        `batch`: what it absorbed, None for a restore. Under `feed: all` its other events are written too.
+        `resolution`: what it ingested, None for a restore. Under `feed: all` its other events are written too.
         """
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
@@ -317,7 +210,7 @@ class Engine(Protocol):
         """
 
     def compare(
-        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None = None
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
     ) -> list[Check]:
         """Whether the view equals its reference definition, and one resolve of all inputs on top of what `origin` holds. Writes nothing."""
 
@@ -326,15 +219,6 @@ class Engine(Protocol):
 
         Writes nothing, `after` need not be committed. Files of `before` that are gone or damaged are a difference, no error.
         """
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command line ended. `code`: its exit code, negative: the signal that ended it; `output`: stdout; `errors`: the last lines of stderr."""
-
-    code: int
-    output: str
-    errors: str = ""
 
 
 class Runner(Protocol):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import boto3
 
-from compactor.app import App
+from compactor.app.app import App
 from compactor.demo import HERE
 from tests.capture import truth
 from tests.parts.metastore import metastore

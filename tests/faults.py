@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from compactor.core.ddl import PartitionDef, TableDef, ViewDef
-from compactor.core.errors import Unavailable
-from compactor.ports import Catalog, FileInfo, Storage
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.model.errors import Unavailable
+from compactor.core.model.files import FileInfo
+from compactor.ports import Catalog, Storage
 
 T = TypeVar("T")
 

@@ -16,17 +16,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from compactor import cli, cli_options, console
-from compactor.app import App
-from compactor.app_query import Rows
-from compactor.app_spark import local_jars
-from compactor.core.errors import Busy, ConfigError, InputRefused, Refused
-from compactor.core.plan import Landing
-from compactor.core.schema import Field, Schema
-from compactor.core.snapshot import Feed, FeedPart, Input, Pin, Snapshot
+from compactor.app.app import App
+from compactor.app.query import Rows
+from compactor.app.spark import local_jars
+from compactor.cli import console, options
+from compactor.cli import main as cli
+from compactor.core.model.errors import Busy, ConfigError, InputRefused, Refused
+from compactor.core.model.schema import Field, Schema
+from compactor.core.model.snapshot import Feed, FeedPart, Input, Pin, Snapshot
+from compactor.core.planning.plan import Landing
+from compactor.core.results.reports import AdoptReport, Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
-from compactor.flows.quarantine import Held
-from compactor.flows.reports import AdoptReport, Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.flows.read.quarantine import QuarantinedFile
 
 COMMANDS = (
     *(
@@ -37,7 +38,6 @@ COMMANDS = (
         "status",
         "plan",
         "log",
-        "history",
         "sql",
         "verify",
         "vacuum",
@@ -52,11 +52,11 @@ COMMANDS = (
     *("schema diff", "schema check", "schema history", "schema notify", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (
-    *(("status",), ("plan",), ("log", "student"), ("history", "student"), ("verify", "--files-only", "--deep")),
+    *(("status",), ("plan",), ("log", "student"), ("verify", "--files-only", "--deep")),
     *(("vacuum",), ("log", "student", "--inputs"), ("pin", "student", "--list")),
 )
 STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, 1, "yes")
-HELD = Held("student", "increment_2024030503/a.json", "e", "2024-03-05T03:00", 2, "", "/archive/a.json", "/quarantine/e~a.json")
+HELD = QuarantinedFile("student", "increment_2024030503/a.json", "e", "2024-03-05T03:00", 2, "", "/archive/a.json", "/quarantine/e~a.json")
 
 
 SCHEMA = Schema((Field("a", "a", "bigint"), Field("b", "b", "string")), ("a",))
@@ -143,10 +143,10 @@ class FakeApp:
         self.asked = {"files_only": files_only, "deep": deep}
         return [Check(name, "files", self.ok, "1 files") for name in names if self._fine(name)]
 
-    def quarantined(self, names: Sequence[str]) -> list[Held]:
+    def quarantined(self, names: Sequence[str]) -> list[QuarantinedFile]:
         return [HELD]
 
-    def quarantine_reasons(self, name: str, paths: Sequence[str]) -> list[tuple[Held, dict[str, Any]]]:
+    def quarantine_reasons(self, name: str, paths: Sequence[str]) -> list[tuple[QuarantinedFile, dict[str, Any]]]:
         return [(HELD, {"records": 2, "unusable": [{"record": 7, "reason": "is not a JSON object", "text": "{oops"}]})]
 
     def replay(self, name: str, paths: Sequence[str], progress: Any, label: str) -> TableReport:
@@ -175,7 +175,7 @@ MISUSED = (
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeApp:
     made = FakeApp()
-    monkeypatch.setattr(cli_options, "opened", lambda *_: made)
+    monkeypatch.setattr(options, "opened", lambda *_: made)
     return made
 
 
@@ -187,7 +187,7 @@ def called(*arguments: str) -> tuple[int, str, str]:
 
 def program(folder: Path, *arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
     """The program in a process of its own."""
-    command = [sys.executable, "-c", code or "from compactor.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", code or "from compactor.cli.main import main; main()", *arguments]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPACTOR_")}
     root = str(Path(cli.__file__).parents[1])
     return subprocess.run(command, cwd=folder, env={**environment, "PYTHONPATH": root}, capture_output=True, text=True, timeout=120)
@@ -251,7 +251,7 @@ def test_run_as_json(fake: FakeApp) -> None:
     code, shown, told = called("run", "student", "--output", "json", "--label", "r1", "--parallel", "3")
     assert (code, told) == (0, "")
     assert json.loads(shown) == [json.loads(json.dumps(fake.reports[0].to_json()))]
-    assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3, "fold": False}
+    assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3, "compact": False}
 
 
 def test_run_tells_its_progress_in_lines(fake: FakeApp) -> None:
@@ -327,7 +327,7 @@ def test_csv_is_what_a_csv_reader_reads(capsys: pytest.CaptureFixture[str]) -> N
 def test_files_alone_need_no_spark(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Not even PySpark is imported (H31)."""
     (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id], envelope: debezium}}")
-    code = "import sys; from compactor.cli import app; app(standalone_mode=False); assert 'pyspark' not in sys.modules"
+    code = "import sys; from compactor.cli.main import app; app(standalone_mode=False); assert 'pyspark' not in sys.modules"
     found = program(tmp_path, *arguments, "--output", "json", code=code)
     assert (found.returncode, found.stderr) == (0, "")
     assert isinstance(json.loads(found.stdout), list)
@@ -335,7 +335,7 @@ def test_files_alone_need_no_spark(tmp_path: Path, arguments: tuple[str, ...]) -
 
 def test_help_imports_no_spark(tmp_path: Path) -> None:
     """Help is quick."""
-    code = "import sys; from compactor.cli import app\ntry: app()\nfinally: assert not {'pyspark', 'compactor.config'} & {*sys.modules}"
+    code = "import sys; from compactor.cli.main import app\ntry: app()\nfinally: assert not {'pyspark', 'compactor.config.settings'} & {*sys.modules}"
     found = program(tmp_path, "run", "--help", code=code)
     assert (found.returncode, found.stderr) == (0, "")
 
@@ -364,7 +364,7 @@ def test_last_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     def raising(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(cli_options, "opened", raising)
+    monkeypatch.setattr(options, "opened", raising)
     monkeypatch.setattr(sys, "argv", ["compactor", "status"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -386,8 +386,8 @@ def test_changes_are_one_json_object_a_line_or_a_table_a_version(fake: FakeApp) 
 @pytest.mark.spark
 def test_sql_in_a_real_session(tmp_path: Path) -> None:
     """Values that Python's own types cannot hold, statements without result, mistakes in one paragraph, a missing database."""
-    from compactor.app import App
-    from compactor.core.errors import Refused
+    from compactor.app.app import App
+    from compactor.core.model.errors import Refused
 
     (tmp_path / "compactor.yaml").write_text("catalog: {database: default}\ntables: {student: {key: [id]}}")
     with App.open(tmp_path / "compactor.yaml") as app:
@@ -473,7 +473,7 @@ def test_demo_commands_can_be_copied(tmp_path: Path) -> None:
     """Each begins with a command that there is; the configuration is one that loads."""
     import shlex
 
-    from compactor.config import load
+    from compactor.config.settings import load
 
     prepare(tmp_path / "a demo", fresh=True)
     config = tmp_path / "a demo" / "compactor.yaml"

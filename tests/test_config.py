@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.config import Settings, json_schema, load
-from compactor.config_keys import Table
-from compactor.config_rules import shared, within
-from compactor.config_values import duration, size
-from compactor.core.errors import ConfigError
-from compactor.core.spec import Csv, TableSpec
+from compactor.config.keys import Table
+from compactor.config.rules import shared, within
+from compactor.config.settings import Settings, json_schema, load
+from compactor.config.values import duration, size
+from compactor.core.model.errors import ConfigError
+from compactor.core.model.spec import Csv, TableSpec
 
 
 def written(folder: Path, text: str) -> Path:
@@ -64,15 +64,14 @@ tables:
     truncate: fail
     unresolved: null
     beyond_retention: apply
-    compaction: delta
-    fold: {every: 90min}
+    write_mode: merge-on-read
+    compaction: {every: 90min}
     settle: 1.5min
     hours_in: Europe/Berlin
     from: 2026112014
     epoch: 2
     archive: keep
     publish_window: 1h
-    lease: 2min
     view: students
     tables_in: raw
     timestamps: int64
@@ -85,7 +84,6 @@ tables:
     track: [name]
     history_end: 9999-12-31
     history_zero_length: drop
-    ties: last
     keep: 168h
     keep_versions: 5
     grace: 12h
@@ -112,15 +110,14 @@ tables:
         "truncate": "fail",
         "unresolved": "null",
         "beyond_retention": "apply",
-        "compaction": "delta",
-        "fold_every": 5400.0,
+        "write_mode": "merge-on-read",
+        "compact_every": 5400.0,
         "settle": 90.0,
         "hours_in": "Europe/Berlin",
         "first_folder": "2026112014",
         "epoch": 2,
         "archive": "keep",
         "publish_window": 3600.0,
-        "lease": 120.0,
         "timestamps": "int64",
         "target_file_bytes": 3 << 29,
         "comment": "of the school",
@@ -176,10 +173,10 @@ def test_defaults_reach_every_table_and_yield_to_it(tmp_path: Path) -> None:
     """Mappings are merged key by key."""
     settings = loaded(
         tmp_path,
-        "defaults: {envelope: debezium, key: [id], fold: {every: 1h}, settle: 5s}\n"
-        "tables: {a: , b: {key: [x], settle: 0, fold: {}}, c: {fold: {every: 2h}}}\n",
+        "defaults: {envelope: debezium, key: [id], compaction: {every: 1h}, settle: 5s}\n"
+        "tables: {a: , b: {key: [x], settle: 0, compaction: {}}, c: {compaction: {every: 2h}}}\n",
     )
-    found = [(spec.key, spec.settle, spec.fold_every) for spec in map(settings.spec, settings.names)]
+    found = [(spec.key, spec.settle, spec.compact_every) for spec in map(settings.spec, settings.names)]
     assert found == [(("id",), 5.0, 3600.0), (("x",), 0.0, 3600.0), (("id",), 5.0, 7200.0)]
 
 
@@ -238,28 +235,28 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("envelop: debezium", "envelop", "unknown key; did you mean envelope?"),
     ("warehouse: x", "warehouse", "unknown key; it stands at the top of the file"),
     ("zzz: 1", "zzz", "unknown key"),
-    ("envelope: debezum", "envelope", "expected flat, debezium, wal2json, dms, change-event or snapshot, found 'debezum'; did you mean debezium?"),
-    ("envelope: [flat]", "envelope", "expected flat, debezium, wal2json, dms, change-event or snapshot, found ['flat']"),
+    ("envelope: debezum", "envelope", "expected flat, debezium, wal2json, dms, change-event or full-load, found 'debezum'; did you mean debezium?"),
+    ("envelope: [flat]", "envelope", "expected flat, debezium, wal2json, dms, change-event or full-load, found ['flat']"),
     ("envelope: dms, container: kafka", "container", "DMS writes rows, not Kafka records"),
-    ("envelope: dms, format: json", "format", "expected parquet or csv, which DMS writes, found json"),
+    ("envelope: dms, format: json", "format", "expected parquet or csv with `envelope: dms`, found json"),
     ("envelope: dms, source_table: public.t", "source_table", "DMS has a folder for each table"),
-    ("envelope: dms, op: kind", "op", "only flat rows have it"),
+    ("envelope: dms, op: kind", "op", "only `envelope: flat` has it, and the envelope is dms"),
     ("envelope: dms, format: csv", "csv", "nothing names the columns: say `csv: {columns: [..]}`"),
     ("format: csv, csv: {header: false}", "csv", "nothing names the columns"),
     ("format: csv, csv: {header: true, columns: [a]}", "csv.columns", "leave one of the two out"),
     ("format: csv, csv: {delimiter: '||'}", "csv.delimiter", "expected one character, found '||'"),
     ("format: csv, csv: {quote: ab}", "csv.quote", "expected one character"),
     ("format: csv, csv: {separator: ';'}", "csv.separator", "unknown key"),
-    ("format: csv, envelope: debezium", "format", "an envelope does not fit into CSV"),
+    ("format: csv, envelope: debezium", "format", "expected parquet or avro or json with `envelope: debezium`, found csv"),
     ("format: csv, container: kafka", "container", "CSV files hold rows"),
-    ("envelope: snapshot", "complete", "nothing says when a copy is whole"),
-    ("envelope: snapshot, complete: a/b", "complete", "expected a file's name"),
-    ("envelope: snapshot, settle: 1h, increments: s/in", "increments", "each full copy needs a folder of its own"),
-    ("envelope: snapshot, settle: 1h, order_by: [ts]", "order_by", "in the order of their folders"),
-    ("envelope: snapshot, settle: 1h, epoch: 1", "epoch", "in the order of their folders"),
-    ("envelope: snapshot, settle: 1h, container: kafka", "container", "plain rows, not Kafka records"),
-    ("envelope: snapshot, settle: 1h, partial: true", "partial", "only flat rows have it"),
-    ("complete: _SUCCESS", "complete", "only full copies have it"),
+    ("envelope: full-load", "complete", "nothing says when a load is whole"),
+    ("envelope: full-load, complete: a/b", "complete", "expected a file's name"),
+    ("envelope: full-load, settle: 1h, increments: s/in", "increments", "each full load needs its own folder"),
+    ("envelope: full-load, settle: 1h, order_by: [ts]", "order_by", "in the order of their folders"),
+    ("envelope: full-load, settle: 1h, epoch: 1", "epoch", "in the order of their folders"),
+    ("envelope: full-load, settle: 1h, container: kafka", "container", "plain rows, not Kafka records"),
+    ("envelope: full-load, settle: 1h, partial: true", "partial", "only `envelope: flat` has it"),
+    ("complete: _SUCCESS", "complete", "only `envelope: full-load` has it, and the envelope is flat"),
     ("format: xml", "format", "expected auto, parquet, avro, json or csv, found 'xml'"),
     ("container: json", "container", "expected value or kafka"),
     ("delete: never", "delete", "expected hide, soft or hard"),
@@ -272,27 +269,24 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("keep: for ever", "keep", "expected a duration"),
     ("keep_versions: 0", "keep_versions", "expected a number from 1 on, found '0'"),
     ("keep_versions: yes", "keep_versions", "expected a number"),
-    ("lease: 5s", "lease", "expected none or at least 30s, found '5s'"),
-    ("lease: soon", "lease", "expected a duration"),
     ("archive_retention: 90", "archive_retention", "expected a duration"),
     ("archive: keep, archive_retention: 90d", "archive_retention", "there is no archive"),
     ("grace: 24", "grace", "expected a duration"),
     ("target_file_bytes: 256 XB", "target_file_bytes", "expected a size such as 256 MB or 1 GB"),
-    ("fold: {every: soon}", "fold.every", "expected a duration"),
-    ("fold: {budget: 1 GB}", "fold.budget", "not supported yet"),
-    ("fold: {window: 02-04}", "fold.window", "expected always, never, or hours of the day in UTC such as 22:00-05:30, found"),
-    ("fold: {window: '04:00-04:00'}", "fold.window", "expected always, never, or hours"),
-    ("fold: {window: '04:00-24:00'}", "fold.window", "expected always, never, or hours"),
-    ("fold: {evry: 1h}", "fold.evry", "unknown key; did you mean every?"),
-    ("fold: 6h", "fold", "expected a mapping of keys, found '6h'"),
+    ("compaction: {every: soon}", "compaction.every", "expected a duration"),
+    ("compaction: {window: 02-04}", "compaction.window", "expected always, never, or hours of the day in UTC such as 22:00-05:30, found"),
+    ("compaction: {window: '04:00-04:00'}", "compaction.window", "expected always, never, or hours"),
+    ("compaction: {window: '04:00-24:00'}", "compaction.window", "expected always, never, or hours"),
+    ("compaction: {evry: 1h}", "compaction.evry", "unknown key; did you mean every?"),
+    ("compaction: 6h", "compaction", "expected a mapping of keys, found '6h'"),
     ("order_by: ts", "order_by", "expected a list, found 'ts'; write [ts]"),
     ("order_by: [ts, lsn, ts]", "order_by", "the column ts is listed twice"),
     ("order_by: [{ts: desc}]", "order_by", "expected a list of column names"),
     ("op_map: {I: insert}", "op_map", "I: expected c, u, d, r, t or ignore, found 'insert'"),
     ("op_map: [I]", "op_map", "expected a mapping"),
-    ("envelope: debezium, op: kind", "op", "only flat rows have it"),
-    ("envelope: debezium, op_map: {I: c}", "op_map", "only flat rows have it"),
-    ("envelope: debezium, metadata_columns: [__op]", "metadata_columns", "only flat rows have it"),
+    ("envelope: debezium, op: kind", "op", "only `envelope: flat` has it"),
+    ("envelope: debezium, op_map: {I: c}", "op_map", "only `envelope: flat` has it"),
+    ("envelope: debezium, metadata_columns: [__op]", "metadata_columns", "only `envelope: flat or dms` has it"),
     ("hours_in: Mars/Phobos", "hours_in", "expected a time zone such as Europe/Berlin, found 'Mars/Phobos'"),
     ("hours_in: ../etc", "hours_in", "expected a time zone"),
     ("epoch: {from: x, replace: true}", "epoch", "expected a whole number as `number`"),
@@ -306,7 +300,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("schema: {subject: s-value}", "schema", "there is no registry"),
     ("schema: {topic: s}", "schema", "expected {subject: name}"),
     ("schema: none.avsc", "schema", "none.avsc cannot be read: No such file"),
-    ("engines: [trino]", "engines", "'trino' is not supported yet"),
+    ("engines: [trino]", "engines", "expected spark, hive or athena, found 'trino'"),
     ("change_feed: some", "change_feed", "expected true, false, net or all, found 'some'"),
     ("feed_retention: long", "feed_retention", "expected a duration"),
     ("history: maybe", "history", "expected true or false"),
@@ -316,11 +310,6 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("history: true, track: [a], track_except: [b]", "track_except", "leave one of the two out"),
     ("track: [name]", "track", "there is no history; say `history: true`"),
     ("partial: maybe", "partial", "expected true or false"),
-    ("insert_only: true", "insert_only", "not supported yet"),
-    ("ties: first", "ties", "not supported yet"),
-    ("time: {column: ts, unit: ms}", "time", "not supported yet"),
-    ("partition_by: [day]", "partition_by", "not supported yet"),
-    ("cluster_by: [day]", "cluster_by", "not supported yet"),
     ("on_schema_change: fial", "on_schema_change", "expected evolve, freeze or fail, found 'fial'; did you mean fail?"),
     ("on_schema_change: {widend: fail}", "on_schema_change", "found 'widend'; did you mean widened?"),
     ("on_schema_change: {drop: fail}", "on_schema_change", "drop: expected keep or hide, found 'fail'"),
@@ -371,7 +360,7 @@ def test_a_bad_key_is_named(tmp_path: Path, keys: str, key: str, said: str) -> N
 
 @pytest.mark.parametrize(
     ("keys", "expected"),
-    [("envelope: flat", 1.0), ("envelope: snapshot, complete: _SUCCESS", 0.3), ("envelope: snapshot, settle: 1h, checks: {max_gone: 1}", 1.0)],
+    [("envelope: flat", 1.0), ("envelope: full-load, complete: _SUCCESS", 0.3), ("envelope: full-load, settle: 1h, checks: {max_gone: 1}", 1.0)],
 )
 def test_full_copies_are_guarded_unless_told_otherwise(tmp_path: Path, keys: str, expected: float) -> None:
     """A copy that was cut short would delete what it lacks."""
@@ -387,7 +376,10 @@ BAD_FILES: list[tuple[str, str]] = [
     ("tables: [student]", "key tables: expected at least one table, found ['student']"),
     ("tables: {student: [id]}", ":1: table student: expected a mapping of keys, found ['id']; write `key: [..]`"),
     ("tables:\n  student:\n", ":2: table student, key key: expected the key columns, found nothing; say `key: [id]`, or `key: []`"),
-    ("tables: {student: {key: [], envelope: snapshot, settle: 1h}}", "table student, key key: rows without a key cannot be told from one another"),
+    (
+        "tables: {student: {key: [], envelope: full-load, settle: 1h}}",
+        "table student, key key: rows without a key cannot be compared from one load to the next",
+    ),
     ("tables: {student: {key: id}}", "table student, key key: expected a list, found 'id'; write [id]"),
     ("tables: {student: {key: [id, id]}}", "table student, key key: the column id is listed twice"),
     ("tables: {student: {key: [a, '']}}", "table student, key key: expected a list of column names"),
@@ -413,10 +405,6 @@ BAD_FILES: list[tuple[str, str]] = [
     ("warehouse: s3://lake\ncatalog: {type: glue, metastore_dir: m}\ntables: {a: {key: [x]}}", "key catalog.metastore_dir: Glue is the metastore"),
     ("warehouse: s3://lake\ncatalog: {type: glue, catalog_id: 12}\ntables: {a: {key: [x]}}", "key catalog.catalog_id: expected the 12 digits"),
     ("catalog: {region: eu-central-1}\ntables: {a: {key: [x]}}", "key catalog.region: only `type: glue` has it"),
-    ("warehouse: s3://lake\ns3: {commit_lock: lease, commit_table: t}\ntables: {a: {key: [x]}}", "key s3.commit_lock: a lease is not safe"),
-    ("warehouse: s3://lake\ns3: {commit_lock: dynamo}\ntables: {a: {key: [x]}}", "key s3.commit_lock: expected dynamodb, found 'dynamo'"),
-    ("warehouse: s3://lake\ns3: {commit_lock: dynamodb}\ntables: {a: {key: [x]}}", "key s3.commit_table: expected the name of a DynamoDB table"),
-    ("warehouse: s3://lake\ns3: {commit_table: t}\ntables: {a: {key: [x]}}", "key s3.commit_table: only `commit_lock: dynamodb` has it"),
     ("catalog: {type: gleu}\ntables: {a: {key: [x]}}", "key catalog.type: expected hive or glue, found 'gleu'; did you mean glue?"),
     ("tables: {a: {key: [x], engines: [spark, athena]}}", "table a, key engines: athena reads from Glue; say `catalog: {type: glue}`"),
     (

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from compactor.core.ddl import PartitionDef, TableDef, ViewDef
-from compactor.core.errors import Unavailable
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.model.errors import Unavailable
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash, Faults, FaultyCatalog, FaultyStorage, every_fault
 

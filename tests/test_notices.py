@@ -15,15 +15,17 @@ from typing import Any
 import boto3
 import pytest
 
-from compactor import app_schema
-from compactor.core import notice
-from compactor.core.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
-from compactor.core.notice import Alert, Notice, Target
-from compactor.core.policy import Decision, Policy
-from compactor.core.schema_diff import Change
-from compactor.core.schema_history import steps
-from compactor.flows import log, notices
-from compactor.flows.world import World
+from compactor.app import schema as app_schema
+from compactor.core.model.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
+from compactor.core.results import notice
+from compactor.core.results.notice import Alert, Notice, Target
+from compactor.core.schema.diff import Change
+from compactor.core.schema.policy import Decision, Policy
+from compactor.core.schema.schema_history import steps
+from compactor.flows.environment import Environment
+from compactor.flows.publish import notices
+from compactor.flows.read import log
+from compactor.flows.table import Table
 from tests.faults import Crash, Faults
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -38,11 +40,11 @@ class Told:
         self.lake = Lake(table(**{"notify": (("log",), ("sns", "arn")), **settings}))
         self.found: list[tuple[str, int, Notice]] = []
         self.failing: set[str] = set()
-        plain = self.lake.world
-        self.lake.world = lambda faults=None: self._watched(plain(faults))  # type: ignore[method-assign]
+        plain = self.lake.env
+        self.lake.env = lambda faults=None: self._watched(plain(faults))  # type: ignore[method-assign]
 
-    def _watched(self, world: World) -> World:
-        return dataclasses.replace(world, notify=self._tell)
+    def _watched(self, env: Environment) -> Environment:
+        return dataclasses.replace(env, notify=self._tell)
 
     def _tell(self, target: Target, told: Notice) -> None:
         if target[0] in self.failing:
@@ -154,7 +156,7 @@ def test_the_history_of_a_schema_comes_from_its_snapshots() -> None:
     for at, values in enumerate(({"a": 1}, {"a": 2}, {"a": 2, "b": 1}, {"a": "x", "b": 1}, {"a": "x"}), 1):
         lake.deliver(f"increment_20260101{at:02}/a.json", [line("c", [at], [at], values)])
         lake.run()
-    found = steps(log.history(lake.world(), lake.spec))
+    found = steps(log.history(Table(lake.env(), lake.spec)))
     assert [[(change.kind, change.column) for change in step.changes] for step in found] == [
         [("removed", "b")],
         [("widened", "a")],
@@ -279,7 +281,7 @@ def test_an_alert_goes_where_notices_go(hook: tuple[str, type[Hook]], caplog: py
     """To each target, as text for people and JSON for programs; one that cannot be reached is logged, and the others are told."""
     url, server = hook
     lake = Lake(table(name="student", notify=(("command", "/nowhere"), ("log",), ("webhook", url))))
-    assert not notices.everybody(dataclasses.replace(lake.world(), notify=app_schema.notify), lake.spec, ALERT, "an alert (run_failed)")
+    assert not notices.notify_all(Table(dataclasses.replace(lake.env(), notify=app_schema.notify), lake.spec), ALERT, "an alert (run_failed)")
     text = "table student has failed: the metastore is away\n- dag: compact_hourly\n- log: https://airflow.example/1"
     where = {"dag": "compact_hourly", "log": "https://airflow.example/1"}
     told = {

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from compactor import cli, cli_options
-from compactor.app_schema import Announced, Checked, Foreseen, Synced, announce, checked, foreseen
-from compactor.core.errors import CatalogRefused, NoRowsYet, Refused
-from compactor.core.policy import Decision, Policy
-from compactor.core.schema_diff import Change
-from compactor.core.schema_history import Step
+from compactor.app.schema import Announced, Checked, Foreseen, Synced, announce, checked, foreseen
+from compactor.cli import main as cli
+from compactor.cli import options
+from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused
+from compactor.core.schema.diff import Change
+from compactor.core.schema.policy import Decision, Policy
+from compactor.core.schema.schema_history import Step
+from compactor.flows.table import Table
 from compactor.registry.files import FileRegistry
 from compactor.storage.local import LocalStorage
 from tests.oracle.lake import Lake, table
@@ -52,7 +54,7 @@ def looked(lake: Lake, folder: Path, text: str, policy: Policy) -> Foreseen:
     folder.joinpath("t-value.avsc").write_text(OLD)
     folder.joinpath("t-value.v2.avsc").write_text(text)
     spec = dataclasses.replace(lake.spec, avro_schema=text, registered=(2, None), policy=policy)
-    return foreseen(lake.world(), FileRegistry(LocalStorage(), str(folder)), spec)
+    return foreseen(Table(lake.env(), spec), FileRegistry(LocalStorage(), str(folder)))
 
 
 @pytest.mark.parametrize("case", NEW)
@@ -74,24 +76,24 @@ def test_a_schema_that_is_to_come_is_asked_of_registry_and_table(lake: Lake, tmp
     registry = FileRegistry(LocalStorage(), str(tmp_path), level)
     spec = dataclasses.replace(lake.spec, policy=Policy(policy))
     for text, allowed in ((schema({"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}), True), (NEW["a wider one"][0], False)):
-        found = checked(lake.world(), registry, spec, text)
+        found = checked(Table(lake.env(), spec), registry, text)
         assert (found.subject, found.level) == ("t-value", level)
         assert bool(found.problems) == (not allowed and level == "BACKWARD")
         refused = [decision.change.column for decision in found.decisions if decision.action == "refuse"]
         assert refused == (["a"] if policy == "fail" and not allowed else [])
         assert found.passed == (not found.problems and not refused)
-        assert checked(Lake(table()).world(), registry, table(subject="t-value"), text).decisions == ()
+        assert checked(Lake(table()).env(), registry, table(subject="t-value"), text).decisions == ()
     assert registry.versions("t-value") == [1]
     with pytest.raises(Refused, match="no subject is declared"):
-        checked(lake.world(), registry, table(), OLD)
+        checked(lake.env(), registry, table(), OLD)
 
 
 def test_nothing_is_foreseen_where_nothing_is_known(lake: Lake) -> None:
     """No declared schema; no rows yet."""
     with pytest.raises(Refused, match="no schema is declared"):
-        foreseen(lake.world(), None, lake.spec)
+        foreseen(Table(lake.env(), lake.spec), None)
     with pytest.raises(NoRowsYet, match="nothing was committed yet"):
-        foreseen(Lake(table()).world(), None, table(avro_schema=OLD))
+        foreseen(Lake(table()).env(), None, table(avro_schema=OLD))
 
 
 class FakeApp:
@@ -126,7 +128,7 @@ class FakeApp:
 
 def compactor(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
     """(exit code, stdout, stderr) of a command."""
-    monkeypatch.setattr(cli_options, "opened", lambda *_: FakeApp())
+    monkeypatch.setattr(options, "opened", lambda *_: FakeApp())
     done = CliRunner().invoke(cli.app, list(words))
     return done.exit_code, done.stdout, done.stderr
 
@@ -187,15 +189,15 @@ def test_schema_history_tells_snapshots_and_changes(monkeypatch: pytest.MonkeyPa
 def test_a_new_schema_is_told_before_any_row_of_it(lake: Lake) -> None:
     """Once; and whether the table will stop at it."""
     told: list[tuple[bool, str]] = []
-    world = dataclasses.replace(lake.world(), notify=lambda target, notice: told.append((notice.refused, notice.text)))
+    env = dataclasses.replace(lake.env(), notify=lambda target, notice: told.append((notice.refused, notice.text)))
     spec = dataclasses.replace(lake.spec, avro_schema=NEW["an added column"][0], registered=(2, None))
-    assert not announce(world, spec).refused
-    (change,) = announce(world, spec).changes
+    assert not announce(Table(env, spec)).refused
+    (change,) = announce(Table(env, spec)).changes
     assert [(refused, change in text) for refused, text in told] == [(False, True)]
-    assert announce(world, dataclasses.replace(spec, policy=Policy("fail"))).refused
+    assert announce(Table(env, dataclasses.replace(spec, policy=Policy("fail")))).refused
     assert [refused for refused, _ in told] == [False, True]
     same = dataclasses.replace(spec, avro_schema=OLD, registered=(1, None))
-    assert (announce(world, same).changes, len(told)) == ((), 2)
+    assert (announce(Table(env, same)).changes, len(told)) == ((), 2)
 
 
 def test_schema_notify_prints_changes_and_passes_over_tables_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +219,7 @@ def test_schema_notify_prints_changes_and_passes_over_tables_that_wait(monkeypat
                 raise found
             return [found]
 
-    monkeypatch.setattr(cli_options, "opened", lambda *_, **__: Here())
+    monkeypatch.setattr(options, "opened", lambda *_, **__: Here())
     done = CliRunner().invoke(cli.app, ["schema", "notify", "--output", "json"])
     assert (done.exit_code, json.loads(done.stdout)) == (0, [{"table": "a", "refused": True, "changes": ["column x: removed"]}])
     answers["b"] = Refused("no such subject")

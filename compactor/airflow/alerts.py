@@ -15,7 +15,7 @@ except ImportError:  # before 3.2
     DeadlineAlert = None
 
 if TYPE_CHECKING:
-    from compactor.app import App
+    from compactor.app.app import App
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) 
 
 
 def _opened(config: str) -> App:
-    from compactor.app import App
+    from compactor.app.app import App
 
     return App.open(config)
 

@@ -29,9 +29,9 @@ from compactor.airflow.tasks import (
     WaitForHour,
     Waste,
 )
-from compactor.config import Settings, load
-from compactor.config_keys import Group, Table
-from compactor.config_values import is_s3
+from compactor.config.keys import Group, Table
+from compactor.config.settings import Settings, load
+from compactor.config.values import is_s3
 
 START = datetime(2020, 1, 1, tzinfo=timezone.utc)
 """Before every run; DAGs do not catch up by themselves."""
@@ -95,7 +95,7 @@ def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
             verify = Verify(task_id=f"verify_{name}", files_only=False, deep=True, trigger_rule="all_done", **common)
             # a run takes what has landed, and in a group without schedule only people say when
             if _group(configured, table.group).schedule is not None:
-                Run(task_id=f"fold_{name}", fold=True, **common) >> verify
+                Run(task_id=f"compact_{name}", compact=True, **common) >> verify
         waste = Waste.partial(task_id="look_for_waste", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(table=names)
         wanted = Asked(task_id="anything_to_delete", found=waste.output, question="waste", owner=default.owner, retries=0)
         may = approval(configured, "may_it_be_deleted", "compactor: delete what no kept version needs?", "anything_to_delete")

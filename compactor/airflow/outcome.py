@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core import errors
-from compactor.ports import Ended
+from compactor.core.model import errors
+from compactor.core.results.reports import Ended
 
 REFUSED = frozenset(name for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.Refused))
 """Errors after which trying again changes nothing."""

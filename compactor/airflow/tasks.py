@@ -16,8 +16,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from compactor.airflow import alerts
 from compactor.airflow.hours import HOUR, hour_of, hours_between, read_hour, written
 from compactor.airflow.outcome import QUESTIONS, judge, sentence
-from compactor.core.errors import Refused, TryLater
-from compactor.ports import Ended, Runner, Submitted
+from compactor.core.model.errors import Refused, TryLater
+from compactor.core.results.reports import Ended
+from compactor.ports import Runner, Submitted
 
 try:
     from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -43,7 +44,7 @@ def arrived(config: str, table: str, hours: list[str]) -> list[str]:
     """Those of the hours of which anything has landed for a table."""
     if not hours:
         return []
-    from compactor.app import App
+    from compactor.app.app import App
 
     with App.open(config) as app:
         return [hour for hour in hours if app.arrived(table, read_hour(hour))]
@@ -131,7 +132,7 @@ class Command(BaseOperator):
 
     def execute(self, context: Any) -> Any:
         """What the command printed."""
-        from compactor.app import App
+        from compactor.app.app import App
 
         arguments = [*self.words, *self.asked(context), *([self.table] if self.table else []), "--output", "json"]
         arguments += ["--label", str(context["run_id"])] if self.labelled else []
@@ -152,7 +153,7 @@ class Command(BaseOperator):
 
     def resume(self, context: Any, event: dict[str, Any]) -> Any:
         """What the command printed on EMR."""
-        from compactor.app import App
+        from compactor.app.app import App
 
         if event["problem"] is not None:
             raise (AirflowFailException if event["final"] else AirflowException)(event["problem"])
@@ -214,7 +215,7 @@ class JobTrigger(BaseTrigger):
         await asyncio.to_thread(self._asked, "stop")
 
     def _asked(self, question: str) -> bool:
-        from compactor.app import App
+        from compactor.app.app import App
 
         with App.open(self.config) as app:
             remote = app.remote_runner(self.wanted)
@@ -222,10 +223,10 @@ class JobTrigger(BaseTrigger):
 
 
 class Run(Command):
-    """`compactor run` for one table, with `fold` `compactor run --fold`; its report is what the task returns."""
+    """`compactor run` for one table, with `fold` `compactor run --compact`; its report is what the task returns."""
 
-    def __init__(self, *, fold: bool = False, **more: Any) -> None:
-        super().__init__(words=("run", *(("--fold",) if fold else ())), labelled=True, spark=True, **more)
+    def __init__(self, *, compact: bool = False, **more: Any) -> None:
+        super().__init__(words=("run", *(("--compact",) if compact else ())), labelled=True, spark=True, **more)
 
     def tell(self, found: Any) -> None:
         """The report, as a sentence."""

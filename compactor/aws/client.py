@@ -1,4 +1,4 @@
-"""One request to an AWS service that speaks JSON (Glue, DynamoDB): the boto3 client, and its answer in this project's words."""
+"""One request to an AWS service that speaks JSON (Glue): the boto3 client, and its answer in this project's words."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from compactor.aws.retry import EXPIRED, PASSING, Answer, Passing, Patience, kind_of
-from compactor.core.errors import Refused
+from compactor.aws.retry import EXPIRED, PASSING, ExpectedError, Retryable, RetryPolicy, kind_of
+from compactor.core.model.errors import Refused
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Reach:
+class ClientConfig:
     """Where a service is and how long one operation is tried; None: what the environment says, as every AWS tool reads it.
 
     Seconds: to connect, for a response to begin, for one operation with all its retries, between two attempts; `client_attempts` are
@@ -36,7 +36,7 @@ class Reach:
     client_attempts: int = 3
 
 
-def connect(service: str, reach: Reach, region: str | None, **more: Any) -> Any:
+def connect(service: str, reach: ClientConfig, region: str | None, **more: Any) -> Any:
     """A boto3 client; `more` goes into botocore's Config. Raises BotoCoreError and ValueError."""
     attempts = reach.client_attempts
     config = Config(
@@ -85,9 +85,9 @@ class AwsClient:
     `refusal(error, what, operation, host)` explains an answer that trying again does not change.
     """
 
-    def __init__(self, service: str, reach: Reach, refusal: Callable[[Exception, str, str, str], Refused]) -> None:
+    def __init__(self, service: str, reach: ClientConfig, refusal: Callable[[Exception, str, str, str], Refused]) -> None:
         self._service, self._reach, self._refusal = service, reach, refusal
-        self._patience = Patience(reach.operation_seconds, reach.wait_seconds_min, reach.wait_seconds_max)
+        self._patience = RetryPolicy(reach.operation_seconds, reach.wait_seconds_min, reach.wait_seconds_max)
         self._connection = Connection(self._connect)
 
     def persist(self, what: str, action: str, attempt: Callable[[], T]) -> T:
@@ -107,7 +107,7 @@ class AwsClient:
             if kind == PASSING:
                 raise
             if kind in expect:
-                raise Answer(kind) from error
+                raise ExpectedError(kind) from error
             raise self._refusal(error, what, operation, self.host) from error
 
     @property
@@ -131,6 +131,6 @@ def _whole(response_dict: dict[str, Any], **_: Any) -> None:
     """Raise Passing for an answer that a connection cut off: what is left of it would read as "no errors", and nobody else looks."""
     headers, length = response_dict["headers"], len(response_dict["body"])
     if "content-length" not in headers and "transfer-encoding" not in headers:
-        raise Passing("the answer ended among its headers")
+        raise Retryable("the answer ended among its headers")
     if "content-length" in headers and "content-encoding" not in headers and int(headers["content-length"]) != length:
-        raise Passing(f"the answer ended after {length} of {headers['content-length']} bytes")
+        raise Retryable(f"the answer ended after {length} of {headers['content-length']} bytes")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compactor.aws.client import AwsClient, Reach
+from compactor.aws.client import AwsClient, ClientConfig
 from compactor.aws.retry import access_problem, words
-from compactor.core.errors import Refused
-from compactor.core.measures import Measure
+from compactor.core.model.errors import Refused
+from compactor.core.results.measures import Measure
 
 _BATCH = 1000
 """The most that a request takes."""
 
 
-def send(measures: Sequence[Measure], namespace: str, deployment: str, reach: Reach | None = None) -> None:
+def send(measures: Sequence[Measure], namespace: str, deployment: str, reach: ClientConfig | None = None) -> None:
     """Raises Refused, Unavailable."""
-    client = AwsClient("cloudwatch", reach or Reach(operation_seconds=20.0), _refusal)
+    client = AwsClient("cloudwatch", reach or ClientConfig(operation_seconds=20.0), _refusal)
     for start in range(0, len(measures), _BATCH):
         data = [_datum(measure, deployment) for measure in measures[start : start + _BATCH]]
 

@@ -1,9 +1,9 @@
-"""What of AWS's answers is tried again, for how long, and what the user sees when it does not help: S3, Glue and DynamoDB alike.
+"""What of AWS's answers is tried again, for how long, and what the user sees when it does not help: S3 and Glue alike.
 docs/s3.md and docs/glue.md say the same in words.
 
 Passing: no answer at all (connection refused, reset, timed out, cut off, damaged), any 5xx but 501, 429, and the codes of `_PASSING`.
 Everything an operation does is written so that doing it twice is right; so all of it is tried again until its deadline, then Unavailable.
-Final: everything else; each service explains it in its own words (`storage/s3_refusals.py`, `catalog/glue_client.py`, `storage/claims.py`).
+Final: everything else; each service explains it in its own words (`storage/s3/refusals.py`, `catalog/glue/client.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TypeVar
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
-from compactor.core.errors import Unavailable
+from compactor.core.model.errors import Unavailable
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -41,8 +41,6 @@ _PASSING = {
     "NoSuchUpload",
     # Glue; the second is how an item of a batch says it
     *("OperationTimeoutException", "InternalServiceException", "ResourceNotReadyException", "FederationSourceRetryableException"),
-    # DynamoDB
-    *("ProvisionedThroughputExceededException", "InternalServerError", "TransactionConflictException"),
 }
 _LOST = (
     boto.HTTPClientError,
@@ -68,11 +66,11 @@ _KEY_IDS = re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b")
 _WORDS_MAX = 300
 
 
-class Passing(Exception):
+class Retryable(Exception):
     """What was found contradicts itself (somebody else is at work, or a look was stale): worth another attempt."""
 
 
-class Answer(Exception):
+class ExpectedError(Exception):
     """An answer that its caller said it expects; `kind` is one of the kinds above."""
 
     def __init__(self, kind: str) -> None:
@@ -96,7 +94,7 @@ def code_of(error: Exception) -> str:
 
 def kind_of(error: Exception) -> str:
     """What an error means for the operation that met it."""
-    if isinstance(error, (Passing, *_LOST)):
+    if isinstance(error, (Retryable, *_LOST)):
         return PASSING
     if not isinstance(error, boto.ClientError):
         return FINAL
@@ -114,7 +112,7 @@ def words(error: Exception) -> str:
         said = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())
         text = f"{code_of(error)}: {said}" if said else code_of(error)
     else:
-        text = f"{type(error).__name__}: {error}" if not isinstance(error, Passing) else str(error)
+        text = f"{type(error).__name__}: {error}" if not isinstance(error, Retryable) else str(error)
     return _KEY_IDS.sub("(key id)", text)[:_WORDS_MAX]
 
 
@@ -139,7 +137,7 @@ def access_problem(error: Exception, host: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long one operation is tried: until `seconds` have passed, with random waits that double from `wait_min` to `wait_max` seconds.
 
     No attempt begins after the deadline; one that began before it may last as long as the client's own timeouts and attempts allow.

@@ -18,9 +18,9 @@ from pyspark.errors import PySparkException
 
 from compactor.catalog import rules
 from compactor.catalog.formats import FORMATS, VIEW_FORMAT
-from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef
-from compactor.core.errors import CatalogRefused, Unavailable
-from compactor.core.views import VERSION
+from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.catalog.views import VERSION
+from compactor.core.model.errors import CatalogRefused, Unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

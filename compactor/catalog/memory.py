@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from compactor.catalog import rules
-from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef
-from compactor.core.errors import CatalogRefused
+from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.model.errors import CatalogRefused
 
 
 @dataclass(frozen=True)

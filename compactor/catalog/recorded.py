@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from compactor.catalog import rules
-from compactor.core import ddl_text
-from compactor.core.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.catalog import ddl_text
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.ports import Catalog
 
 
@@ -21,11 +21,8 @@ class RecordedCatalog:
         self.statements: list[str] = []
         self._inner = inner
         self._apply = apply
+        self.has_database, self.table, self.partitions, self.view = inner.has_database, inner.table, inner.partitions, inner.view
         self._keys: dict[tuple[str, str], list[str]] = {}
-
-    def has_database(self, name: str) -> bool:
-        """Whether it is there."""
-        return self._inner.has_database(name)
 
     def ensure_database(self, name: str, location: str) -> None:
         """Tell, when it is missing."""
@@ -34,10 +31,6 @@ class RecordedCatalog:
             self.statements.append(statement)
             if self._apply:
                 self._inner.ensure_database(name, location)
-
-    def table(self, database: str, name: str) -> TableDef | None:
-        """As registered."""
-        return self._inner.table(database, name)
 
     def ensure_table(self, table: TableDef) -> None:
         """Tell what differs. Raises CatalogRefused for what the inner catalog would refuse."""
@@ -69,10 +62,6 @@ class RecordedCatalog:
         if self._apply and partitions:
             self._inner.ensure_partitions(database, table, partitions)
 
-    def partitions(self, database: str, table: str) -> list[PartitionDef]:
-        """As registered."""
-        return self._inner.partitions(database, table)
-
     def drop_partitions(self, database: str, table: str, values: Sequence[tuple[str, ...]]) -> None:
         """Tell those that are there."""
         known = {partition.values for partition in self._inner.partitions(database, table)}
@@ -80,10 +69,6 @@ class RecordedCatalog:
         self.statements += ddl_text.drop_partitions(database, table, self._columns(database, table), there)
         if self._apply and there:
             self._inner.drop_partitions(database, table, there)
-
-    def view(self, database: str, name: str) -> ViewDef | None:
-        """As registered."""
-        return self._inner.view(database, name)
 
     def replace_view(self, view: ViewDef) -> None:
         """Tell, when text, columns or properties differ."""

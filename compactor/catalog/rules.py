@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from compactor.core import types, views
-from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef
-from compactor.core.errors import CatalogRefused
+from compactor.core.catalog import views
+from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.model import types
+from compactor.core.model.errors import CatalogRefused
 
 COMMENT_BYTES_MAX = 255
 """Glue keeps no more of a column's comment (a metastore on a database: 256 characters), and refuses the whole call for one that is longer."""

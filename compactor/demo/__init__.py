@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from compactor import console
-from compactor.app import App
-from compactor.core.errors import Refused
-from compactor.flows.reports import TableReport
+from compactor.app.app import App
+from compactor.cli import console
+from compactor.core.model.errors import Refused
+from compactor.core.results.reports import TableReport
 
 HERE = Path(__file__).parent
 MARKER = ".compactor-demo"

@@ -8,58 +8,57 @@ import json
 import zlib
 from collections.abc import Iterable
 
-from compactor.core import copies as full_copies
-from compactor.core.errors import Conflict, StateRefused
-from compactor.core.layout import Layout, join, relative
-from compactor.core.snapshot import Input, LedgerFile, Snapshot, input_from_json
-from compactor.core.spec import TableSpec
-from compactor.flows.world import World
+from compactor.core.model.errors import Conflict, StateRefused
+from compactor.core.model.layout import join, relative
+from compactor.core.model.snapshot import Input, LedgerFile, Snapshot, input_from_json
+from compactor.core.sources import full_loads as full_copies
+from compactor.flows.table import Table
 
 _MERGE_AT = 16
 _FOLDERS_MAX = 200
 """A ledger file of more folders than this names none: it is always read."""
 
 
-def absorbed(world: World, layout: Layout, snapshot: Snapshot | None, folders: Iterable[str]) -> frozenset[tuple[str, str]]:
+def absorbed(table: Table, snapshot: Snapshot | None, folders: Iterable[str]) -> frozenset[tuple[str, str]]:
     """(path, etag) of the inputs already taken, as far as files in these folders are concerned."""
     if snapshot is None:
         return frozenset()
-    known = {(item.path, item.etag) for item in (*snapshot.inputs, *snapshot.pending)}
-    wanted = set(folders)
+    names = {(item.path, item.etag) for item in (*snapshot.inputs, *snapshot.pending)}
+    wanted_folders = set(folders)
     for file in snapshot.ledger:
-        if wanted and (not file.folders or wanted & set(file.folders)):
-            known |= {(item.path, item.etag) for item in entries(world, layout, file)}
-    return frozenset(known)
+        if wanted_folders and (not file.folders or wanted_folders & set(file.folders)):
+            names |= {(item.path, item.etag) for item in entries(table, file)}
+    return frozenset(names)
 
 
-def entries(world: World, layout: Layout, file: LedgerFile) -> list[Input]:
+def entries(table: Table, file: LedgerFile) -> list[Input]:
     """The inputs that a ledger file records. Raises Conflict when it is gone, StateRefused when it is damaged."""
-    place = layout.inside(file.path)
+    place = table.layout.inside(file.path)
     try:
-        text = gzip.decompress(world.storage.read(place)).decode()
+        text = gzip.decompress(table.storage.read(place)).decode()
         return [input_from_json(json.loads(line)) for line in text.splitlines()]
     except FileNotFoundError:
         raise Conflict(
             f"{place} is gone: others committed, merged it and vacuumed since this run began. Run again; if it is still gone then, somebody deletes "
-            f"files below {layout.root}: restore it from a backup"
+            f"files below {table.layout.root}: restore it from a backup"
         ) from None
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
         raise StateRefused(f"{place} cannot be read: {error}. It is written once and never changed: restore it from a backup.") from error
 
 
-def everything(world: World, layout: Layout, snapshot: Snapshot) -> list[Input]:
+def everything(table: Table, snapshot: Snapshot) -> list[Input]:
     """Every input that ever went into the table, oldest first."""
-    return [item for file in snapshot.ledger for item in entries(world, layout, file)] + list(snapshot.inputs)
+    return [item for file in snapshot.ledger for item in entries(table, file)] + list(snapshot.inputs)
 
 
-def copies(world: World, spec: TableSpec, snapshot: Snapshot | None, inputs: Iterable[Input]) -> tuple[str, ...]:
+def copies(table: Table, snapshot: Snapshot | None, inputs: Iterable[Input]) -> tuple[str, ...]:
     """The hours of the full copies absorbed, where one of `inputs` comes late among them and there is a history to put it into."""
-    if snapshot is None or spec.envelope != full_copies.ENVELOPE or not spec.history:
+    if snapshot is None or not table.spec.source.full_loads or not table.spec.history:
         return ()
     newest = full_copies.newest_hour(snapshot)
     if newest is None or all(str(item.hour) > newest for item in inputs):
         return ()
-    return full_copies.hours(latest(everything(world, Layout(spec.root, spec.landing), snapshot)).values())
+    return full_copies.hours(latest(everything(table, snapshot)).values())
 
 
 def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:
@@ -67,17 +66,17 @@ def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:
     return {(item.path, item.etag): item for item in entries}
 
 
-def carried(world: World, layout: Layout, parent: Snapshot | None, commit: str) -> tuple[LedgerFile, ...]:
+def carried(table: Table, parent: Snapshot | None, commit: str) -> tuple[LedgerFile, ...]:
     """The ledger files that a child of `parent` names: the parent's, and a new one with its own inputs. Small ones are merged at times."""
     if parent is None or not parent.inputs:
         return parent.ledger if parent else ()
     files, inputs = list(parent.ledger), list(parent.inputs)
     if len(files) >= _MERGE_AT:
-        inputs = [item for file in files for item in entries(world, layout, file)] + inputs
+        inputs = [item for file in files for item in entries(table, file)] + inputs
         files = []
-    path = layout.ledger(commit)
+    path = table.layout.ledger(commit)
     lines = "\n".join(json.dumps(dataclasses.asdict(item), ensure_ascii=False) for item in inputs)
-    world.storage.write(path, gzip.compress(lines.encode(), mtime=0))
+    table.storage.write(path, gzip.compress(lines.encode(), mtime=0))
     folders = tuple(sorted({item.folder for item in inputs}))
     named = () if len(folders) > _FOLDERS_MAX else folders
-    return (*files, LedgerFile(relative(path, join(layout.root)), len(inputs), named))
+    return (*files, LedgerFile(relative(path, join(table.layout.root)), len(inputs), named))

@@ -1,61 +1,30 @@
-"""Looking for many files by listing their folders once: a thousand in a request, and with no right to read them."""
+"""Look for many files by listing their folders once: a thousand in a request, and without the right to read them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
 
-from compactor.flows.world import World
-from compactor.ports import FileInfo, Storage
+from compactor.core.model.files import FileInfo
+from compactor.flows.table import Table
+from compactor.ports import Storage
 
 
 class Listed:
-    """A Storage whose `stat` tells what lay in the file's folder when it was first asked about one of them. All else is the store's own."""
+    """A Storage whose `stat` answers from one listing of the file's folder. All other methods are those of `storage`."""
 
     def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+        self.list, self.read, self.checksum, self.now = storage.list, storage.read, storage.checksum, storage.now
+        self.write, self.put_if_absent, self.move, self.delete = storage.write, storage.put_if_absent, storage.move, storage.delete
         self._folders: dict[str, dict[str, FileInfo]] = {}
 
     def stat(self, path: str) -> FileInfo | None:
-        """From the listing."""
+        """Return the file as it was when its folder was first asked about, or None."""
         folder = path.rpartition("/")[0]
         if folder not in self._folders:
-            self._folders[folder] = {info.path: info for info in self._storage.list(folder)}
+            self._folders[folder] = {info.path: info for info in self.list(folder)}
         return self._folders[folder].get(path)
 
-    def list(self, prefix: str) -> Iterator[FileInfo]:
-        """The store's."""
-        return self._storage.list(prefix)
 
-    def read(self, path: str) -> bytes:
-        """The store's."""
-        return self._storage.read(path)
-
-    def checksum(self, file: FileInfo) -> str:
-        """The store's."""
-        return self._storage.checksum(file)
-
-    def write(self, path: str, data: bytes) -> None:
-        """The store's."""
-        self._storage.write(path, data)
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        """The store's."""
-        return self._storage.put_if_absent(path, data)
-
-    def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
-        """The store's."""
-        return self._storage.move(source, target, keep)
-
-    def delete(self, paths: Iterable[str]) -> None:
-        """The store's."""
-        self._storage.delete(paths)
-
-    def now(self) -> float:
-        """The store's."""
-        return self._storage.now()
-
-
-def listed(world: World) -> World:
-    """A world that looks for files so."""
-    return dataclasses.replace(world, storage=Listed(world.storage))
+def listed(table: Table) -> Table:
+    """Return the table with a Storage that looks for files this way."""
+    return dataclasses.replace(table, env=dataclasses.replace(table.env, storage=Listed(table.storage)))

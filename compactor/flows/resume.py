@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from compactor.core.snapshot import Snapshot
-from compactor.core.spec import TableSpec
-from compactor.flows import archive, publish
-from compactor.flows.world import World
+from compactor.core.model.snapshot import Snapshot
+from compactor.flows.publish import archive, publish
+from compactor.flows.table import Table
 
 
-def resume(world: World, spec: TableSpec, snapshot: Snapshot) -> tuple[Snapshot, bool]:
+def resume(table: Table, snapshot: Snapshot) -> tuple[Snapshot, bool]:
     """Publish and archive what `snapshot` still needs; gives back what is shown, and whether anything was left to do."""
-    needed = publish.behind(world, spec, snapshot)
-    shown = publish.publish(world, spec, snapshot)
-    moved = archive.archive(world, spec, snapshot)
+    needed = publish.behind(table, snapshot)
+    shown = publish.publish(table, snapshot)
+    moved = archive.archive(table, snapshot)
     return shown, needed or moved > 0

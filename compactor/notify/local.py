@@ -7,8 +7,8 @@ import logging
 import subprocess
 from collections.abc import Sequence
 
-from compactor.core.errors import Refused, Unavailable
-from compactor.core.notice import Message
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.results.notice import Message
 
 log = logging.getLogger("compactor.notice")
 

@@ -7,8 +7,8 @@ import json
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from compactor.core.errors import Refused, Unavailable
-from compactor.core.notice import Message
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.results.notice import Message
 
 SUBJECT_CHARS_MAX = 100
 MESSAGE_BYTES_MAX = 262_144

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import requests
 
-from compactor.core.errors import ConfigError, Refused, Unavailable
-from compactor.core.notice import Message
+from compactor.core.model.errors import ConfigError, Refused, Unavailable
+from compactor.core.results.notice import Message
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 15.0
 ATTEMPTS = 3

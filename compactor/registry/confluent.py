@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from compactor.core import avro, compatibility
-from compactor.core.errors import RegistryRefused, SchemaRefused
-from compactor.ports import RegisteredSchema
+from compactor.core.model.errors import RegistryRefused, SchemaRefused
+from compactor.core.schema import avro, compatibility
+from compactor.core.schema.registered import RegisteredSchema
 from compactor.registry.cache import Cache
 from compactor.registry.http import Answer, Connection, Waiting
 from compactor.registry.settings import RegistrySettings
@@ -49,8 +49,8 @@ class ConfluentRegistry:
         """Give the sockets back."""
         self._connection.close()
 
-    def subjects(self, prefix: str = "") -> list[str]:
-        """The names that begin with `prefix`, sorted; those of our context, without its name."""
+    def subjects(self) -> list[str]:
+        """Return all names of our context, without its name, sorted."""
         query = {"subjectPrefix": self._prefix} if self._prefix else {}
         answer = self._connection.get("/subjects", "the list of subjects", query)
         names = [str(name) for name in _expect(answer, list, "a list of names") if isinstance(name, str)]
@@ -61,7 +61,7 @@ class ConfluentRegistry:
             names = [name[len(self._prefix) :] for name in names if name.startswith(self._prefix)]
         else:
             names = [name for name in names if not name.startswith(":.")]
-        return sorted(name for name in names if name.startswith(prefix))
+        return sorted(names)
 
     def versions(self, subject: str) -> list[int]:
         """Ascending; none for an unknown subject."""

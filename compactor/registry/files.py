@@ -20,9 +20,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from urllib.parse import unquote
 
-from compactor.core import avro, compatibility
-from compactor.core.errors import RegistryRefused, SchemaRefused
-from compactor.ports import RegisteredSchema, Storage
+from compactor.core.model.errors import RegistryRefused, SchemaRefused
+from compactor.core.schema import avro, compatibility
+from compactor.core.schema.registered import RegisteredSchema
+from compactor.ports import Storage
 
 _SUBJECTS = "subjects.json"
 _BARE_ID = re.compile(r"(?P<id>[0-9]{1,9})\.avsc")
@@ -45,9 +46,9 @@ class FileRegistry:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def subjects(self, prefix: str = "") -> list[str]:
-        """The names that begin with `prefix`, sorted."""
-        return sorted(subject for subject in self._files if subject.startswith(prefix))
+    def subjects(self) -> list[str]:
+        """Return all names, sorted."""
+        return sorted(self._files)
 
     def versions(self, subject: str) -> list[int]:
         """Ascending; none for an unknown subject."""

@@ -23,7 +23,7 @@ import requests
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3.exceptions import HTTPError
 
-from compactor.core.errors import RegistryRefused, Unavailable
+from compactor.core.model.errors import RegistryRefused, Unavailable
 from compactor.registry.settings import Identity, RegistrySettings, addresses, hidden, identity, proxy, shown
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from compactor.core.errors import ConfigError
+from compactor.core.model.errors import ConfigError
 
 USER_INFO = "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"
 

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.aws.retry import access_problem, api_name, code_of, words
-from compactor.core.errors import Refused, Unavailable
-from compactor.core.layout import join
-from compactor.ports import Ended, Storage, Submitted
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.layout import join
+from compactor.core.results.reports import Ended
+from compactor.ports import Storage, Submitted
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from compactor.aws.client import AwsClient, Reach
+from compactor.aws.client import AwsClient, ClientConfig
 from compactor.runners.emr import Order, refusal
 
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
@@ -15,9 +15,9 @@ class ServerlessJobs:
 
     place = "EMR Serverless"
 
-    def __init__(self, application: str, role: str, reach: Reach | None = None) -> None:
+    def __init__(self, application: str, role: str, reach: ClientConfig | None = None) -> None:
         self._application, self._role = application, role
-        self._client = AwsClient("emr-serverless", reach or Reach(), refusal)
+        self._client = AwsClient("emr-serverless", reach or ClientConfig(), refusal)
 
     def submit(self, order: Order) -> str:
         """Its job run's id."""

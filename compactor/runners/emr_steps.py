@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compactor.aws.client import AwsClient, Reach
+from compactor.aws.client import AwsClient, ClientConfig
 from compactor.runners.emr import Order, refusal
 
 GOES_ON = ("PENDING", "RUNNING", "CANCEL_PENDING")
@@ -17,9 +17,9 @@ class ClusterSteps:
 
     place = "the EMR cluster"
 
-    def __init__(self, cluster: str, reach: Reach | None = None) -> None:
+    def __init__(self, cluster: str, reach: ClientConfig | None = None) -> None:
         self._cluster = cluster
-        self._client = AwsClient("emr", reach or Reach(), refusal)
+        self._client = AwsClient("emr", reach or ClientConfig(), refusal)
 
     def submit(self, order: Order) -> str:
         """Its step's id. Two that add the same at the same moment both succeed, which the commit protocol bears."""

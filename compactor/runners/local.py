@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from compactor.core.errors import Refused, Unavailable
-from compactor.ports import Ended
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.results.reports import Ended
 
 PATIENCE = 15.0
 """Seconds that a process has between SIGTERM and SIGKILL."""

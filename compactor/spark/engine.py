@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core import types
-from compactor.core.adoption import Adoption
-from compactor.core.errors import CheckFailed, CompactorError, InputRefused, Refused
-from compactor.core.feed import ALL
-from compactor.core.history import History
-from compactor.core.layout import Layout, join, relative
-from compactor.core.position import Position, at_or_below, event_part, latest
-from compactor.core.schema import Schema
-from compactor.core.snapshot import COUNTS, Delta, FeedPart, Input, Segment, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.ports import Check, Difference, Elsewhere, Staged, Storage
-from compactor.spark import adopt, compare, failures, feed, history_commit, keyless, position, store
+from compactor.core.model import types
+from compactor.core.model.errors import CheckFailed, CompactorError, Refused
+from compactor.core.model.history import History
+from compactor.core.model.layout import Layout, join, relative
+from compactor.core.model.position import Position
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Delta, FeedPart, Input, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import InputLocations, Staged
+from compactor.core.results.checks import Check, Difference
+from compactor.core.schema.adoption import Adoption
+from compactor.ports import Storage
+from compactor.spark import failures
 from compactor.spark.decode import wire
-from compactor.spark.files import reason
+from compactor.spark.history import commit as history_commit
+from compactor.spark.input.files import reason
 from compactor.spark.reading import Reader, SparkBatch
-from compactor.spark.resolve import BASE, EVENT, MOVED, Resolver, union
+from compactor.spark.rows import position
+from compactor.spark.rows.resolution import Resolution, resolve
+from compactor.spark.rows.resolve import BASE, Resolver, union
 from compactor.spark.sql import named, quoted
-from compactor.spark.stored import Stored
-
-_MAX_ROUNDS = 16
-"""Key changes of one row followed within one run; a longer chain leaves its unavailable values unknown, and counted."""
+from compactor.spark.tables import adopt, compare, feed, table_writer
+from compactor.spark.tables.table_reader import Stored
 
 _MAX_SEGMENTS = 1000
 """Partitions are registered in bulk and listed by every query (H17)."""
@@ -47,64 +49,67 @@ class SparkEngine:
         self._schemas = schemas
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, copies: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, copies: Sequence[str] = ()
     ) -> SparkBatch:
         """Open, decode and conform these inputs."""
-        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, elsewhere, copies)
+        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, copies)
 
-    def write_delta(self, batch: SparkBatch, commit: str) -> Staged:
-        """A new Delta: the batch, the parent's Delta, and the base rows that must be compared."""
-        work = _Resolution.of(self._spark, batch)
+    def resolve(self, batch: SparkBatch, whole: bool) -> Resolution:
+        """Resolve the batch with what is stored."""
+        return resolve(self._spark, batch, whole)
+
+    def write(self, resolution: Resolution, commit: str, purge_through: int) -> Staged:
+        """Write the resolved rows as a new base or a new Delta, and read them back."""
+        if resolution.whole:
+            return self._write_base(resolution, commit, purge_through)
+        return self._write_delta(resolution, commit)
+
+    def _write_delta(self, work: Resolution, commit: str) -> Staged:
         directory = work.layout.delta(commit)
-        with work:
-            # a looked-up base row that stayed as it was belongs to the base, not into the Delta
-            rows = work.heads.where(f"_source <> {BASE} OR _version = {batch.version}")
-            expected = rows.count()
-            store.write(rows, work.schema, directory)
-        found = store.inspect(self._spark, self._storage, work.schema, work.order, directory, batch.spec.name, expected)
+        # a looked-up base row that stayed as it was belongs to the base, not into the Delta
+        rows = work.heads.where(f"_source <> {BASE} OR _version = {work.version}")
+        expected = rows.count()
+        table_writer.write(rows, work.schema, directory)
+        found = table_writer.inspect(self._spark, self._storage, work.schema, work.order, directory, work.spec.name, expected)
         if not found:
             return Staged(None, (), work.counts, work.ties)
         made = found[0]
         delta = Delta(
-            commit, relative(directory, batch.spec.root), made.rows, made.tombstones, made.files, made.position_min, made.position_max, made.partial
+            commit, relative(directory, work.spec.root), made.rows, made.tombstones, made.files, made.position_min, made.position_max, made.partial
         )
-        return Staged(delta, (), work.counts, work.ties, self._unresolved(batch, {directory: delta.size}) if made.partial else 0)
+        return Staged(delta, (), work.counts, work.ties, self._unresolved(work, {directory: delta.size}) if made.partial else 0)
 
-    def write_base(self, batch: SparkBatch, commit: str, purge_through: int) -> Staged:
-        """A whole new base: the batch and everything the parent holds."""
-        work = _Resolution.of(self._spark, batch, whole=True)
-        spec = batch.spec
-        size = (batch.parent.size if batch.parent else 0) + _estimated_bytes(work.schema, batch.facts.changes)
-        with work:
-            rows, purged = _purged(work.heads, purge_through, work.order)
-            ranges: list[Range] = [(None, None, _segment_count(size, size, spec))]
-            made = self._write_segments(rows, rows.count(), work.schema, work.order, spec, commit, ranges, batch.version)
-        unknown = sum(self._unresolved(batch, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.partial)
+    def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
+        size = (work.parent.size if work.parent else 0) + _estimated_bytes(work.schema, work.summary.changes)
+        rows, purged = _purged(work.heads, purge_through)
+        ranges: list[Range] = [(None, None, _segment_count(size, size, work.spec))]
+        made = self._write_segments(rows, rows.count(), work.schema, work.order, work.spec, commit, ranges, work.version)
+        unknown = sum(self._unresolved(work, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.partial)
         return Staged(None, tuple(made), work.counts, work.ties, unknown, purged)
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
-        """Delta rows per segment that are not folded yet."""
+        """Delta rows per segment that are not compacted yet."""
         delta = Stored(self._spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema).delta()
         if delta is None or not snapshot.segments:
             return {}
-        rows = delta.groupBy(named(store.segment_index(snapshot.segments, snapshot.schema), "i")).count().collect()
+        rows = delta.groupBy(named(table_writer.segment_index(snapshot.segments, snapshot.schema), "i")).count().collect()
         return {snapshot.segments[row.i].id: row["count"] for row in rows}
 
-    def fold(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
+    def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """New Segments over the ranges of these: their rows resolved with their share of the Delta."""
         schema, order = snapshot.schema, snapshot.order
         stored = Stored(self._spark, Layout(spec.root, spec.landing), snapshot, schema)
         resolver = Resolver(schema, order, snapshot.version, spec.keyless)
         wanted = {segment.id for segment in segments}
         at = [number for number, segment in enumerate(snapshot.segments) if segment.id in wanted]
-        index = store.segment_index(snapshot.segments, schema)
+        index = table_writer.segment_index(snapshot.segments, schema)
         frames, delta = [stored.rows(segments)], stored.delta()
         if delta is not None:
             frames.append(delta.where(f"{index} IN ({', '.join(str(number) for number in at)})"))
         states = union(frames).selectExpr("*", "CAST(NULL AS STRING) AS _file")
         heads = resolver.heads(resolver.outcomes(states, () if spec.keyless else snapshot.partial)).persist()
         try:
-            rows, purged = _purged(heads, purge_through, order)
+            rows, purged = _purged(heads, purge_through)
             runs = _runs(at)
             case = " ".join(f"WHEN {index} BETWEEN {run[0]} AND {run[-1]} THEN {number}" for number, run in enumerate(runs))
             tagged = rows.selectExpr("*", f"CASE {case} END AS _run") if len(runs) > 1 else rows
@@ -114,12 +119,12 @@ class SparkEngine:
             heads.unpersist()
         return Staged(None, tuple(made), {}, purged_to=purged)
 
-    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, batch: SparkBatch | None) -> FeedPart | None:
+    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
         """What `made` changes, as images."""
         events = None
-        if batch is not None and batch.outcomes is not None:
+        if resolution is not None and resolution.event_outcomes is not None:
             key = [*made.schema.key, "_position"]
-            told = batch.changes.where("_op <> 't'").join(batch.outcomes, key, "left")
+            told = resolution.changes.where("_op <> 't'").join(resolution.event_outcomes, key, "left")
             events = told.where("NOT (_event_outcome <=> 'duplicate')")
         return feed.write(self._spark, self._storage, spec, parent, made, events)
 
@@ -146,17 +151,19 @@ class SparkEngine:
         return Staged(None, tuple(made), counts)
 
     def compare(
-        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None = None
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
     ) -> list[Check]:
         """The view against its reference definition and against one resolve of all inputs on top of `origin`."""
         try:
-            return self._compared(spec, snapshot, inputs, elsewhere, origin)
+            return self._compared(spec, snapshot, inputs, locations, origin)
         except CompactorError:
             raise
         except Exception as error:
             raise failures.known(error) or Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
 
-    def _compared(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None) -> list[Check]:
+    def _compared(
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None
+    ) -> list[Check]:
         checks = [compare.against_reference(self._spark, spec, snapshot)]
         if not inputs:
             if origin is None:
@@ -164,12 +171,12 @@ class SparkEngine:
             rows = Stored(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
             resolver = Resolver(origin.schema, origin.order, origin.version, spec.keyless)
             return [*checks, compare.against_history(self._spark, spec, snapshot, resolver, rows)]
-        batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, elsewhere)
-        try:
-            with _Resolution.of(self._spark, batch, whole=True) as work:
-                return [*checks, compare.against_history(self._spark, spec, snapshot, work.resolver, work.heads)]
-        finally:
-            batch.close()
+        batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations)
+        with ExitStack() as scratch:
+            scratch.callback(batch.close)
+            work = self.resolve(batch, whole=True)
+            scratch.callback(work.close)
+            return [*checks, compare.against_history(self._spark, spec, snapshot, work.resolver, work.heads)]
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """What the visible rows of two Snapshots differ in."""
@@ -185,18 +192,18 @@ class SparkEngine:
                 raise Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
             return Difference(unreadable=reason(error))
 
-    def write_history(self, batch: SparkBatch, commit: str) -> History:
+    def write_history(self, resolution: Resolution, commit: str) -> History:
         """The history after the batch."""
-        return history_commit.write(self._spark, self._storage, batch, commit)
+        return history_commit.write(self._spark, self._storage, resolution, commit)
 
-    def _unresolved(self, batch: SparkBatch, directories: Mapping[str, int]) -> int:
+    def _unresolved(self, work: Resolution, directories: Mapping[str, int]) -> int:
         """Values of visible rows that no event told. Raises CheckFailed under `unresolved: fail`."""
-        rows = store.read(self._spark, batch.facts.evolved.schema, batch.facts.order, directories)
+        rows = table_writer.read(self._spark, work.summary.evolved.schema, work.summary.order, directories)
         unknown = named("sum(size(filter(map_values(_older), _e -> NOT _e.known)))", "n")
         cells = rows.where("_op <> 'd' AND _older IS NOT NULL").agg(unknown).collect()[0].n or 0
-        if cells and batch.spec.unresolved == "fail":
+        if cells and work.spec.unresolved == "fail":
             raise CheckFailed(
-                f"table {batch.spec.name}: {cells} values were not sent by the source and no earlier change tells them "
+                f"table {work.spec.name}: {cells} values were not sent by the source and no earlier change tells them "
                 "(`unresolved: fail`). Nothing was committed."
             )
         return int(cells)
@@ -220,8 +227,8 @@ class SparkEngine:
         spread = rows.repartitionByRange(total, *by) if total > 1 else rows.coalesce(1)
         run = "_run" if len(ranges) > 1 else "0"
         tagged = spread.selectExpr("*", f"concat({run}, '-', lpad(spark_partition_id(), 5, '0')) AS segment")
-        store.write(tagged, schema, directory, by_segment=True)
-        found = store.inspect(self._spark, self._storage, schema, order, directory, spec.name, expected)
+        table_writer.write(tagged, schema, directory, by_segment=True)
+        found = table_writer.inspect(self._spark, self._storage, schema, order, directory, spec.name, expected)
         out = []
         for number, (low, high, _) in enumerate(ranges):
             mine = [made for made in found if made.name.startswith(f"segment={number}-")]
@@ -231,161 +238,7 @@ class SparkEngine:
         return out
 
 
-@dataclass
-class _Resolution:
-    """A batch resolved with what is stored: `heads` are the rows that stay. A context manager: Spark's cache holds them until its end."""
-
-    batch: SparkBatch
-    layout: Layout
-    resolver: Resolver
-    outcomes: DataFrame
-    heads: DataFrame
-    counts: dict[str, int]
-    ties: int
-
-    @property
-    def schema(self) -> Schema:
-        return self.resolver.schema
-
-    @property
-    def order(self) -> position.Order:
-        return self.resolver.order
-
-    def __enter__(self) -> _Resolution:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.outcomes.unpersist()
-
-    @classmethod
-    def of(cls, spark: SparkSession, batch: SparkBatch, whole: bool = False) -> _Resolution:
-        """Resolve with the parent's Delta and either the whole base or the base rows that must be compared."""
-        spec, facts, parent = batch.spec, batch.facts, batch.parent
-        resolver = Resolver(facts.evolved.schema, facts.order, batch.version, spec.keyless)
-        layout = Layout(spec.root, spec.landing)
-        stored = Stored(spark, layout, parent, resolver.schema) if parent else None
-        partial = _partial(batch)
-        batch.linked = None
-        changes = batch.changes.where("_op <> 't'")
-        if stored and partial and _other_half_may_be_stored(batch):
-            batch.linked = changes = store.held(stored.relinked(changes))
-        events = resolver.states(changes)
-        frames = [events]
-        if stored:
-            base = stored.base(facts.truncate) if whole else _compared(stored, batch, events, bool(partial))
-            frames += [frame for frame in (base, stored.delta()) if frame is not None]
-        barrier = latest([facts.truncate, parent.truncated_to if parent else None])
-        gone = f"_position <= {position.fixed(barrier, facts.order)}" if barrier else "false"
-        states = union(frames).where(f"NOT ({gone})")
-        if partial:
-            states = _moved(resolver, states, stored, partial)
-        outcomes = store.held(resolver.outcomes(states, partial))
-        counts, ties = _counts(batch, outcomes, events, gone)
-        heads = resolver.heads(outcomes)
-        if spec.keyless:
-            heads = keyless.matched(heads, resolver.schema, batch.version)
-        beyond = _beyond_retention(batch, heads)
-        if beyond is not None:
-            outcomes.unpersist()
-            batch.set_aside(beyond)
-            return cls.of(spark, batch, whole)
-        if spec.feed == ALL:
-            told = outcomes.where(f"_source = {EVENT}")
-            batch.outcomes = store.held(told.selectExpr(*resolver.keys, "_position", "_outcome AS _event_outcome"))
-        return cls(batch, layout, resolver, outcomes, heads, counts, ties)
-
-
-def _compared(stored: Stored, batch: SparkBatch, events: DataFrame, partial: bool) -> DataFrame | None:
-    if batch.spec.keyless:
-        return stored.of_content(events)
-    return stored.compared_with(events, batch.facts.first, partial, batch.spec.soft)
-
-
-def _late(batch: SparkBatch) -> bool:
-    """Whether a change may be no newer than what is stored; of one place at the source, whichever file told it first."""
-    first, stored = batch.facts.first, batch.parent.position_max if batch.parent else None
-    if first is None or stored is None:
-        return False
-    return at_or_below(event_part(first), event_part(stored)) if batch.facts.order else at_or_below(first, stored)
-
-
-def _other_half_may_be_stored(batch: SparkBatch) -> bool:
-    """Whether a create without its values, or a delete that a row without values waits for, is in the batch."""
-    if batch.spec.keyless:
-        return False
-    arrived = "_op = 'c' AND size(_missing) > 0 AND _from IS NULL"
-    left = "_op = 'd'" if batch.parent and batch.parent.partial and _late(batch) else "false"
-    return not batch.changes.where(f"_link IS NOT NULL AND (({arrived}) OR {left})").isEmpty()
-
-
-def _partial(batch: SparkBatch) -> tuple[str, ...]:
-    """The columns that need registers of their own: changes that do not tell them, or late changes that meet rows which do not."""
-    if batch.spec.keyless:
-        return ()
-    stored = batch.parent.partial if batch.parent else ()
-    needed = batch.facts.partial or (stored and _late(batch))
-    return tuple(sorted({*batch.facts.partial, *stored})) if needed else ()
-
-
-def _moved(resolver: Resolver, states: DataFrame, stored: Stored | None, partial: Sequence[str]) -> DataFrame:
-    """The states with what key changes carry along, one step of a chain a round, until a round tells nothing new (H10)."""
-    if states.where(MOVED).isEmpty():
-        return states
-    found, told = states, None
-    for _ in range(_MAX_ROUNDS):
-        fills = store.held(resolver.fills(found, partial))
-        before, told = told, fills.agg(named("bit_xor(xxhash64(to_json(struct(*))))", "s")).collect()[0].s
-        if told == before:
-            break
-        base = stored.of_keys(fills) if stored else None
-        frames = [states, fills]
-        if base is not None:
-            frames.append(base.join(states.select(*resolver.keys).distinct(), list(resolver.schema.key), "left_anti"))
-        found = union(frames)
-    return found
-
-
-def _beyond_retention(batch: SparkBatch, heads: DataFrame) -> DataFrame | None:
-    """H12: a change older than purged tombstones, with no stored row, may be one that a purged delete had ended. The keys of such changes.
-
-    Raises InputRefused under `beyond_retention: refuse`.
-    """
-    purged = batch.parent.purged_to if batch.parent else None
-    if purged is None or batch.spec.beyond_retention == "apply" or not at_or_below(batch.facts.first, purged):
-        return None
-    found = heads.where(f"_source = {EVENT} AND _position <= {position.fixed(purged, batch.facts.order)}")
-    keys = store.held(found.select(*[quoted(name) for name in batch.facts.evolved.schema.key]))
-    if keys.isEmpty():
-        return None
-    if batch.spec.beyond_retention == "refuse":
-        raise InputRefused(
-            f"table {batch.spec.name}: the changes of {keys.count()} keys are older than tombstones that were purged (tombstone_retention); whether "
-            "they were deleted since cannot be known. They stay in landing. Say `beyond_retention: apply` to insert them, or remove the files."
-        )
-    return keys
-
-
-def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str) -> tuple[dict[str, int], int]:
-    """What became of every event, and how many ties there were. Raises CheckFailed unless the sum is what was read."""
-    grouped = outcomes.where(f"_source = {EVENT}").groupBy("_outcome")
-    rows = grouped.agg(named("count(1)", "n"), named("count_if(_tie)", "t")).collect()
-    counts = dict.fromkeys(COUNTS, 0)
-    counts.update({row["_outcome"]: row.n for row in rows})
-    # truncates themselves are applied; what lies at or below the barrier is superseded by it
-    counts["superseded"] += 0 if gone == "false" else events.where(f"_source = {EVENT} AND ({gone})").count()
-    counts["applied"] += batch.facts.truncates
-    counts["duplicate"] += batch.facts.unchanged
-    counts["late"] += batch.facts.late
-    counts["ignored"] = batch.facts.ignored
-    counts["quarantined"], counts["beyond_retention"] = batch.facts.quarantined, batch.facts.beyond_retention
-    if sum(counts.values()) != batch.facts.read:
-        raise CheckFailed(
-            f"table {batch.spec.name}: {batch.facts.read} events read, but {counts} add up to {sum(counts.values())}. Nothing was committed."
-        )
-    return counts, sum(row.t for row in rows)
-
-
-def _segment(commit: str, made: store.Written, low: object, high: object, through: int) -> Segment:
+def _segment(commit: str, made: table_writer.Written, low: object, high: object, through: int) -> Segment:
     return Segment(
         id=f"{commit}.{made.name.partition('=')[2]}",
         path=join("base", commit, made.name),
@@ -396,7 +249,7 @@ def _segment(commit: str, made: store.Written, low: object, high: object, throug
         high=high,  # type: ignore[arg-type]
         position_min=made.position_min,
         position_max=made.position_max,
-        folded_through=through,
+        compacted_through=through,
         partial=made.partial,
     )
 
@@ -424,7 +277,7 @@ def _runs(indexes: list[int]) -> list[list[int]]:
     return runs
 
 
-def _purged(heads: DataFrame, purge_through: int, order: position.Order) -> tuple[DataFrame, Position | None]:
+def _purged(heads: DataFrame, purge_through: int) -> tuple[DataFrame, Position | None]:
     """Rows without tombstones of versions ≤ `purge_through`, and the greatest Position purged."""
     if purge_through <= 0:
         return heads, None

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from compactor.core.errors import CompactorError, Doubt, Refused, Unavailable
+from compactor.core.model.errors import CompactorError, InconsistentRead, Refused, Unavailable
 
 C = TypeVar("C", bound=type)
 
@@ -68,7 +68,7 @@ _STORED: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
         re.compile(
             r"is not a Parquet file|[Cc]ould not read footer|ParquetDecodingException|can not read class org\.apache\.parquet|java\.io\.EOFException"
         ),
-        Doubt,
+        InconsistentRead,
         "a stored file came to Spark cut short or damaged ({}). Run again; if it stays so, `compactor verify --deep` tells which one it is",
     ),
 )

@@ -10,72 +10,64 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core import copies as full_copies
-from compactor.core import types
-from compactor.core.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
-from compactor.core.evolution import Evolved, evolve
-from compactor.core.position import OFFSETS, Position, earliest, latest, offsets_problem
-from compactor.core.quarantine import BEYOND_RETENTION, LISTED_MAX, Unusable
-from compactor.core.schema import Schema
-from compactor.core.snapshot import Input, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.core.writer import WriterField, WriterSchema, decided, declared, from_avro
-from compactor.ports import Elsewhere, Facts, Storage
-from compactor.spark import copies, copy_changes, doubt, failures, files, keyless, position, signatures, store, survey
-from compactor.spark.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
-from compactor.spark.decode import change_event, debezium, dms, flat, kafka, named, wal2json, wire
+from compactor.core.model import types
+from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
+from compactor.core.model.position import OFFSETS, Position, earliest, latest, offsets_problem
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import BatchSummary, InputLocations
+from compactor.core.schema.evolution import Evolved, evolve
+from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
+from compactor.core.sources.quarantine import LISTED_MAX, Unusable
+from compactor.ports import Storage
+from compactor.spark import failures
+from compactor.spark.decode import change_event, debezium, dms, flat, full_load, kafka, named, signatures, wal2json, wire
+from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import NAMED, default_order, expression, flat_connector, flat_source, payload_column
-from compactor.spark.inputs import Inputs
+from compactor.spark.decode.order import expression, payload_column
+from compactor.spark.full_loads import changes as copy_changes
+from compactor.spark.full_loads import rows as copies
+from compactor.spark.input import files
+from compactor.spark.input.inputs import Inputs
+from compactor.spark.rows import keyless, position, survey
+from compactor.spark.rows.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
 from compactor.spark.sql import literal, quoted
+from compactor.spark.tables import table_writer
 
 ENVELOPES = {
-    "change-event": change_event.decode,
-    "debezium": debezium.decode,
-    "dms": dms.decode,
-    "flat": flat.decode,
-    full_copies.ENVELOPE: flat.decode,
-    "wal2json": wal2json.decode,
+    "change-event": Decoder(change_event.decode),
+    "debezium": Decoder(debezium.decode),
+    "dms": Decoder(dms.decode, order=dms.order, declared_order=dms.declared_order, check_names=dms.check_names, file_identity=dms.file_identity),
+    "flat": Decoder(flat.decode, settle=flat.settled, order=flat.order),
+    "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.declared_order),
+    "wal2json": Decoder(wal2json.decode),
 }
-"""Where another envelope joins: one module under `decode/`, one entry here."""
+"""The decoder of each envelope in `core/sources/envelopes.py`."""
 
 Columns = tuple[tuple[str, str], ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class SparkBatch:
-    """A batch of inputs as Changes, kept in Spark's cache until `close`.
+    """A batch of inputs as Changes. Spark's cache holds them until `close`."""
 
-    `linked`: without truncates, with what stored rows tell of key changes. `outcomes`: key, `_position`, `_event_outcome` of each, for `feed: all`.
-    """
-
-    facts: Facts
+    summary: BatchSummary
+    """What reading told."""
     spec: TableSpec
+    """The table."""
     parent: Snapshot | None
+    """The version that the batch continues."""
     version: int
+    """The version that is being made."""
     changes: DataFrame
-    linked: DataFrame | None = None
+    """One row per event, in the table's columns."""
     scratch: ExitStack = field(default_factory=ExitStack)
-    outcomes: DataFrame | None = None
-
-    def set_aside(self, keys: DataFrame) -> None:
-        """Leave out the changes of these keys: they are older than purged tombstones (H12)."""
-        key = list(self.facts.evolved.schema.key)
-        rows = self.changes.where("_op <> 't'").join(keys, key, "left_semi")
-        rows = rows.selectExpr("*", *_place(self.spec))
-        counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
-        told = survey.unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
-        facts = self.facts
-        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in facts.inputs)
-        unusable = (*facts.unusable, *told)[:LISTED_MAX]
-        self.facts = dataclasses.replace(facts, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
-        self.changes = store.held(self.changes.join(keys, key, "left_anti"))
+    """What was unpacked on the way."""
 
     def close(self) -> None:
         """Let the cache go, and what was unpacked beside it."""
         self.changes.unpersist()
-        if self.outcomes is not None:
-            self.outcomes.unpersist()
         self.scratch.close()
 
 
@@ -89,33 +81,30 @@ class Reader:
     schemas: wire.Schemas = None
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, known: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, known: Sequence[str] = ()
     ) -> SparkBatch:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
         with ExitStack() as scratch:
-            opened = Inputs(self.spark, self.storage, spec, inputs, elsewhere, scratch)
-            batch, failed = None, False
+            opened = Inputs(self.spark, self.storage, spec, inputs, locations, scratch)
+            batch = None
             while batch is None:
                 try:
-                    batch = doubt.again(lambda: self._read(opened, parent, version, known))
+                    batch = self._read(opened, parent, version, known)
                 except copies.NotWhole as found:
                     opened.broken.update(found.files)
                 except CompactorError:
                     raise
                 except Exception as error:
                     failures.spare_the_data(error)
-                    if not opened.find_broken():
-                        # with no single file; on the way from far it may have been an answer, so once more
-                        if failed or not opened.remote:
-                            raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
-                        failed = True
-            batch.scratch = scratch.pop_all()
-            return batch
+                    # an error that no single file causes may come from a truncated response
+                    if not opened.find_broken() and opened.reads.confirmed({spec.name: files.reason(error)}):
+                        raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
+            return dataclasses.replace(batch, scratch=scratch.pop_all())
 
     def _read(self, opened: Inputs, parent: Snapshot | None, version: int, known: Sequence[str]) -> SparkBatch:
         spec = opened.spec
         frames, landed = self._frames(opened, parent)
-        if spec.envelope == full_copies.ENVELOPE:
+        if spec.source.full_loads:
             copies.check_files(opened)
         if not frames:
             opened.within_limits(0, 0)
@@ -125,19 +114,18 @@ class Reader:
             bad = sum(frame.rows.where("_bad IS NOT NULL").count() for frame in frames) if rubbish else 0
             opened.within_limits(bad, sum(frame.rows.count() for frame in frames) if rubbish else 0, rubbish)
         order = _order(spec, parent, frames)
-        if spec.envelope == "dms":
-            dms.check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
+        ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
         epoch = _epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
         found = survey.counted(placed, spec)
         unusable = tuple(item for frame in placed if found.bad for item in _unusable(frame))
-        if spec.envelope == full_copies.ENVELOPE:
+        if spec.source.full_loads:
             copies.check_records(opened, unusable)
         opened.within_limits(found.bad, found.read, unusable)
         if found.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set. Its increment stays in landing.")
         _comparable(spec, parent, order, found)
-        writers = writer_positions(found.writers, _payload_writers(spec, placed))
+        writers = writer_positions(found.writers, _payload_writers(placed))
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {found.read} records landed, none with a row; they wait for the first that has one")
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
@@ -149,26 +137,24 @@ class Reader:
         changes = conform(placed, evolved, spec, order, bool(found.partial or untold))
         if found.unlinked and not spec.keyless:
             changes = linked(changes, evolved.schema)
-        changes = store.held(changes)
+        changes = table_writer.held(changes)
         changes, unfit, told = _fitting(spec, changes, evolved.schema)
-        if spec.envelope == full_copies.ENVELOPE:
+        if spec.source.full_loads:
             copies.check_records(opened, told)
-            facts = _facts(opened, found, evolved, order, landed, unusable)
-            changes, facts = copy_changes.Differences(self.spark, opened, parent, facts, version, known).of(changes)
-            return SparkBatch(facts, spec, parent, version, changes)
+            summary = _facts(opened, found, evolved, order, landed, unusable)
+            changes, summary = copy_changes.Differences(self.spark, opened, parent, summary, version, known).of(changes)
+            return SparkBatch(summary, spec, parent, version, changes)
         if unfit:
             found, unusable = found.without(unfit), (*unusable, *told)
             opened.within_limits(found.bad, found.read, unusable)
-        facts = _facts(opened, found, evolved, order, landed, unusable)
-        facts = dataclasses.replace(facts, partial=tuple(sorted({*facts.partial, *untold})))
-        return SparkBatch(facts, spec, parent, version, changes)
+        summary = _facts(opened, found, evolved, order, landed, unusable)
+        summary = dataclasses.replace(summary, partial=tuple(sorted({*summary.partial, *untold})))
+        return SparkBatch(summary, spec, parent, version, changes)
 
     def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
         """The decoded frames, and the columns of the files as they lie there."""
         spec = opened.spec
-        decode = ENVELOPES.get(spec.envelope)
-        if decode is None:
-            raise Refused(f"table {spec.name}: envelope {spec.envelope!r} is not supported yet; known are {', '.join(ENVELOPES)}")
+        decode = ENVELOPES[spec.envelope].decode
         frames = []
         schema = from_avro(spec.avro_schema) if spec.avro_schema else None
         landed: dict[str, types.Type] = {}
@@ -193,19 +179,15 @@ class Reader:
             writers = signatures.writers_of(frame, stored, schema, spec)
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
-            writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.envelope in ("flat", full_copies.ENVELOPE))
+            writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.source.plain_rows)
             frame = frame.parsed(decided(writers, _stored_fields(parent)))
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(known, schema) for known in frame.writers))
-        if spec.envelope == full_copies.ENVELOPE:
-            return copies.settled(self.spark, frame, opened.inputs)
-        return flat.settled(frame, spec) if spec.envelope == "flat" else frame
+        return ENVELOPES[spec.envelope].settle(frame, spec, opened.inputs)
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
-        """What tells a file's rows from another file's. DMS never writes a file twice: equal content is another event there."""
-        if spec.envelope == "dms":
-            return item.path.rsplit("/", 1)[-1]
-        return hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
+        """Return what tells the rows of one file from those of another."""
+        return ENVELOPES[spec.envelope].file_identity(item.path) or hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
 
 
 def _untold(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
@@ -221,9 +203,9 @@ def _unusable(frame: Frame) -> list[Unusable]:
     return survey.unusable(frame.rows.where("_bad IS NOT NULL"), "_bad", text)
 
 
-def _place(spec: TableSpec) -> tuple[str, str]:
+def record_place(spec: TableSpec) -> tuple[str, str]:
     """SQL for where the record of a Change stands."""
-    row = f"_position.row div {EVENTS_MAX}L" if spec.envelope in NAMED else "_position.row"
+    row = f"_position.row div {EVENTS_MAX}L" if spec.source.several_events else "_position.row"
     return "_position.block AS _block", f"{row} AS _row"
 
 
@@ -231,7 +213,7 @@ def _fitting(spec: TableSpec, changes: DataFrame, schema: Schema) -> tuple[DataF
     """The changes whose key is known (H27) and whose values are of their types, and of the others their number in each file and what is wrong."""
     nameless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
     unfit = f"(_unfit IS NOT NULL OR {nameless})"
-    rows = changes.where(unfit).selectExpr("*", *_place(spec))
+    rows = changes.where(unfit).selectExpr("*", *record_place(spec))
     counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
     if not counts:
         return changes, {}, ()
@@ -249,31 +231,17 @@ def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
 
 def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) -> Columns:
     """The order columns and their types: the table's own, else as declared, else the connector's. Raises OrderRefused."""
-    images = frames[0].images or ("struct", ())
+    decoder = ENVELOPES[spec.envelope]
     if parent is not None:
-        names = tuple(name for name, _ in parent.order)
-        own = spec.envelope == full_copies.ENVELOPE
-        wanted = dms.order(spec, ()) if spec.envelope == "dms" else (full_copies.HOUR,) if own else spec.order_by
-        if (spec.order_by or own) and wanted != names:
+        names, wanted = tuple(name for name, _ in parent.order), decoder.declared_order(spec)
+        if wanted and wanted != names:
             raise OrderRefused(
                 f"table {spec.name}: order_by is {', '.join(wanted)}, the table was built with {', '.join(names)}. "
                 "Positions of different orders cannot be compared: restore the setting, or build the table anew from its archive with this order: "
                 f"compactor rebuild {spec.name}"
             )
         return parent.order
-    names = spec.order_by
-    if spec.envelope == "dms":
-        names = dms.order(spec, (name for frame in frames for name, _ in (frame.images or images)[1]))
-    elif spec.envelope == full_copies.ENVELOPE:
-        names = (full_copies.HOUR,)
-    elif not names:
-        connector, offsets = survey.connector(frames)
-        if spec.envelope == "flat":
-            connector = flat_connector(flat_source(dict(images[1])))
-        names = default_order(connector, offsets, spec.name)
-        # a flattened row has no transaction block
-        names = tuple(name for name in names if spec.envelope != "flat" or name != "total_order")
-    return tuple((name, _order_type(name, spec, frames)) for name in names)
+    return tuple((name, _order_type(name, spec, frames)) for name in decoder.order(spec, frames))
 
 
 def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
@@ -281,7 +249,7 @@ def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
 
     Raises OrderRefused for numbers among other text: nothing orders these.
     """
-    found = [expression(name, frame.images or ("struct", ()), spec.name, spec.envelope) for frame in frames]
+    found = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names) for frame in frames]
     kind = str(found[0][1][0])
     column = payload_column(name)
     declared = {field.type[0] for frame in frames for writer in frame.writers for field in writer.fields if field.name == column}
@@ -313,7 +281,7 @@ def _epoch(opened: Inputs) -> str:
     return f"CASE {' '.join(cases)} ELSE {spec.epoch} END" if cases else str(spec.epoch)
 
 
-def _barrier(spec: TableSpec, found: survey.Found, order: position.Order) -> Position | None:
+def _barrier(spec: TableSpec, found: survey.SurveyResult, order: position.Order) -> Position | None:
     """The newest truncate; under `epoch: {replace: true}` the beginning of the epoch, once something of it has come."""
     told = found.truncate if spec.truncate == "apply" else None
     newest = latest([file.last for file in found.files.values()])
@@ -323,7 +291,7 @@ def _barrier(spec: TableSpec, found: survey.Found, order: position.Order) -> Pos
     return told
 
 
-def _comparable(spec: TableSpec, parent: Snapshot | None, order: position.Order, found: survey.Found) -> None:
+def _comparable(spec: TableSpec, parent: Snapshot | None, order: position.Order, found: survey.SurveyResult) -> None:
     """Raises OrderRefused when the table is ordered by Kafka offsets and these cannot be compared with what it has (H6)."""
     if not order or order[0][0] not in OFFSETS:
         return
@@ -338,20 +306,19 @@ def _comparable(spec: TableSpec, parent: Snapshot | None, order: position.Order,
         )
 
 
-def _payload_writers(spec: TableSpec, frames: Sequence[Frame]) -> list[WriterSchema]:
+def _payload_writers(frames: Sequence[Frame]) -> list[WriterSchema]:
     """The writers of all frames without metadata columns."""
     writers = {}
     for frame in frames:
-        op = flat.operation_column(spec, dict((frame.images or ("struct", ()))[1])) if spec.envelope == "flat" else None
         for known in frame.writers:
-            fields = known.fields
-            if spec.envelope == "flat":
-                fields = tuple(field for field in fields if not flat.is_metadata(field.name, spec, op))
+            fields = tuple(field for field in known.fields if field.name not in frame.metadata)
             writers[known.id] = dataclasses.replace(known, fields=fields)
     return list(writers.values())
 
 
-def _facts(opened: Inputs, found: survey.Found, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]) -> Facts:
+def _facts(
+    opened: Inputs, found: survey.SurveyResult, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]
+) -> BatchSummary:
     spec, held = opened.spec, found.files
     broken = {item.path: item.reason for item in opened.unusable()}
     counted = []
@@ -365,7 +332,7 @@ def _facts(opened: Inputs, found: survey.Found, evolved: Evolved, order: positio
     shown = {field.source: field.name for field in evolved.schema.payload}
     # a column that a record leaves out is none of its writer's
     partial = {evolved.columns.get(writer, {}).get(name, shown.get(name)) for writer, name in found.partial} - {None}
-    return Facts(
+    return BatchSummary(
         evolved=evolved,
         order=tuple(order),
         inputs=tuple(counted),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 
-from compactor.core.errors import Busy, Refused
+from compactor.core.model.errors import Busy, Refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

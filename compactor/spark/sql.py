@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from compactor.core import types
-from compactor.core.ddl import quoted
+from compactor.core.catalog.ddl import quoted
+from compactor.core.model import types
 
 __all__ = ["cast", "coalesce", "literal", "member", "named", "null", "once", "quoted", "struct"]
 

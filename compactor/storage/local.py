@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from compactor.core.errors import Refused, Unavailable
-from compactor.ports import FileInfo
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.files import FileInfo
 
 T = TypeVar("T")
 

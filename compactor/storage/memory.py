@@ -8,9 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from compactor.core import checksum
-from compactor.core.errors import Refused
-from compactor.ports import FileInfo
+from compactor.core.model import checksum
+from compactor.core.model.errors import Refused
+from compactor.core.model.files import FileInfo
 
 
 class MemoryStorage:

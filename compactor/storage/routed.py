@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from compactor.ports import FileInfo, Storage
+from compactor.core.model.files import FileInfo
+from compactor.ports import Storage
 
 
 class RoutedStorage:

@@ -10,11 +10,10 @@ import pytest
 
 from compactor.airflow.hours import floor, hour_of, hours_between, read_hour, written
 from compactor.airflow.outcome import REFUSED, judge, sentence
-from compactor.core import errors
-from compactor.core.errors import CompactorError, Refused, TryLater
-from compactor.flows.reports import TableReport
+from compactor.core.model import errors
+from compactor.core.model.errors import CompactorError, Refused, TryLater
+from compactor.core.results.reports import Ended, TableReport
 from compactor.flows.run import failure
-from compactor.ports import Ended
 
 
 def at(text: str) -> datetime:
@@ -119,7 +118,7 @@ def test_an_unforeseen_failure_of_a_table_is_tried_again() -> None:
 def test_the_log_says_what_a_run_did() -> None:
     """In a line."""
     counts: dict[str, Any] = {"read": 1200, "applied": 1100, "late": 7, "quarantined": 2}
-    report = TableReport("student", "committed", 3, ("commit 3", "fold 4"), 2, counts, notes=("a note",), seconds=4.25)
+    report = TableReport("student", "committed", 3, ("commit 3", "compact 4"), 2, counts, notes=("a note",), seconds=4.25)
     said = "student: committed; version 3; commit 3, fold 4; 2 files, 1,200 events, 1,100 applied; 7 late; 2 quarantined; 4.2 s; a note"
     assert sentence(report.to_json()) == said
     assert sentence(TableReport("student", "idle").to_json()) == "student: idle; 0.0 s"

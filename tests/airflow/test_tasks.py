@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import Refused, SchemaRefused, Unavailable
-from compactor.flows.reports import TableReport
+from compactor.core.model.errors import Refused, SchemaRefused, Unavailable
+from compactor.core.results.reports import TableReport
 from compactor.flows.run import failure
 from tests.airflow.conftest import PROGRAM, Company, dag_file, states
 
@@ -343,7 +343,7 @@ def test_vacuum_deletes_only_after_a_yes(company: Company, answers: Path, found:
     ended = asking(company, "maintenance", yes)
     assert (ended["vacuum"], ended["verify_student"]) == ("success" if deleted else "skipped", "success")
     assert (["vacuum", "--run", "student"] in [words[:3] for words in asked(answers)]) is deleted
-    assert [words[:3] for words in asked(answers) if "vacuum" not in words] == [["run", "--fold", "student"], ["verify", "--deep", "student"]]
+    assert [words[:3] for words in asked(answers) if "vacuum" not in words] == [["run", "--compact", "student"], ["verify", "--deep", "student"]]
 
 
 @pytest.mark.parametrize(

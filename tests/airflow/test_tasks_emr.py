@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from compactor.app import App
-from compactor.core.errors import CompactorError, Refused, Unavailable
-from compactor.flows.reports import TableReport
-from compactor.ports import Ended, Submitted
+from compactor.app.app import App
+from compactor.core.model.errors import CompactorError, Refused, Unavailable
+from compactor.core.results.reports import Ended, TableReport
+from compactor.ports import Submitted
 from tests.airflow.conftest import dag_file
 
 pytestmark = pytest.mark.airflow
@@ -150,7 +150,7 @@ def test_a_task_that_a_person_ends_takes_its_job_along(jobs: Jobs) -> None:
 
 def test_the_runner_is_the_tables_or_its_groups(jobs: Jobs) -> None:
     """What only reads files stays on the worker, as for a table that says nothing."""
-    from compactor.config import load
+    from compactor.config.settings import load
 
     settings = load(dag_file("compact_hourly").compact_hourly.get_task("student.run").config)
     assert {name: settings.runner_of(name) for name in settings.names} == {"student": "emr-serverless", "ledger": "emr-steps", "note": "local"}

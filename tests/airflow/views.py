@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from compactor.app import App
+from compactor.app.app import App
 
 with App.open(sys.argv[1]) as app:
     shown = {name: "[" + ",".join(app.sql(f"select * from {name}")) + "]" for name in sys.argv[2:]}

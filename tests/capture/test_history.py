@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.app import App
-from compactor.core.errors import Refused
+from compactor.app.app import App
+from compactor.core.model.errors import Refused
 from tests.capture import config, landing, truth
 from tests.oracle.sizes import FULL
 from tests.spark.conftest import FAST

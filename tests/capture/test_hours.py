@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.app import App
-from compactor.flows.reports import TableReport
+from compactor.app.app import App
+from compactor.core.results.reports import TableReport
 from tests.capture import config, landing, truth
 from tests.oracle.feed import applied, text
 from tests.spark.conftest import FAST

@@ -1,4 +1,4 @@
-"""What `App` makes of a configuration that names AWS: the catalog without Spark, Spark's own view of it on EMR, claims."""
+"""What `App` makes of a configuration that names AWS: the catalog without Spark, Spark's own view of it on EMR."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from compactor import app_spark
-from compactor.app import App
-from compactor.catalog.glue import GlueCatalog
-from compactor.core.errors import Refused
-from compactor.storage.s3 import S3Storage
+from compactor.app import spark as app_spark
+from compactor.app.app import App
+from compactor.catalog.glue.catalog import GlueCatalog
+from compactor.core.model.errors import Refused
 from tests.catalog.test_contract import NUMBERS, view
 from tests.parts.s3 import Server
-from tests.storage.claimed import TABLE, dynamodb
 
-GLUE = "warehouse: s3://lake/cdc\ncatalog: {type: glue, database: school%s}\ns3: {path_style: true%s}\ntables: {t: {key: [id]}}\n"
+GLUE = "warehouse: s3://lake/cdc\ncatalog: {type: glue, database: school%s}\ns3: {path_style: true}\ntables: {t: {key: [id]}}\n"
 
 
-def opened(folder: Path, catalog: str = "", s3: str = "") -> App:
+def opened(folder: Path, catalog: str = "") -> App:
     """An App of such a file."""
     file = folder / "compactor.yaml"
-    file.write_text(GLUE % (catalog, s3), encoding="utf-8")
+    file.write_text(GLUE % catalog, encoding="utf-8")
     return App.open(file)
 
 
@@ -29,9 +27,9 @@ def test_the_catalog_is_reached_without_spark(server: Server, tmp_path: Path, mo
     """By the variables that every AWS tool reads."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.url)
     with opened(tmp_path) as app:
-        catalog = app.world().catalog()
+        catalog = app.env().catalog()
         assert isinstance(catalog, GlueCatalog)
-        assert app.world().catalog() is catalog
+        assert app.env().catalog() is catalog
         name = f"app{next(NUMBERS)}"
         catalog.ensure_database(name, "s3://lake/cdc")
         catalog.replace_view(view(name))
@@ -61,15 +59,3 @@ def test_on_emr_spark_sees_glue_as_its_metastore(tmp_path: Path, monkeypatch: py
             "spark.hadoop.hive.metastore.glue.catalogid": "210987654321",
         }
         app_spark.check_reader(app.settings, "")
-
-
-def test_commits_are_claimed_where_the_file_says_so(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store is not tried out, and the item stands for the commit."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-    path = f"s3://lake/cdc/claimed{next(NUMBERS)}"
-    items = dynamodb(server.url)
-    with opened(tmp_path, s3=f", commit_lock: dynamodb, commit_table: {TABLE}") as app:
-        assert app.world().storage.put_if_absent(path, b"1")
-        assert not app.world().storage.put_if_absent(path, b"2")
-        assert "Item" in items.get_item(TableName=TABLE, Key={"path": {"S": path}})
-    assert isinstance(app._remote(path), S3Storage)

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from compactor.aws.client import Reach
-from compactor.catalog.glue import GlueCatalog
-from compactor.catalog.glue_client import GlueSettings
+from compactor.aws.client import ClientConfig
+from compactor.catalog.glue.catalog import GlueCatalog
+from compactor.catalog.glue.client import GlueSettings
 from compactor.catalog.hive import HiveCatalog
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef
-from compactor.core.errors import CatalogRefused
+from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.model.errors import CatalogRefused
 from compactor.ports import Catalog
 
 NUMBERS = itertools.count(1)
-glue = cache(lambda url: GlueCatalog(GlueSettings(reach=Reach("us-east-1", url))))
+glue = cache(lambda url: GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", url))))
 """One for all tests: a connection takes longer than most of them."""
 COLUMNS = (Column("id", "bigint", "the key"), Column("amount", "decimal(10,2)"))
 TEXT = "SELECT `id`, `amount` FROM `{0}`.`t_base`"

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compactor.core.errors import Busy, Refused
+from compactor.core.model.errors import Busy, Refused
 from compactor.spark import session
 from compactor.spark.session import LOCK_NAME, SessionSettings, embedded_lock, find_java, session_conf
 

@@ -14,13 +14,13 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from compactor.aws.client import Reach
-from compactor.catalog import presto
-from compactor.catalog.glue import GlueCatalog
-from compactor.catalog.glue_client import GlueSettings
-from compactor.core.ddl import Column
-from compactor.core.dialect import PRESTO
-from compactor.core.errors import CatalogRefused, Unavailable
+from compactor.aws.client import ClientConfig
+from compactor.catalog.glue import presto
+from compactor.catalog.glue.catalog import GlueCatalog
+from compactor.catalog.glue.client import GlueSettings
+from compactor.core.catalog.ddl import Column
+from compactor.core.catalog.dialect import PRESTO
+from compactor.core.model.errors import CatalogRefused, Unavailable
 from tests.catalog.test_contract import COLUMNS, NUMBERS, parts, table, view
 from tests.flows.test_every_crash import DELIVERIES
 from tests.oracle.lake import Lake
@@ -34,7 +34,7 @@ READ_SECONDS = 0.3
 def catalog(url: str, seconds: float = 20.0, **reach: Any) -> GlueCatalog:
     """One of its own: nothing remembered."""
     patience = {"operation_seconds": seconds, "wait_seconds_min": 0.01, "wait_seconds_max": 0.05, "client_attempts": 1, "read_seconds": READ_SECONDS}
-    return GlueCatalog(GlueSettings(reach=Reach("us-east-1", url, **{**patience, **reach})))
+    return GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", url, **{**patience, **reach})))
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_publisher_paused_anywhere_never_shows_an_older_version(server: Server
 
 
 def test_the_same_version_with_another_text_is_repaired_and_another_life_replaced(server: Server, database: str) -> None:
-    """Whose view it is, and whether that life is over, is decided by `flows/publish.py`; Glue keeps only the order within one life."""
+    """Whose view it is, and whether that life is over, is decided by `flows/publish/publish.py`; Glue keeps only the order within one life."""
     there = catalog(server.url)
     there.replace_view(numbered(database, 5))
     repaired = numbered(database, 5, columns=(Column("id", "int"),))
@@ -315,12 +315,12 @@ def test_thousands_of_partitions_take_few_requests(server: Server, proxy: Proxy,
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["at the same place", "elsewhere"])
 def test_a_partition_registered_by_somebody_else_between_look_and_write(
-    server: Server, proxy: Proxy, database: str, tmp_path: Path, elsewhere: bool
+    server: Server, proxy: Proxy, database: str, tmp_path: Path, locations: bool
 ) -> None:
     """At the same place it is what we wanted; elsewhere it is refused. The others of the batch are registered either way, and harm nobody."""
     other = catalog(server.url)
     other.ensure_table(table(database, tmp_path))
-    theirs = dataclasses.replace(parts(tmp_path, 2)[0], location=str(tmp_path / "other")) if elsewhere else parts(tmp_path, 2)[0]
+    theirs = dataclasses.replace(parts(tmp_path, 2)[0], location=str(tmp_path / "other")) if locations else parts(tmp_path, 2)[0]
 
     def before(request: int) -> None:
         if proxy.requests[-1][1].endswith("BatchCreatePartition"):
@@ -329,7 +329,7 @@ def test_a_partition_registered_by_somebody_else_between_look_and_write(
 
     proxy.before = before
     there = catalog(proxy.url, read_seconds=60.0)
-    if elsewhere:
+    if locations:
         with pytest.raises(CatalogRefused, match=rf"{database}\.t_base \['v2', 's2'\]: expected at .*x2, registered at .*other"):
             there.ensure_partitions(database, "t_base", parts(tmp_path, 1, 2, 3))
     else:
@@ -457,7 +457,7 @@ def test_another_text_is_no_presto_view(text: str) -> None:
 
 def test_the_catalog_of_another_account_is_named_in_every_request(server: Server, proxy: Proxy, database: str) -> None:
     bodies: list[dict[str, Any]] = []
-    there = GlueCatalog(GlueSettings("210987654321", Reach("us-east-1", proxy.url)))
+    there = GlueCatalog(GlueSettings("210987654321", ClientConfig("us-east-1", proxy.url)))
     client = there._client._connection.client
     client.meta.events.register("provide-client-params.glue.*", lambda params, **_: bodies.append(params))
     there.view(database, "t")

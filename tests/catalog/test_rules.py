@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.catalog import rules
-from compactor.core.ddl import Column
+from compactor.core.catalog.ddl import Column
 
 
 def columns(text: str) -> tuple[Column, ...]:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from compactor.catalog.hive import HiveCatalog
-from compactor.core.ddl import Column, ViewDef
-from compactor.core.errors import TryLater
-from compactor.flows.reports import TableReport
+from compactor.core.catalog.ddl import Column, ViewDef
+from compactor.core.model.errors import TryLater
+from compactor.core.results.reports import TableReport
+from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
-from compactor.flows.world import World
+from compactor.flows.table import Table
 from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.flows.test_every_crash import DELIVERIES
 from tests.oracle.engine import ListEngine
@@ -59,8 +60,8 @@ class BehindLake(Lake):
         """One run through the proxy."""
         self.now += 1.0
         engine = ListEngine(self.storage)
-        world = World(self.storage, lambda: engine, lambda: self.parts.behind, self._clock, lambda: f"{next(self._nonces):08x}")
-        return run_table(world, self.spec)
+        env = Environment(self.storage, lambda: engine, lambda: self.parts.behind, self._clock, lambda: f"{next(self._nonces):08x}")
+        return run_table(Table(env, self.spec))
 
     def twin(self) -> BehindLake:
         """The same lake, for another process."""

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from compactor.catalog.hive import HiveCatalog
-from compactor.core.ddl import Column, PartitionDef, TableDef, ViewDef
-from compactor.core.errors import CatalogRefused, Unavailable
+from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
+from compactor.core.model.errors import CatalogRefused, Unavailable
 from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.parts.metastore import free_port, metastore, thrift_server
 

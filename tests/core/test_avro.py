@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import avro
-from compactor.core.errors import SchemaRefused
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.schema import avro
 
 CAPTURED = Path(__file__).parents[1] / "capture" / "data" / "registry"
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from compactor.core import avro, types
-from compactor.core.errors import SchemaRefused
-from compactor.core.writer import WriterField, WriterSchema, from_avro
+from compactor.core.model import types
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.schema import avro
+from compactor.core.schema.writer import WriterField, WriterSchema, from_avro
 
 CAPTURED = Path(__file__).parents[1] / "capture" / "data" / "registry"
 

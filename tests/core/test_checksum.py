@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from compactor.core import checksum
+from compactor.core.model import checksum
 
 DATA = b"0123456789"
 

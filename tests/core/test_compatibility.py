@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import avro
-from compactor.core.compatibility import LEVELS, check, problems
-from compactor.core.errors import Refused
+from compactor.core.model.errors import Refused
+from compactor.core.schema import avro
+from compactor.core.schema.compatibility import LEVELS, check, problems
 from tests.oracle.sizes import sized
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from compactor.core import types
-from compactor.core.errors import SchemaRefused
-from compactor.core.evolution import evolve
-from compactor.core.schema import Field, Schema
-from compactor.core.writer import WriterField, WriterSchema
+from compactor.core.model import types
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.schema import Field, Schema
+from compactor.core.schema.evolution import evolve
+from compactor.core.schema.writer import WriterField, WriterSchema
 
 
 def writer(first: int | None, last: int | None, undecided: tuple[str, ...] = (), **columns: object) -> WriterSchema:

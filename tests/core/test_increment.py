@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.increment import (
+from compactor.core.sources.increment import (
     Landed,
     file_format,
     hour_place,
@@ -133,7 +133,7 @@ def test_every_folder_that_dms_dates_can_be_said(sequence: str, delimiter: str) 
     day = "09" if "d" in SEQUENCES[sequence] else "01"
     hour = "07" if "H" in SEQUENCES[sequence] else "00"
     assert pattern_problem(pattern) is None
-    assert landed(pattern, f"{folder}/20260309-071500123.csv", envelope="dms") == Landed(folder, f"2026-03-{day}T{hour}:00")
+    assert landed(pattern, f"{folder}/20260309-071500123.csv", load_files=True) == Landed(folder, f"2026-03-{day}T{hour}:00")
     assert split_pattern(f"dms/school/student/{pattern}") == ("dms/school/student", pattern)
     if between:
         bare = between.join(f"%{'' if code == 'Y' else '-'}{code}" for code in SEQUENCES[sequence])
@@ -170,18 +170,18 @@ def test_how_dms_calls_its_files(path: str, load: bool, changes: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "envelope", "expected"),
+    ("path", "load_files", "expected"),
     [
-        ("LOAD00000001.csv", "dms", Landed("", None)),
-        ("LOAD00000001.csv", "flat", None),
-        ("x/LOAD00000001.csv", "dms", None),
-        ("20260101-000000000.csv", "dms", None),
-        ("2026/01/01/LOAD00000001.csv", "dms", Landed("2026/01/01", "2026-01-01T00:00")),
+        ("LOAD00000001.csv", True, Landed("", None)),
+        ("LOAD00000001.csv", False, None),
+        ("x/LOAD00000001.csv", True, None),
+        ("20260101-000000000.csv", True, None),
+        ("2026/01/01/LOAD00000001.csv", True, Landed("2026/01/01", "2026-01-01T00:00")),
     ],
 )
-def test_a_full_load_lies_beside_the_dated_folders(path: str, envelope: str, expected: Landed | None) -> None:
+def test_a_full_load_lies_beside_the_dated_folders(path: str, load_files: bool, expected: Landed | None) -> None:
     """And belongs to the table's own folder."""
-    assert landed("%Y/%m/%d", path, envelope=envelope) == expected
+    assert landed("%Y/%m/%d", path, load_files=load_files) == expected
 
 
 @given(moment=st.datetimes(min_value=datetime(1000, 1, 1)), pattern=st.sampled_from([HOURLY, HIVE, PLAIN]))

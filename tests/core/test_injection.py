@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot.tokens import TokenType
 
-from compactor.core import live, names, types, views
-from compactor.core.ddl import quoted
-from compactor.core.evolution import evolve
-from compactor.core.snapshot import Delta, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.core.writer import WriterField, WriterSchema
+from compactor.core.catalog import live, views
+from compactor.core.catalog.ddl import quoted
+from compactor.core.model import names, types
+from compactor.core.model.snapshot import Delta, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.evolution import evolve
+from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark import sql
 from tests.oracle.sizes import sized
 

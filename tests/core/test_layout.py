@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.layout import Layout, commit_id, join, relative
+from compactor.core.model.layout import Layout, commit_id, join, relative
 
 LAYOUT = Layout("/lake/t", "/lake/t/incremental")
 COMMIT = commit_id(7, "0123abcd")
@@ -19,8 +19,6 @@ GOOD = [
     (join(LAYOUT.delta(COMMIT), "part-0.parquet"), "/lake/t/delta/v00000007-0123abcd/part-0.parquet", "delta"),
     (join(LAYOUT.base(COMMIT), "segment=0-00001", "p"), "/lake/t/base/v00000007-0123abcd/segment=0-00001/p", "segment"),
     (join(LAYOUT.feed(COMMIT), "part-0.parquet"), "/lake/t/feed/v00000007-0123abcd/part-0.parquet", "feed"),
-    (LAYOUT.lease("commit"), "/lake/t/_compactor/lease/commit.json", "lease"),
-    (LAYOUT.lease("rebuild"), "/lake/t/_compactor/lease/rebuild.json", "lease"),
     (LAYOUT.archived("increment_2026010100/a.json"), "/lake/t/archive/increment_2026010100/a.json", "archive"),
     (LAYOUT.archived("f/a.json", '"ab-1/2"'), "/lake/t/archive/f/ab12~a.json", "archive"),
     (LAYOUT.archived("a.json", "12-34"), "/lake/t/archive/1234~a.json", "archive"),
@@ -52,7 +50,6 @@ BAD = [
     "/lake/t/_compactor/ledger/v00000007-0123abcd.jsonl",
     "/lake/t/_compactor/ledger/v00000007-0123ABCD.jsonl.gz",
     "/lake/t/_compactor/other.json",
-    "/lake/t/_compactor/lease/other.json",
     "/lake/t/base/segment=0-00001/p",
     "/lake/t/base/v00000007-0123abcd/p",
     "/lake/t/base/v00000007-0123abcd/segment=/p",

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import names, types
-from compactor.core.evolution import evolve
-from compactor.core.writer import WriterField, WriterSchema
+from compactor.core.model import names, types
+from compactor.core.schema.evolution import evolve
+from compactor.core.schema.writer import WriterField, WriterSchema
 from tests.oracle.sizes import sized
 
 HOSTILE = st.text(max_size=12) | st.sampled_from(

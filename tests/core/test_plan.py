@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import plan
-from compactor.core.errors import InputRefused
-from compactor.core.plan import Found
-from compactor.core.schema import Field, Schema
-from compactor.core.snapshot import DataFile, Delta, Segment, Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.schema import Field, Schema
+from compactor.core.model.snapshot import DataFile, Delta, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning import plan
+from compactor.core.planning.plan import LandedFile
 
 SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "h_%Y%m%d%H", "d", "t", "d", ("id",))
 
@@ -32,9 +32,9 @@ def snapshot(segments: tuple[Segment, ...], delta_rows: int = 0, delta_bytes: in
     return Snapshot("t", "u", 3, 2, "w", "", "", "commit", schema, (("seq", "bigint"),), "b", segments, delta)
 
 
-def found(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> Found:
+def found(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> LandedFile:
     """A file in landing."""
-    return Found(path, size, etag, modified)
+    return LandedFile(path, size, etag, modified)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def found(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> F
         ([found("_SUCCESS")], {}, {"ignored": 1}),
     ],
 )
-def test_discover(files: list[Found], changes: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_discover(files: list[LandedFile], changes: dict[str, Any], expected: dict[str, Any]) -> None:
     """New inputs are what lies in landing and not in the ledger, in path order."""
     landing = plan.discover(dataclasses.replace(SPEC, **changes), files, frozenset({("h_2026010100/a", "known")}), 100.0)
     assert [item.path for item in landing.new] == expected.get("new", [])
@@ -93,24 +93,24 @@ TWO = (segment(0, 10, None, 5), segment(1, 10, 5, None))
 
 
 @pytest.mark.parametrize(
-    ("parent", "changes", "retyped", "truncated", "compaction", "expected"),
+    ("parent", "changes", "retyped", "truncated", "write_mode", "expected"),
     [
         (None, 1, False, False, "auto", True),
-        (None, 1, False, False, "delta", True),
-        (snapshot(()), 1, False, False, "delta", True),
+        (None, 1, False, False, "merge-on-read", True),
+        (snapshot(()), 1, False, False, "merge-on-read", True),
         (snapshot(TWO), 1, False, False, "auto", False),
         (snapshot(TWO), 9, False, False, "auto", False),
         (snapshot(TWO), 10, False, False, "auto", True),
-        (snapshot(TWO), 1000, False, False, "delta", False),
-        (snapshot(TWO), 1, True, False, "delta", True),
-        (snapshot(TWO), 0, False, True, "delta", True),
-        (snapshot(TWO), 0, False, False, "rewrite", True),
+        (snapshot(TWO), 1000, False, False, "merge-on-read", False),
+        (snapshot(TWO), 1, True, False, "merge-on-read", True),
+        (snapshot(TWO), 0, False, True, "merge-on-read", True),
+        (snapshot(TWO), 0, False, False, "copy-on-write", True),
         (snapshot(TWO), 0, False, False, "auto", False),
     ],
 )
-def test_whole_base(parent: Snapshot | None, changes: int, retyped: bool, truncated: bool, compaction: str, expected: bool) -> None:
+def test_whole_base(parent: Snapshot | None, changes: int, retyped: bool, truncated: bool, write_mode: str, expected: bool) -> None:
     """A whole base for the first load, type changes, truncates, `rewrite`, and when much of the table changes at once."""
-    spec = dataclasses.replace(SPEC, compaction=compaction)
+    spec = dataclasses.replace(SPEC, write_mode=write_mode)
     assert plan.whole_base(spec, parent, changes, retyped, truncated) is expected
 
 
@@ -129,13 +129,13 @@ def test_whole_base(parent: Snapshot | None, changes: int, retyped: bool, trunca
 )
 def test_fold_targets(shares: dict[str, int], changes: int, expected: list[str]) -> None:
     """Segments whose share reaches sqrt(2C/N), the fullest first; a table that changes wholesale is folded too."""
-    targets = plan.fold_targets(SPEC, snapshot(TWO, 30), shares, changes)
+    targets = plan.compaction_targets(snapshot(TWO, 30), shares, changes)
     assert [target.id for target in targets] == expected
 
 
 def test_without_a_delta_nothing_is_folded() -> None:
     """Whatever the shares say."""
-    assert plan.fold_targets(SPEC, snapshot(TWO), {"s0": 10}, 1) == ()
+    assert plan.compaction_targets(snapshot(TWO), {"s0": 10}, 1) == ()
 
 
 def test_a_delta_that_readers_no_longer_broadcast_is_folded_where_it_is_fullest() -> None:
@@ -143,14 +143,14 @@ def test_a_delta_that_readers_no_longer_broadcast_is_folded_where_it_is_fullest(
     many = tuple(segment(at, 1000, at or None, at + 1 if at < 7 else None) for at in range(8))
     big = snapshot(many, 100, 200 << 20)
     assert plan.delta_estimate(big) > plan.DELTA_LIMIT
-    targets = plan.fold_targets(SPEC, big, {"s3": 5, "s6": 9, "s1": 1}, 4000)
+    targets = plan.compaction_targets(big, {"s3": 5, "s6": 9, "s1": 1}, 4000)
     assert [target.id for target in targets] == ["s6", "s3"]
 
 
 @given(changes=st.integers(0, 10**9), rows=st.integers(0, 10**12))
 def test_the_fold_threshold_is_a_share(changes: int, rows: int) -> None:
     """Between nothing and all."""
-    assert 0 < plan.fold_threshold(changes, rows) <= 1
+    assert 0 < plan.compaction_threshold(changes, rows) <= 1
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from compactor.core import policy, types
-from compactor.core.errors import SchemaRefused
-from compactor.core.evolution import Evolved, evolve
-from compactor.core.policy import EVOLVE, POLICIES, Policy
-from compactor.core.schema import Schema
-from compactor.core.schema_diff import KINDS
-from compactor.core.writer import WriterField, WriterSchema
+from compactor.core.model import types
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.schema import Schema
+from compactor.core.schema import policy
+from compactor.core.schema.diff import KINDS
+from compactor.core.schema.evolution import Evolved, evolve
+from compactor.core.schema.policy import EVOLVE, POLICIES, Policy
+from compactor.core.schema.writer import WriterField, WriterSchema
 from tests.core.test_evolution import writer
 
 HIDE = Policy(drop="hide")

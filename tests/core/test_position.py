@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.position import Partitions, Position, at_or_below, earliest, event_part, latest, offsets_problem, sort_key
+from compactor.core.model.position import Partitions, Position, at_or_below, earliest, event_part, latest, offsets_problem, sort_key
 
 ORDERED: list[Position] = [
     (-1, None, None, "", 0, 0),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.core import types
-from compactor.core.postgres import HEX, MIXED, TEXT, column, is_array
+from compactor.core.model import types
+from compactor.core.sources.postgres import HEX, MIXED, TEXT, column, is_array
 
 NAMES = {
     "smallint": "smallint",

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import ConfigError, Refused
-from compactor.core.layout import Layout, join, relative
-from compactor.core.s3 import Place, S3Settings, place
-from compactor.core.s3a import s3a_properties
+from compactor.core.model.errors import ConfigError, Refused
+from compactor.core.model.layout import Layout, join, relative
+from compactor.core.settings.s3 import Place, S3Settings, place
+from compactor.core.settings.s3a import s3a_properties
 
 
 @pytest.mark.parametrize(

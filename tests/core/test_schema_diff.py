@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import avro
-from compactor.core.errors import SchemaRefused
-from compactor.core.schema_diff import KINDS, Change, diff
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.schema import avro
+from compactor.core.schema.diff import KINDS, Change, diff
 
 CAPTURED = Path(__file__).parents[1] / "capture" / "data" / "registry"
 
@@ -27,9 +27,9 @@ def record(*members: Any, name: str = "R") -> dict[str, Any]:
     }
 
 
-def sentences(before: Any, after: Any, key_before: tuple[str, ...] = (), key_after: tuple[str, ...] = ()) -> list[str]:
+def sentences(before: Any, after: Any) -> list[str]:
     """What `diff` says."""
-    return [change.sentence for change in diff(json.dumps(before), json.dumps(after), key_before, key_after)]
+    return [change.sentence for change in diff(json.dumps(before), json.dumps(after))]
 
 
 def nullable(kind: Any) -> list[Any]:
@@ -105,35 +105,11 @@ def test_a_change(before: Any, after: Any, expected: list[str]) -> None:
     assert sentences(before, after) == expected
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (("id",), ("id",), []),
-        (("id",), ("id", "term"), ["the key changed from (id int) to (id int, term string)"]),
-        (("id", "term"), ("term", "id"), ["the key changed from (id int, term string) to (term string, id int)"]),
-        (("id",), (), ["the key changed from (id int) to none"]),
-        (("id",), ("gone",), ["the key changed from (id int) to (gone)"]),
-    ],
-)
-def test_another_key(before: tuple[str, ...], after: tuple[str, ...], expected: list[str]) -> None:
-    """Its columns, their order and types."""
-    row = record(ID, ("term", "string"))
-    assert sentences(row, row, before, after) == expected
-
-
-def test_a_key_column_of_another_type_is_another_key() -> None:
-    """Said twice: of the column and of the key."""
-    assert sentences(record(ID), record(("id", "long")), ("id",), ("id",)) == [
-        "`id` was widened from int to bigint",
-        "the key changed from (id int) to (id bigint)",
-    ]
-
-
 def test_every_kind_of_change_has_a_case() -> None:
     """The table above is complete."""
     told = {change.kind for _, before, after, _ in CASES for change in diff(json.dumps(before), json.dumps(after))}
     # a schema alone does not tell that a name is used again: `evolution` does
-    assert told | {"key", "replaced"} == set(KINDS)
+    assert told | {"replaced"} == set(KINDS)
 
 
 def test_an_envelope_is_compared_by_its_rows() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.errors import StateRefused
-from compactor.core.schema import Field, Schema
-from compactor.core.snapshot import COUNTS, FORMAT, Condemned, DataFile, Delta, Feed, FeedPart, Input, LedgerFile, Pin, Segment, Snapshot
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import StateRefused
+from compactor.core.model.schema import Field, Schema
+from compactor.core.model.snapshot import COUNTS, FORMAT, DataFile, Delta, Feed, FeedPart, Input, LedgerFile, PendingDeletion, Pin, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
 from tests.oracle.sizes import sized
 
 TEXT = st.text(max_size=6)
@@ -34,8 +34,8 @@ SNAPSHOTS = st.builds(
     order=PAIRS, base_id=TEXT, segments=st.lists(SEGMENTS, max_size=2).map(tuple), delta=st.none() | DELTAS, inputs=INPUTS, pending=INPUTS,
     ledger=st.lists(st.builds(LedgerFile, TEXT, NUMBERS, NAMES), max_size=2).map(tuple), counts=st.dictionaries(st.sampled_from(COUNTS), NUMBERS),
     ties=NUMBERS, unresolved=NUMBERS, hour=st.none() | TEXT, position=POSITIONS, source_time=st.none() | TEXT, truncated_to=POSITIONS,
-    purged_to=POSITIONS, epoch=NUMBERS, folded_at=st.none() | TEXT, raw=PAIRS, publish=TEXT,
-    condemned=st.lists(st.builds(Condemned, TEXT, st.floats(0, 1e10), TEXT), max_size=2).map(tuple),
+    purged_to=POSITIONS, epoch=NUMBERS, compacted_at=st.none() | TEXT, raw=PAIRS, publish=TEXT,
+    pending_deletions=st.lists(st.builds(PendingDeletion, TEXT, st.floats(0, 1e10), TEXT), max_size=2).map(tuple),
     pins=st.lists(st.builds(Pin, TEXT, NUMBERS, TEXT), max_size=2).map(tuple), restored=st.none() | NUMBERS, oldest=NUMBERS, expired=st.booleans(),
     feed=FEEDS,
 )  # fmt: skip
@@ -50,8 +50,8 @@ def one() -> Snapshot:
     delta = Delta("d", "delta/d", 4, 1, files, position, (0, 9, "f", 0, 1), ("b",))
     given = (Input("f/a", 1, "e", "f", "2026-01-01T00:00", 3, position, position),)
     return Snapshot(
-        "t", "u", 2, 1, "w", "", "2026-01-01T00:00:00Z", "commit", schema, (("seq", "bigint"),), "b", (segment,), delta, given, given,
-        (LedgerFile("l", 1, ("f",)),), {"read": 1, "applied": 1}, position=position, truncated_to=(0, 7, "f", 0, 1),
+        "t", "u", 2, 1, "w", "", "2026-01-01T00:00:00Z", "commit", schema, (("seq", "bigint"),), "b", (segment,), delta, position=position,
+        truncated_to=(0, 7, "f", 0, 1), inputs=given, pending=given, ledger=(LedgerFile("l", 1, ("f",)),), counts={"read": 1, "applied": 1},
     )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def test_a_snapshot_names_what_it_needs() -> None:
 def test_a_snapshot_of_before_there_was_a_vacuum_is_read() -> None:
     """Nothing was condemned or pinned then."""
     raw = json.loads(one().to_bytes())
-    for name in ("condemned", "pins", "restored", "oldest", "expired"):
+    for name in ("pending_deletions", "pins", "restored", "oldest", "expired"):
         del raw[name]
     assert Snapshot.from_bytes(json.dumps(raw).encode()) == one()
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import types
+from compactor.core.model import types
 from tests.oracle.sizes import sized
 
 SCALAR = st.sampled_from([(name,) for name in types.SCALARS]) | st.tuples(st.just("decimal"), st.integers(1, 38), st.just(0))

@@ -19,12 +19,13 @@ import pyspark
 import pytest
 import yaml
 
-from compactor.app import App
-from compactor.app_package import deliver, package
-from compactor.core.s3 import S3Settings
-from compactor.core.s3a import s3a_properties
-from compactor.ports import Ended, Submitted
-from compactor.storage.s3 import S3Storage
+from compactor.app.app import App
+from compactor.app.package import deliver, package
+from compactor.core.results.reports import Ended
+from compactor.core.settings.s3 import S3Settings
+from compactor.core.settings.s3a import s3a_properties
+from compactor.ports import Submitted
+from compactor.storage.s3.storage import S3Storage
 from tests.capture import config, truth
 from tests.engines.test_s3_warehouse import FORM, read_elsewhere
 from tests.engines.test_s3_warehouse import deliver as land

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.app import App
+from compactor.app.app import App
 from tests.capture import config, landing, truth
 from tests.oracle.sizes import FULL
 from tests.parts.hive import hive

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from compactor.core.kafka_files import offsets_of
-from compactor.core.s3 import S3Settings
-from compactor.storage.s3 import S3Storage
+from compactor.core.settings.s3 import S3Settings
+from compactor.core.sources.kafka_files import offsets_of
+from compactor.storage.s3.storage import S3Storage
 from tests.oracle.sizes import FULL
 from tests.parts.s3 import CREDENTIALS, s3_server
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.spec import TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.demo import SPARK
 from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.parts.metastore import metastore, thrift_server
@@ -139,7 +139,7 @@ def published(root: Path, uri: str, **settings: Any) -> Iterator[tuple[Lake, Tab
     spark = open_session(SessionSettings(uri, None, str(root / "warehouse"), master="local[2]", conf=conf))
     try:
         lake = Lake(spark, root / "shop")
-        yield lake, lake.spec(op="op", compaction="delta", fold_every=0.0, **settings)
+        yield lake, lake.spec(op="op", write_mode="merge-on-read", compact_every=0.0, **settings)
     finally:
         close_session(spark)
 
@@ -155,11 +155,11 @@ def test_no_read_during_publishes_is_wrong(tmp_path: Path) -> None:
         sums = SumReader(port, f"SELECT count(*), count(DISTINCT id), max(batch), sum(amount) FROM {view}", known)
         readers: list[Reader] = [rows, sums]
         with reading(readers):
-            batch = folds = 0
+            batch = compactions = 0
             while lake.snapshot(spec).version <= PUBLISHES:
                 batch += 1
                 lake.land(spec, batch % 24, changes(batch), f"part-{batch}.json")
-                folds += any(name.startswith("fold") for name in lake.run(spec).operations)
+                compactions += any(name.startswith("compact") for name in lake.run(spec).operations)
                 assert [reader.errors for reader in readers] == [[], []]
             end = time.monotonic() + 60
             while any(reader.versions[-1:] != [batch] for reader in readers) and time.monotonic() < end:
@@ -171,5 +171,5 @@ def test_no_read_during_publishes_is_wrong(tmp_path: Path) -> None:
         assert reader.versions == sorted(reader.versions), "a version came back"
         assert reader.versions[-1] == batch
         assert len(set(reader.versions)) > PUBLISHES // 3
-    assert folds >= 1
-    print(f"{version - 1} publishes, {folds} of them folds, {[len(reader.versions) for reader in readers]} reads")
+    assert compactions >= 1
+    print(f"{version - 1} publishes, {compactions} of them folds, {[len(reader.versions) for reader in readers]} reads")

@@ -16,12 +16,12 @@ import boto3
 import pytest
 import sqlglot
 
-from compactor.app import App
-from compactor.catalog import glue_shapes as shapes
-from compactor.core.ddl import TableDef
-from compactor.core.errors import Refused
-from compactor.core.s3 import S3Settings
-from compactor.storage.s3 import S3Storage
+from compactor.app.app import App
+from compactor.catalog.glue import shapes
+from compactor.core.catalog.ddl import TableDef
+from compactor.core.model.errors import Refused
+from compactor.core.settings.s3 import S3Settings
+from compactor.storage.s3.storage import S3Storage
 from tests.capture import config, landing, truth
 from tests.oracle.sizes import FULL
 from tests.parts.s3 import CREDENTIALS, s3_server
@@ -96,12 +96,12 @@ def test_a_warehouse_in_s3_and_a_catalog_in_glue(tmp_path: Path, monkeypatch: py
 def read_elsewhere(file: Path, folder: Path) -> dict[str, Any]:
     """Each table's rows, read by a Spark on an embedded metastore that holds what Glue holds."""
     other = file.with_name("reader.yaml")
-    elsewhere = file.read_text().replace('"type": "glue"', f'"metastore_dir": "{folder}"').replace(', "athena"', "")
-    other.write_text(elsewhere, encoding="utf-8")
+    locations = file.read_text().replace('"type": "glue"', f'"metastore_dir": "{folder}"').replace(', "athena"', "")
+    other.write_text(locations, encoding="utf-8")
     rows = {}
     with App.open(file) as from_, App.open(other) as to:
         database = from_.settings.catalog.database
-        glue, hive = from_.world().catalog(), to.world().catalog()
+        glue, hive = from_.env().catalog(), to.env().catalog()
         client = boto3.session.Session().client("glue", region_name="us-east-1")
         hive.ensure_database(database, str(folder))
         for entry in client.get_tables(DatabaseName=database)["TableList"]:

@@ -21,10 +21,10 @@ from typing import Any
 
 import fastavro
 
-from compactor.app import App
-from compactor.core.s3 import S3Settings
+from compactor.app.app import App
+from compactor.core.settings.s3 import S3Settings
 from compactor.demo import SPARK
-from compactor.storage.s3 import S3Storage
+from compactor.storage.s3.storage import S3Storage
 from tests.parts.proxy import Fault, Proxy
 from tests.parts.s3 import CREDENTIALS, s3_server
 
@@ -110,7 +110,7 @@ def main(folder: Path, names: list[str], kinds: list[str], methods: list[str], d
     with s3_server(folder / "s3.log") as server, Proxy(server) as proxy:
         server.bucket("lake")
         os.environ["AWS_ENDPOINT_URL_S3"] = proxy.url
-        tables = "".join(f"  {name.replace('.', '_')}: {{key: [id], order_by: [seq], compaction: delta, envelope: flat}}\n" for name in NAMES)
+        tables = "".join(f"  {name.replace('.', '_')}: {{key: [id], order_by: [seq], write_mode: merge-on-read, envelope: flat}}\n" for name in NAMES)
         text = f"warehouse: {WAREHOUSE}\ncatalog: {{database: cut}}\ns3: {{path_style: true}}\ntables:\n{tables}"
         (folder / "compactor.yaml").write_text(text, encoding="utf-8")
         store = S3Storage(WAREHOUSE, S3Settings(path_style=True, endpoint=server.url, region="us-east-1"))

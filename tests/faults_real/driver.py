@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from compactor.app import App
+from compactor.app.app import App
 from compactor.demo import SPARK
 from tests.faults_real import feed
 

@@ -18,8 +18,8 @@ tables:
     key: [id]
     order_by: [seq]
     op: op
-    compaction: delta
-    fold: {every: 0s}
+    write_mode: merge-on-read
+    compaction: {every: 0s}
 """
 
 

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from compactor.app import App
+from compactor.app.app import App
 from compactor.demo import SPARK
 
 

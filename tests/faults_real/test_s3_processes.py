@@ -36,9 +36,9 @@ PATIENCE_SECONDS = 120.0
 class There(Lake):
     """A table that processes share, seen from outside: all objects at one moment, the catalog as Glue tells it."""
 
-    def __init__(self, server: Server, lease: float | None = None) -> None:
+    def __init__(self, server: Server) -> None:
         root = f"s3://{BUCKET}/t{uuid.uuid4().hex[:12]}"
-        super().__init__(spec_at(root, lease))
+        super().__init__(spec_at(root))
         self.real = world_at(server.url, root)
         self.server, self.now = server, time.time()
         self.storage: Mirror = Mirror(server)
@@ -65,7 +65,7 @@ class There(Lake):
 
     def process(self, url: str, log: Path, pause: float = 0.02) -> Runner:
         """A runner that has begun."""
-        return Runner(log, url, self.spec.root, str(pause), str(self.spec.lease or ""))
+        return Runner(log, url, self.spec.root, str(pause))
 
 
 class Runner:
@@ -116,15 +116,10 @@ def logs(tmp_path: Path) -> Iterator[Path]:
     return (tmp_path / f"{number:04}.log" for number in itertools.count())
 
 
-@pytest.mark.parametrize(("count", "lease"), [(1, None), (2, None), (4, None), (3, 2.0)] if FULL else [(1, None), (3, None), (3, 2.0)])
-def test_runners_that_are_killed_at_random_instants_lose_and_double_nothing(
-    server: Server, logs: Iterator[Path], count: int, lease: float | None
-) -> None:
-    """Alone, two, four on the same table, while files go on landing; whoever is killed is started again, as a scheduler would. Nobody repairs.
-
-    With leases a killed one is waited for, until its lease ends.
-    """
-    there, draw = There(server, lease), random.Random(count)
+@pytest.mark.parametrize("count", [1, 2, 4] if FULL else [1, 3])
+def test_runners_that_are_killed_at_random_instants_lose_and_double_nothing(server: Server, logs: Iterator[Path], count: int) -> None:
+    """Alone, two, four on the same table, while files go on landing; whoever is killed is started again, as a scheduler would. Nobody repairs."""
+    there, draw = There(server), random.Random(count)
     watch = Watch(there)
     there.land()
     kills = 120 if FULL else 3
@@ -144,29 +139,11 @@ def test_runners_that_are_killed_at_random_instants_lose_and_double_nothing(
             runners[victim] = there.process(server.url, next(logs))
         # they get on with it before they are told to stop
         runners[0].until("idle")
-    time.sleep(lease or 0.0)
     there.settle(watch)
     committed = [snapshot for snapshot in there.committed() if snapshot.operation == "commit"]
     assert len(there.ledger(there.newest())) == there.hours == kills + 1  # type: ignore[arg-type]
     assert len(committed) > max(1, kills // 8)
     print(f"{kills} kills of {count} runners, {len(committed)} commits")
-
-
-def test_leases_save_what_runners_beside_each_other_would_compute_for_nothing(server: Server, logs: Iterator[Path]) -> None:
-    """Four that look for work fifty times a second; without leases more attempts are thrown away than committed."""
-    there = There(server, lease=10.0)
-    watch = Watch(there)
-    with running(there, server.url, logs, 4) as runners:
-        for _ in range(40 if FULL else 6):
-            there.land()
-            time.sleep(1.0)
-        runners[0].until("idle")
-    time.sleep(10.0)
-    there.settle(watch)
-    committed = {snapshot.writer for snapshot in there.committed()}
-    tried = {unit.split("/")[1] for unit in there.units() if unit.startswith(("base/", "delta/"))}
-    print(f"{len(committed)} commits and folds, {len(tried - committed)} attempts for nothing")
-    assert len(tried - committed) < len(committed)
 
 
 @pytest.mark.parametrize("seed", range(60 if FULL else 1))

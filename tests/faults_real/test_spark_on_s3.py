@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.core.s3 import S3Settings
-from compactor.storage.s3 import S3Storage
+from compactor.core.settings.s3 import S3Settings
+from compactor.storage.s3.storage import S3Storage
 from tests.faults_real import feed
 from tests.oracle.sizes import FULL
 from tests.parts.metastore import metastore

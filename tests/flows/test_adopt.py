@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from compactor.core.ddl import Column, TableDef
-from compactor.core.errors import CatalogRefused, NoRowsYet, OrderRefused, Refused, SchemaRefused, TryLater, Unavailable
-from compactor.core.policy import Policy
-from compactor.flows.adopt import adopt
-from compactor.flows.reports import AdoptReport
-from compactor.flows.verify import verify
+from compactor.core.catalog.ddl import Column, TableDef
+from compactor.core.model.errors import CatalogRefused, Conflict, NoRowsYet, OrderRefused, Refused, SchemaRefused, TryLater, Unavailable
+from compactor.core.results.reports import AdoptReport
+from compactor.core.schema.policy import Policy
+from compactor.flows.read.verify import verify
+from compactor.flows.table import Table
+from compactor.flows.write.adopt import adopt
 from tests.faults import ERRORS, MODES, Crash, Faults, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -43,7 +44,7 @@ def begun() -> Lake:
 def take_over(lake: Lake, faults: Faults | None = None, order_by: tuple[str, ...] = (), through: str | None = THROUGH) -> AdoptReport:
     """By a process of its own."""
     lake.now += 1.0
-    return adopt(lake.world(faults), lake.spec, OLD, order_by, through)
+    return adopt(Table(lake.env(faults), lake.spec), OLD, order_by, through)
 
 
 def shown(lake: Lake) -> dict[int, int | None]:
@@ -122,7 +123,7 @@ def test_refused_in_words_before_anything_is_written(name: str) -> None:
         lake.catalog.ensure_table(TableDef("school", said["table"], (Column("id", "bigint"),), (), f"/their/{said['table']}"))
     before = [*lake.storage.list("/")]
     with pytest.raises(error, match=message):
-        adopt(lake.world(), lake.spec, said.get("path", OLD), said.get("order_by", ()), said.get("through", THROUGH))
+        adopt(Table(lake.env(), lake.spec), said.get("path", OLD), said.get("order_by", ()), said.get("through", THROUGH))
     assert [*lake.storage.list("/")] == before
 
 
@@ -130,7 +131,7 @@ def test_refused_in_words_before_anything_is_written(name: str) -> None:
 def test_without_its_first_version_an_adopted_table_goes_on_and_is_not_rebuilt(pinned: bool) -> None:
     """`verify` says what cannot be told, `rebuild` names the pin that would have kept it; with the pin both go."""
     lake = begun()
-    lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0, compaction="rewrite", archive_retention=5.0)
+    lake.spec = dataclasses.replace(lake.spec, keep=0.0, keep_versions=1, grace=0.0, write_mode="copy-on-write", archive_retention=5.0)
     take_over(lake)
     # what had landed before leaves the archive, which nobody misses
     lake.now += 10.0
@@ -146,7 +147,7 @@ def test_without_its_first_version_an_adopted_table_goes_on_and_is_not_rebuilt(p
         lake.vacuum()
     assert (shown(lake), lake.failed_checks()) == (rows, [])
     assert rows[1] == 1001
-    told = [check.detail for check in verify(lake.world(), lake.spec) if check.name == "view = archive"]
+    told = [check.detail for check in verify(Table(lake.env(), lake.spec)) if check.name == "view = archive"]
     assert ["cannot be told" in detail for detail in told] == [not pinned]
     if pinned:
         assert lake.rebuild().outcome == "published"
@@ -194,7 +195,7 @@ def test_a_run_that_comes_first_at_any_moment_is_not_overwritten() -> None:
             take_over(lake, intrusion)
             told.add("stands")
         except (TryLater, Refused) as error:
-            told.add("refused" if isinstance(error, Refused) else type(error).__name__)
+            told.add("refused" if isinstance(error, Refused) else "Conflict" if isinstance(error, Conflict) else type(error).__name__)
             assert 1000 not in shown(lake).values()
         if not intrusion.happened:
             break

@@ -7,10 +7,11 @@ import re
 import pytest
 import sqlglot
 
-from compactor.core import dialect, views
-from compactor.core.dialect import HIVE, PRESTO
-from compactor.core.errors import CatalogRefused
-from compactor.flows import publish
+from compactor.core.catalog import dialect, views
+from compactor.core.catalog.dialect import HIVE, PRESTO
+from compactor.core.model.errors import CatalogRefused
+from compactor.flows.publish import publish
+from compactor.flows.table import Table
 from tests.flows.test_every_crash import DELIVERIES
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -53,7 +54,7 @@ def test_athena_added_later_is_published_by_the_next_run() -> None:
     newest = lake.newest()
     assert newest is not None
     assert newest.version == 1
-    assert not publish.behind(lake.world(), lake.spec, newest)
+    assert not publish.behind(Table(lake.env(), lake.spec), newest)
     assert look(lake.catalog, lake.storage, lake.spec, "t_athena") is not None
 
 

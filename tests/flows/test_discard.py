@@ -7,8 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from compactor.core.errors import InputRefused
-from compactor.flows.verify import verify
+from compactor.core.model.errors import InputRefused
+from compactor.flows.read.verify import verify
+from compactor.flows.table import Table
 from tests.faults import MODES, Crash, every_fault
 from tests.flows.test_every_crash import stages
 from tests.oracle.lake import Lake
@@ -46,7 +47,7 @@ def test_what_is_old_and_wholly_in_the_table_goes() -> None:
     assert [*lake.storage.list("/lake/t/quarantine")] == waiting
     assert lake.look().rows == rows  # type: ignore[union-attr]
     assert lake.vacuum().swept == ()
-    checks = {check.name: check for check in verify(lake.world(), lake.spec, deep=True)}
+    checks = {check.name: check for check in verify(Table(lake.env(), lake.spec), deep=True)}
     assert [check for check in checks.values() if not check.ok] == []
     assert "past `archive_retention`" in checks["view = archive"].detail
 

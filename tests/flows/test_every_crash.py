@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import TryLater
-from compactor.flows import quarantine
+from compactor.core.model.errors import TryLater
+from compactor.flows.read import quarantine
+from compactor.flows.table import Table
 from tests.faults import ERRORS, MODES, Crash, Faults, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -112,14 +113,14 @@ def test_the_program_folds_and_takes_late_events() -> None:
     """What is cut below holds all that the protocol has: segments, a Delta, a fold, late and repeated events."""
     lake = stages()[-1]
     operations = [snapshot.operation for snapshot in lake.committed()]
-    assert operations.count("fold") >= 1
+    assert operations.count("compact") >= 1
     assert operations.count("commit") == 3
     snapshots = [*lake.committed()]
     assert len(snapshots[0].segments) >= 3
     assert any(snapshot.delta for snapshot in snapshots)
     assert sum(snapshot.counts.get("late", 0) for snapshot in snapshots) >= 3
     assert len(lake.archive()) == len(lake.delivered) - 1 == 6
-    assert [held.records for held in quarantine.waiting(lake.world(), lake.spec, lake.newest())] == [None, 1]
+    assert [held.records for held in quarantine.waiting(Table(lake.env(), lake.spec), lake.newest())] == [None, 1]
     assert lake.failed_checks() == []
 
 
@@ -143,14 +144,14 @@ def test_a_replay_cut_at_any_call_and_made_again_ends_as_an_undisturbed_one(mode
     for faults in every_fault(mode, error=error):
         lake = stages()[-1].copy()
         watch = watched(lake, len(DELIVERIES))
-        for held in quarantine.waiting(lake.world(), lake.spec, lake.newest()):
+        for held in quarantine.waiting(Table(lake.env(), lake.spec), lake.newest()):
             repaired = [line("u", [61], [121 + len(held.path)], {"a": 1})]
             lake.storage.write((held.location if held.records is None else held.repaired) or "", "\n".join(repaired).encode())
         with suppress(Crash, TryLater):
             lake.replay(faults)
         lake.run()
         lake.replay()
-        assert quarantine.waiting(lake.world(), lake.spec, lake.newest()) == []
+        assert quarantine.waiting(Table(lake.env(), lake.spec), lake.newest()) == []
         assert list(lake.storage.list("/lake/t/quarantine")) == []
         assert lake.failed_checks() == []
         assert 61 in {row[0] for row in lake.look().rows}  # type: ignore[union-attr]

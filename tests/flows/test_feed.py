@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core import feed as feeds
-from compactor.core import views
-from compactor.core.errors import NoRowsYet, Refused, Unavailable
-from compactor.core.snapshot import Snapshot
-from compactor.flows.changes import changes
-from compactor.flows.status import status
+from compactor.core.catalog import feed as feeds
+from compactor.core.catalog import views
+from compactor.core.model.errors import NoRowsYet, Refused, Unavailable
+from compactor.core.model.snapshot import Snapshot
+from compactor.flows.read.changes import changes
+from compactor.flows.read.status import status
+from compactor.flows.table import Table
 from tests.faults import Crash, Faults
 from tests.flows.test_programs import STEPS, files, sent
 from tests.oracle.engine import ListEngine, cast
@@ -35,7 +36,7 @@ def one(lake: Lake, name: str, *lines: str) -> Any:
 
 def parts(lake: Lake, start: int, to: int | None = None) -> list[Snapshot]:
     """What `compactor changes` would read."""
-    return list(changes(lake.world(), lake.spec, start, to))
+    return list(changes(Table(lake.env(), lake.spec), start, to))
 
 
 def told(lake: Lake, start: int, to: int | None = None) -> list[dict[str, Any]]:
@@ -84,16 +85,16 @@ def applied(rows: dict[Key, Row], feed: list[dict[str, Any]], last: Snapshot) ->
 @given(
     steps=STEPS,
     seed=st.integers(0, 10_000),
-    compaction=st.sampled_from(("delta", "auto", "rewrite")),
+    write_mode=st.sampled_from(("merge-on-read", "auto", "copy-on-write")),
     segment=st.sampled_from((300, 100_000)),
-    fold_every=st.sampled_from((0.0, 3.0)),
+    compact_every=st.sampled_from((0.0, 3.0)),
 )
 def test_the_feed_applied_from_any_version_gives_any_later_one(
-    steps: list[tuple[str, int, int]], seed: int, compaction: str, segment: int, fold_every: float
+    steps: list[tuple[str, int, int]], seed: int, write_mode: str, segment: int, compact_every: float
 ) -> None:
     """Over commits of both kinds, truncates, restores, taking again, pins and folds; folds and pins have no part; verify finds nothing."""
     rng = random.Random(seed)
-    lake = Lake(table(compaction=compaction, target_file_bytes=segment, fold_every=fold_every, feed="net", keep_versions=1000))
+    lake = Lake(table(write_mode=write_mode, target_file_bytes=segment, compact_every=compact_every, feed="net", keep_versions=1000))
     for path, lines in files(sent(steps), rng, rng.randint(2, 6)):
         lake.deliver(path, lines)
         try:
@@ -122,7 +123,7 @@ def test_the_feed_applied_from_any_version_gives_any_later_one(
 
 def test_what_one_commit_changes_is_one_change_a_key() -> None:
     """insert, update, delete; the images of before are the rows as they were; what changes nothing makes nothing."""
-    lake = Lake(table(feed="net", fold_every=1e9))
+    lake = Lake(table(feed="net", compact_every=1e9))
     one(lake, "a", *(line("c", [key], [key], {"a": key}) for key in range(1, 5)))
     one(
         lake, "b",
@@ -145,7 +146,7 @@ def test_what_one_commit_changes_is_one_change_a_key() -> None:
 
 def test_a_feed_switched_on_later_begins_there_and_says_so() -> None:
     """Asked for older changes it names the version from which on there are some; switched off it is gone, and on again it begins anew."""
-    lake = Lake(table(fold_every=1e9))
+    lake = Lake(table(compact_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     with pytest.raises(Refused, match=r"version 1 has no change feed; say `change_feed: true`"):
         parts(lake, 0)
@@ -186,7 +187,7 @@ def test_a_table_without_feed_knows_nothing_of_it() -> None:
 
 def test_sql_finds_every_part_in_the_catalog_before_the_view_moves() -> None:
     """One partition a version, named by the commit; a run that died before it published leaves its part to the next."""
-    lake = Lake(table(feed="net", fold_every=1e9))
+    lake = Lake(table(feed="net", compact_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     for number in range(2, 5):
         lake.deliver(f"increment_2026010101/{number}.json", [line("u", [1], [number], {"a": number})])
@@ -202,7 +203,7 @@ def test_sql_finds_every_part_in_the_catalog_before_the_view_moves() -> None:
 
 def test_columns_that_change_their_type_bring_a_table_of_their_own() -> None:
     """The feed goes on in `t_changes_g2`; the images of before have the new type."""
-    lake = Lake(table(feed="net", fold_every=1e9))
+    lake = Lake(table(feed="net", compact_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}), line("c", [2], [2], {"a": 2}))
     one(lake, "b", line("u", [1], [3], {"a": "text"}))
     assert [(each["_change_type"], each["a"]) for each in told(lake, 1)] == [("update_preimage", "1"), ("update_postimage", "text")]
@@ -213,7 +214,7 @@ def test_columns_that_change_their_type_bring_a_table_of_their_own() -> None:
 
 def aged(**settings: Any) -> Lake:
     """Five versions, a day apart, of which readers have the last."""
-    lake = Lake(table(feed="net", grace=3600.0, keep=DAY, fold_every=1e9, **settings))
+    lake = Lake(table(feed="net", grace=3600.0, keep=DAY, compact_every=1e9, **settings))
     for number in range(5):
         one(lake, f"f{number}", line("u", [1], [number], {"a": number}))
         lake.now += DAY
@@ -266,7 +267,7 @@ def test_a_feed_that_was_switched_off_goes() -> None:
 
 def test_what_a_dead_run_wrote_of_the_feed_is_garbage() -> None:
     """Killed between the changes and the Snapshot: vacuum takes the directory, the next run writes its own."""
-    lake = Lake(table(feed="net", grace=3600.0, fold_every=1e9))
+    lake = Lake(table(feed="net", grace=3600.0, compact_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     lake.deliver("increment_2026010101/b.json", [line("u", [1], [2], {"a": 2})])
     with pytest.raises(Crash):
@@ -284,7 +285,7 @@ def test_what_a_dead_run_wrote_of_the_feed_is_garbage() -> None:
 
 def test_following_ends_only_where_it_is_told_to() -> None:
     """New versions come as they are committed, found by name; folds and pins are passed over."""
-    lake = Lake(table(feed="net", fold_every=1e9))
+    lake = Lake(table(feed="net", compact_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     waited = []
 
@@ -295,14 +296,14 @@ def test_following_ends_only_where_it_is_told_to() -> None:
         else:
             one(lake, f"w{len(waited)}", line("u", [1], [len(waited) * 10], {"a": len(waited) * 10}))
 
-    found = [snapshot.version for snapshot in changes(lake.world(), lake.spec, 0, 5, wait)]
+    found = [snapshot.version for snapshot in changes(Table(lake.env(), lake.spec), 0, 5, wait)]
     assert found == [1, 3, 5]
     assert len(waited) == 4
 
 
 def test_verify_sees_a_part_that_lacks_a_row_or_a_file() -> None:
     """Against the difference of the two versions, and against the sizes in the Snapshot."""
-    lake = Lake(table(feed="net", fold_every=1e9))
+    lake = Lake(table(feed="net", compact_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     one(lake, "b", line("u", [1], [2], {"a": 2}))
     (info,) = lake.storage.list(f"{lake.spec.root}/{lake.newest().feed.part.path}")  # type: ignore[union-attr]
@@ -315,13 +316,13 @@ def test_verify_sees_a_part_that_lacks_a_row_or_a_file() -> None:
 
 def test_status_tells_from_where_the_feed_can_be_read() -> None:
     """Its mode and its first version; nothing for a table without."""
-    lake = Lake(table(feed="net", fold_every=1e9))
+    lake = Lake(table(feed="net", compact_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
-    found = status(lake.world(), lake.spec)
+    found = status(Table(lake.env(), lake.spec))
     assert (found.feed, found.feed_from) == ("net", 0)
     plain = Lake(table())
     one(plain, "a", line("c", [1], [1], {"a": 1}))
-    found = status(plain.world(), plain.spec)
+    found = status(Table(plain.env(), plain.spec))
     assert (found.feed, found.feed_from) == ("off", None)
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from compactor.core import increment
-from compactor.core.errors import Refused, Unavailable
-from compactor.core.kafka_files import Offsets, offsets_of
-from compactor.core.layout import join
-from compactor.core.spec import TableSpec
-from compactor.flows.ingest import Ingest, Ingested
-from compactor.ports import Fetched, Storage
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.layout import join
+from compactor.core.model.spec import TableSpec
+from compactor.core.sources import increment
+from compactor.core.sources.kafka_files import Fetched, Offsets, offsets_of
+from compactor.flows.land.ingest import Ingest, Ingested
+from compactor.ports import Storage
 from compactor.storage.memory import MemoryStorage
 from tests.faults import MODES, Crash, FaultyStorage, every_fault
 

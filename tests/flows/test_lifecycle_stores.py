@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from compactor.core import checksum
-from compactor.flows.verify import verify
+from compactor.core.model import checksum
+from compactor.flows.read.verify import verify
+from compactor.flows.table import Table
 from compactor.ports import Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.memory import MemoryStorage
@@ -81,7 +82,7 @@ def test_versions_are_pinned_vacuumed_and_restored(lake: Here) -> None:
         lake.vacuum()
     assert lake.units() == kept(lake)
     assert (6, 8000) in [row[:2] for row in lake.look().rows]  # type: ignore[union-attr]
-    assert [check.name for check in verify(lake.world(), lake.spec, deep=True) if not check.ok] == []
+    assert [check.name for check in verify(Table(lake.env(), lake.spec), deep=True) if not check.ok] == []
     versions = [snapshot.version for snapshot in lake.committed()]
     assert versions == list(range(1, len(versions) + 1))
 
@@ -131,7 +132,7 @@ def test_what_is_lost_or_cut_is_found(place: str, check: str, harm: Callable[[La
     found = [info.path for info in lake.storage.list(f"/lake/t/{place}")]
     if place == "base":
         found = [f"/lake/t/{segment.path}/{file.name}" for segment in oldest.segments for file in segment.files]
-    assert [each.name for each in verify(lake.world(), lake.spec, deep=True) if not each.ok] == []
+    assert [each.name for each in verify(Table(lake.env(), lake.spec), deep=True) if not each.ok] == []
     harm(lake, found[0])
     (wrong,) = [each for each in verify_files(lake) if each[0] == check]
     assert not wrong[1]
@@ -140,8 +141,8 @@ def test_what_is_lost_or_cut_is_found(place: str, check: str, harm: Callable[[La
 
 def verify_files(lake: Lake) -> list[tuple[str, bool, str]]:
     """Without the engine, which could not read what is damaged."""
-    world = dataclasses.replace(lake.world(), files_only=True)
-    return [(check.name, check.ok, check.detail) for check in verify(world, lake.spec, deep=True)]
+    env = dataclasses.replace(lake.env(), files_only=True)
+    return [(check.name, check.ok, check.detail) for check in verify(Table(env, lake.spec), deep=True)]
 
 
 def test_a_parquet_file_that_is_not_whole_is_found() -> None:

@@ -9,11 +9,11 @@ import boto3
 import pytest
 
 from compactor.aws import metrics
-from compactor.aws.client import Reach
-from compactor.core.errors import Unavailable
-from compactor.core.measures import Measure, Standing, measures
-from compactor.flows.measure import measure
-from compactor.flows.reports import TableReport
+from compactor.aws.client import ClientConfig
+from compactor.core.model.errors import Unavailable
+from compactor.core.results.measures import Measure, Standing, measures
+from compactor.core.results.reports import TableReport
+from compactor.flows.read.measure import measure
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.parts.s3 import Server
@@ -54,7 +54,7 @@ def test_a_run_is_measured_and_never_fails_of_it() -> None:
     lake.deliver("increment_2024030502/a.json", [line("c", [1], [1], {"a": 1})])
     sent: list[Measure] = []
     reports = [TableReport("t", "failed", error="no"), TableReport("u", "later"), TableReport("v", "idle")]
-    measure(lake.world(), [lake.spec], reports, sent.extend)
+    measure(lake.env(), [lake.spec], reports, sent.extend)
     told = {each.name: each.value for each in sent}
     assert told["FailedRuns"] == 1
     assert told["QuarantinedFiles"] == 0
@@ -63,13 +63,13 @@ def test_a_run_is_measured_and_never_fails_of_it() -> None:
     def away(found: object) -> None:
         raise Unavailable("CloudWatch does not answer")
 
-    measure(lake.world(), [lake.spec], reports, away)
+    measure(lake.env(), [lake.spec], reports, away)
 
 
 def test_cloudwatch_takes_them(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with its dimensions."""
     found = [*measures(2, [Standing("t", "2024-03-05T02:00:00Z", None, 3)], NOW)]
-    metrics.send(found, "Compactor", "acme", Reach("us-east-1", server.url))
+    metrics.send(found, "Compactor", "acme", ClientConfig("us-east-1", server.url))
     client = boto3.client("cloudwatch", region_name="us-east-1", endpoint_url=server.url)
     named = {
         (each["MetricName"], tuple((one["Name"], one["Value"]) for one in each["Dimensions"]))

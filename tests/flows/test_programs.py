@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.errors import CheckFailed, Conflict, Doubt, InputRefused, NoRowsYet, TryLater, Unavailable
-from compactor.core.snapshot import COUNTS
-from compactor.flows import quarantine, snapshots
-from compactor.flows.commit import ATTEMPTS
-from compactor.flows.plan import plan
+from compactor.core.model.edit import Edit, apply
+from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
+from compactor.core.model.snapshot import COUNTS
+from compactor.flows.read import quarantine
+from compactor.flows.read.plan import plan
+from compactor.flows.read.status import status
 from compactor.flows.run import run_table, run_tables
-from compactor.flows.status import status
+from compactor.flows.table import Table
+from compactor.flows.transact import ATTEMPTS, put, stamp
 from compactor.storage.memory import MemoryStorage
 from tests.oracle.lake import Lake, as_rows, table
 from tests.oracle.model import line, replayed
@@ -50,18 +52,18 @@ def files(source: Source, rng: random.Random, count: int) -> list[tuple[str, lis
 @given(
     steps=STEPS,
     seed=st.integers(0, 10_000),
-    compaction=st.sampled_from(("delta", "auto", "rewrite")),
+    write_mode=st.sampled_from(("merge-on-read", "auto", "copy-on-write")),
     composite=st.booleans(),
     segment=st.sampled_from((300, 1200, 100_000)),
-    fold_every=st.sampled_from((0.0, 3.0, 1e9)),
+    compact_every=st.sampled_from((0.0, 3.0, 1e9)),
 )
 def test_any_order_any_repetition_any_split_into_runs_gives_the_same_table(
-    steps: list[tuple[str, int, int]], seed: int, compaction: str, composite: bool, segment: int, fold_every: float
+    steps: list[tuple[str, int, int]], seed: int, write_mode: str, composite: bool, segment: int, compact_every: float
 ) -> None:
     """The view ends as the source's own rows; every event is counted once; an idle run makes no Snapshot; verify finds nothing."""
     source, rng = sent(steps, composite), random.Random(seed)
     key = ("id", "part") if composite else ("id",)
-    lake = Lake(table(key=key, compaction=compaction, target_file_bytes=segment, fold_every=fold_every))
+    lake = Lake(table(key=key, write_mode=write_mode, target_file_bytes=segment, compact_every=compact_every))
     read = 0
     for path, lines in files(source, rng, rng.randint(1, 6)):
         lake.deliver(path, lines)
@@ -78,7 +80,7 @@ def test_any_order_any_repetition_any_split_into_runs_gives_the_same_table(
     assert read == len(lake.events(lake.delivered))
     assert lake.landing() == set()
     idle = lake.run()
-    assert (idle.outcome, idle.operations, idle.version) == ("idle", (), newest.version) or "fold" in idle.operations[0]
+    assert (idle.outcome, idle.operations, idle.version) == ("idle", (), newest.version) or "compact" in idle.operations[0]
     assert lake.failed_checks() == []
 
 
@@ -120,8 +122,8 @@ def one(lake: Lake, name: str, *lines: str) -> Any:
 
 def test_a_late_event_does_not_bring_a_deleted_row_back() -> None:
     """The tombstone outlives the Delta, a fold and a whole new base."""
-    for compaction in ("delta", "auto", "rewrite"):
-        lake = Lake(table(compaction=compaction))
+    for write_mode in ("merge-on-read", "auto", "copy-on-write"):
+        lake = Lake(table(write_mode=write_mode))
         one(lake, "a", *(line("c", [key], [key], {"a": key}) for key in range(10)))
         one(lake, "b", line("d", [3], [100]))
         for number, seq in enumerate((50, 99, 60)):
@@ -186,7 +188,7 @@ def test_nothing_landed_and_only_rowless_records_landed() -> None:
     lake = Lake(table())
     assert lake.run().outcome == "idle"
     lake.deliver("increment_2026010100/a.json", ['{"op": "-"}'])
-    [report] = run_tables(lake.world(), [lake.spec])
+    [report] = run_tables(lake.env(), [lake.spec])
     assert (report.outcome, report.exit_code) == ("idle", 0)
     assert one(lake, "b", line("c", [1], [1], {"a": 1})).counts["ignored"] == 1
     assert lake.landing() == set()
@@ -209,10 +211,10 @@ def test_a_truncate_takes_what_is_older_whenever_it_comes() -> None:
     assert lake.failed_checks() == []
 
 
-@pytest.mark.parametrize("compaction", ["delta", "rewrite"])
-def test_tombstones_older_than_their_retention_go_and_are_remembered(compaction: str) -> None:
+@pytest.mark.parametrize("write_mode", ["merge-on-read", "copy-on-write"])
+def test_tombstones_older_than_their_retention_go_and_are_remembered(write_mode: str) -> None:
     """Purged with a rewrite of their segment; an event from before that is refused and stays in landing, or applied when asked for."""
-    lake = Lake(table(compaction=compaction, tombstone_retention=3600.0))
+    lake = Lake(table(write_mode=write_mode, tombstone_retention=3600.0))
     one(lake, "a", *(line("c", [key], [key], {"a": key}) for key in range(1, 6)))
     one(lake, "b", line("d", [3], [100]))
     lake.now += 4000
@@ -230,7 +232,7 @@ def test_tombstones_older_than_their_retention_go_and_are_remembered(compaction:
     assert lake.look().version == newest.version  # type: ignore[union-attr]
     lake.spec = dataclasses.replace(lake.spec, beyond_retention="quarantine")
     assert lake.run().counts["beyond_retention"] == 1
-    (held,) = quarantine.waiting(lake.world(), lake.spec, lake.newest())
+    (held,) = quarantine.waiting(Table(lake.env(), lake.spec), lake.newest())
     assert (held.path, held.records) == (late[0], 1)
     assert 3 not in {row[0] for row in lake.look().rows}  # type: ignore[union-attr]
     lake.spec = dataclasses.replace(lake.spec, beyond_retention="apply")
@@ -324,9 +326,9 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
     report = lake.run()
     assert report.counts["quarantined"] == (0 if whole else 1)
     assert "compactor quarantine list t" in report.notes[-1]
-    (held,) = quarantine.waiting(lake.world(), lake.spec, lake.newest())
+    (held,) = quarantine.waiting(Table(lake.env(), lake.spec), lake.newest())
     assert (held.path, held.etag, held.records) == (*name, None if whole else 1)
-    told = quarantine.reasons(lake.world(), lake.spec, held)
+    told = quarantine.reasons(Table(lake.env(), lake.spec), held)
     assert [entry.get("record") for entry in told["unusable"]] == [None if whole else 2]
     assert lake.look().rows == (((1, 1, 4),) if whole else ((1, 1, 4), (2, 2, None)))  # type: ignore[union-attr]
 
@@ -334,7 +336,7 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
     assert lake.replay().operations[0].startswith("replay")
     # the late event fills what the newer one does not tell
     assert lake.look().rows == ((1, 3, 4), (2, 2, None))  # type: ignore[union-attr]
-    assert quarantine.waiting(lake.world(), lake.spec, lake.newest()) == []
+    assert quarantine.waiting(Table(lake.env(), lake.spec), lake.newest()) == []
     assert [info.path for info in lake.storage.list(f"{lake.spec.root}/quarantine")] == []
     assert not lake.failed_checks()
     assert lake.replay().outcome == "idle"
@@ -351,11 +353,11 @@ def test_a_replay_takes_the_named_paths_and_refuses_unknown_ones() -> None:
         lake.replay(None, "increment_2026010101/z.json")
     with pytest.raises(InputRefused, match=r"x\.json: cannot be read"):
         lake.replay(None, "increment_2026010101/x.json")
-    held = quarantine.waiting(lake.world(), lake.spec, lake.newest())
+    held = quarantine.waiting(Table(lake.env(), lake.spec), lake.newest())
     assert [item.path[-6:] for item in held] == ["x.json", "y.json"]
     lake.storage.write(held[1].location, line("c", [2], [2], {"a": 2}).encode())  # type: ignore[arg-type]
     lake.replay(None, held[1].path)
-    assert [item.path[-6:] for item in quarantine.waiting(lake.world(), lake.spec, lake.newest())] == ["x.json"]
+    assert [item.path[-6:] for item in quarantine.waiting(Table(lake.env(), lake.spec), lake.newest())] == ["x.json"]
 
 
 def test_one_table_that_fails_does_not_stop_the_others() -> None:
@@ -367,7 +369,7 @@ def test_one_table_that_fails_does_not_stop_the_others() -> None:
     odd = dataclasses.replace(broken, name="odd", view="odd", landing="/lake/odd", pattern="a(")
     lake.storage.write("/lake/odd/a(/a.json", b"1")
     strange = dataclasses.replace(broken, name="strange", view="strange", settle="no number")  # type: ignore[arg-type]
-    reports = run_tables(lake.world(), [broken, strange, odd, lake.spec])
+    reports = run_tables(lake.env(), [broken, strange, odd, lake.spec])
     assert [(report.table, report.outcome) for report in reports] == [
         ("broken", "failed"), ("strange", "failed"), ("odd", "failed"), ("t", "committed"),
     ]  # fmt: skip
@@ -381,12 +383,12 @@ def test_status_and_plan_change_nothing() -> None:
     for _ in range(2):
         lake.deliver("increment_2026010105/a.json", [line("c", [1], [1], {"a": 1})])
         before = {info.path: info.etag for info in lake.storage.list("/")}
-        assert status(lake.world(), lake.spec).waiting_files == 1
-        assert plan(lake.world(), lake.spec).landing.new[0].hour == "2026-01-01T05:00"
+        assert status(Table(lake.env(), lake.spec)).waiting_files == 1
+        assert plan(Table(lake.env(), lake.spec)).landing.new[0].hour == "2026-01-01T05:00"
         assert {info.path: info.etag for info in lake.storage.list("/")} == before
         lake.run()
-        assert status(lake.world(), lake.spec).waiting_files == 0
-        assert plan(lake.world(), lake.spec).steps == ("nothing to do",)
+        assert status(Table(lake.env(), lake.spec)).waiting_files == 0
+        assert plan(Table(lake.env(), lake.spec)).steps == ("nothing to do",)
 
 
 def test_files_younger_than_settle_and_folders_before_the_first_wait() -> None:
@@ -432,7 +434,7 @@ def test_a_run_that_loses_every_race_gives_up_and_loses_nothing() -> None:
     """Somebody else commits just before every put: after some attempts it is Conflict, try again later; the files wait in landing."""
     lake = Lake(table())
     one(lake, "a", line("c", [1], [1], {"a": 1}))
-    rival = lake.world()
+    rival = Table(lake.env(), lake.spec)
     lost = []
 
     class Lost(MemoryStorage):
@@ -440,7 +442,7 @@ def test_a_run_that_loses_every_race_gives_up_and_loses_nothing() -> None:
             newest = lake.newest()
             assert newest is not None
             lost.append(path)
-            snapshots.put(rival, lake.layout, snapshots.child(rival, newest, f"rival{len(lost)}", "commit", ""))
+            put(rival, apply(newest, Edit("commit", f"rival{len(lost)}"), stamp(rival, "")))
             return super().put_if_absent(path, data)
 
     storage, lake.storage = lake.storage, Lost(lake._clock)
@@ -454,12 +456,15 @@ def test_a_run_that_loses_every_race_gives_up_and_loses_nothing() -> None:
     assert lake.look().rows == lake.expected() == ((1, 50),)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("error", "rewritten", "ends"), [(Doubt, True, "committed"), (Doubt, False, "Doubt"), (Unavailable, True, "Unavailable")])
+@pytest.mark.parametrize(
+    ("error", "rewritten", "ends"),
+    [(InconsistentRead, True, "committed"), (InconsistentRead, False, "InconsistentRead"), (Unavailable, True, "Unavailable")],
+)
 def test_what_contradicts_itself_because_a_file_was_written_over_is_read_again(error: type[TryLater], rewritten: bool, ends: str) -> None:
     """Where nothing was written over, or nobody answers, it is for the next run."""
     lake = Lake(table())
     lake.deliver("increment_2026010101/a.json", [line("c", [1], [1], {"a": 1})])
-    world, engine = lake.world(), lake.world().engine()
+    env, engine = lake.env(), lake.env().engine()
     failed: list[str] = []
 
     class Once:
@@ -474,7 +479,7 @@ def test_what_contradicts_itself_because_a_file_was_written_over_is_read_again(e
             return getattr(engine, name)
 
     try:
-        told = run_table(dataclasses.replace(world, engine=Once), lake.spec).outcome
+        told = run_table(Table(dataclasses.replace(env, engine=Once), lake.spec)).outcome
     except TryLater as raised:
         told = type(raised).__name__
     assert (told, failed) == (ends, ["read"])

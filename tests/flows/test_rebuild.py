@@ -8,8 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from compactor.core.errors import Conflict, InputRefused, Refused, TryLater
-from compactor.flows import restore
+from compactor.core.model.errors import Conflict, InputRefused, Refused, TryLater
+from compactor.flows.table import Table
+from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
 from tests.flows.test_every_crash import _WAY_IDS, DELIVERIES, WAYS, ending, stages
 from tests.oracle.lake import Lake, table
@@ -110,7 +111,7 @@ def test_an_older_version_is_rebuilt_and_what_came_later_is_undone() -> None:
     shown = {snapshot.version: lake_rows for snapshot in stages()[-1].committed() for lake_rows in [stages()[-1].expected(snapshot)]}
     for version in [*shown][:-1]:
         lake, watch = begun()
-        target = restore.at_version(lake.world(), lake.spec, version)
+        target = restore.at_version(Table(lake.env(), lake.spec), version)
         report = lake.rebuild(target=target)
         newest = lake.newest()
         assert newest is not None

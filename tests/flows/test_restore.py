@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import Conflict, Refused, TryLater
-from compactor.flows import restore
+from compactor.core.model.errors import Conflict, Refused, TryLater
+from compactor.flows.table import Table
+from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
 from tests.flows.test_every_crash import _WAY_IDS, WAYS, first, second, stages, third
 from tests.oracle.lake import Lake, table
@@ -124,13 +125,13 @@ def test_a_version_is_found_by_its_time() -> None:
     """The newest at or before it; a time without zone is UTC."""
     lake = stages()[-1].copy()
     times = {snapshot.version: snapshot.time for snapshot in lake.committed()}
-    assert restore.as_of(lake.world(), lake.spec, times[2]).version == 2
-    assert restore.as_of(lake.world(), lake.spec, times[2].replace("Z", "")).version == 2
-    assert restore.as_of(lake.world(), lake.spec, "2100-01-01").version == max(times)
+    assert restore.as_of(Table(lake.env(), lake.spec), times[2]).version == 2
+    assert restore.as_of(Table(lake.env(), lake.spec), times[2].replace("Z", "")).version == 2
+    assert restore.as_of(Table(lake.env(), lake.spec), "2100-01-01").version == max(times)
     with pytest.raises(Refused, match="nothing was committed by 1999-01-01"):
-        restore.as_of(lake.world(), lake.spec, "1999-01-01")
+        restore.as_of(Table(lake.env(), lake.spec), "1999-01-01")
     with pytest.raises(Refused, match="expected a time such as"):
-        restore.as_of(lake.world(), lake.spec, "yesterday")
+        restore.as_of(Table(lake.env(), lake.spec), "yesterday")
 
 
 def test_a_version_that_is_not_there_is_refused_with_those_that_are() -> None:
@@ -262,7 +263,7 @@ def test_pins_are_named_listed_and_removed() -> None:
     watch.settled()
     lake.unpin("v2")
     assert [pin.name for pin in lake.newest().pins] == ["before-the-move"]  # type: ignore[union-attr]
-    with pytest.raises(Refused, match=r"found 'v2'; there are: before-the-move \(version 1\)"):
+    with pytest.raises(Refused, match=r"found 'v2'; the pins are: before-the-move \(version 1\)"):
         lake.unpin("v2")
 
 

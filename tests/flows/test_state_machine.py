@@ -13,9 +13,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from compactor.core.errors import InputRefused, Refused, TryLater
-from compactor.flows.plan import plan
-from compactor.flows.status import status
+from compactor.core.model.errors import InputRefused, Refused, TryLater
+from compactor.flows.read.plan import plan
+from compactor.flows.read.status import status
+from compactor.flows.table import Table
 from compactor.storage.local import LocalStorage
 from tests.faults import ERRORS, MODES, Crash, Faults
 from tests.oracle.lake import Lake, as_rows, table
@@ -34,9 +35,9 @@ class Use(RuleBasedStateMachine):
     """One table, one source whose rows are known, and events that the sink still holds back."""
 
     @initialize(
-        compaction=st.sampled_from(("delta", "delta", "auto", "rewrite")),
+        write_mode=st.sampled_from(("merge-on-read", "merge-on-read", "auto", "copy-on-write")),
         segment=st.sampled_from((400, 1500)),
-        fold_every=st.sampled_from((0.0, 5.0)),
+        compact_every=st.sampled_from((0.0, 5.0)),
         rows=st.integers(1, 12),
         keep=st.sampled_from((0.0, 40.0)),
         versions=st.sampled_from((1, 3)),
@@ -44,12 +45,12 @@ class Use(RuleBasedStateMachine):
         changes=st.sampled_from((("off", 0.0), ("net", 0.0), ("net", 60.0))),
     )
     def begin(
-        self, compaction: str, segment: int, fold_every: float, rows: int, keep: float, versions: int, grace: float, changes: tuple[str, float]
+        self, write_mode: str, segment: int, compact_every: float, rows: int, keep: float, versions: int, grace: float, changes: tuple[str, float]
     ) -> None:
         """A table with some rows that have landed."""
         feed, feed_retention = changes
         retention = {"keep": keep, "keep_versions": versions, "grace": grace, "feed": feed, "feed_retention": feed_retention}
-        self.lake = self.made(compaction=compaction, target_file_bytes=segment, fold_every=fold_every, quarantine_share=1.0, **retention)
+        self.lake = self.made(write_mode=write_mode, target_file_bytes=segment, compact_every=compact_every, quarantine_share=1.0, **retention)
         self.watch = Watch(self.lake)
         self.source = Source(keys=16)
         self.held: list[str] = []
@@ -274,8 +275,8 @@ class Use(RuleBasedStateMachine):
     def ask(self) -> None:
         """Status and plan change nothing."""
         before = [*self.lake.storage.list(self.lake.spec.root)]
-        status(self.lake.world(), self.lake.spec)
-        plan(self.lake.world(), self.lake.spec)
+        status(Table(self.lake.env(), self.lake.spec))
+        plan(Table(self.lake.env(), self.lake.spec))
         assert [*self.lake.storage.list(self.lake.spec.root)] == before
 
     @rule(seconds=st.sampled_from((1.0, 60.0)))

@@ -7,12 +7,13 @@ import json
 
 import pytest
 
-from compactor.app_schema import Synced, sync
+from compactor.app.schema import Synced, sync
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core import views
-from compactor.core.ddl import TableDef, ViewDef
-from compactor.core.errors import CatalogRefused, NoRowsYet, Unavailable
-from compactor.core.spec import TableSpec
+from compactor.core.catalog import views
+from compactor.core.catalog.ddl import TableDef, ViewDef
+from compactor.core.model.errors import CatalogRefused, NoRowsYet, Unavailable
+from compactor.core.model.spec import TableSpec
+from compactor.flows.table import Table
 from tests.oracle.lake import Lake, copied, table
 from tests.oracle.model import line
 
@@ -26,7 +27,7 @@ DECLARED = {"avro_schema": json.dumps({"type": "record", "name": "t", "fields": 
 
 def done(lake: Lake, spec: TableSpec | None = None, dry_run: bool = False) -> Synced:
     """One `compactor sync`."""
-    return sync(lake.world(), spec or lake.spec, dry_run)
+    return sync(Table(lake.env(), spec or lake.spec), dry_run)
 
 
 def content(lake: Lake) -> object:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from compactor.core import views
-from compactor.core.errors import Conflict, Refused, StateRefused, TryLater
-from compactor.core.snapshot import Snapshot
-from compactor.flows.reports import VacuumReport
+from compactor.core.catalog import views
+from compactor.core.model.errors import Conflict, Refused, StateRefused, TryLater
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.results.reports import VacuumReport
 from tests.faults import Crash, Faults, every_fault
 from tests.flows.test_every_crash import _WAY_IDS, WAYS, first, second, third
 from tests.oracle.lake import HOUR, Lake, table
@@ -319,11 +319,11 @@ def test_a_process_that_sleeps_at_any_call_through_runs_and_vacuums_harms_nothin
 def test_the_work_of_a_fold_that_slept_is_not_used_once_it_was_condemned() -> None:
     """Its segments could still be put onto the newest Snapshot; but they were an orphan, and are gone."""
     lake = old().copy()
-    quiet = dataclasses.replace(lake.spec, fold_every=1e12)
+    quiet = dataclasses.replace(lake.spec, compact_every=1e12)
     lake.spec = quiet
     later(lake, 7)
     lake.run()
-    lake.spec = dataclasses.replace(quiet, fold_every=0.0)
+    lake.spec = dataclasses.replace(quiet, compact_every=0.0)
     probe = Faults()
     lake.copy().run(probe)
     puts = [number for number, (operation, _) in enumerate(probe.calls, 1) if operation == "put_if_absent"]
@@ -332,10 +332,10 @@ def test_the_work_of_a_fold_that_slept_is_not_used_once_it_was_condemned() -> No
         lake.spec = quiet
         lake.now += 3 * DAY
         assert any(item.reason == "orphan" and "base/" in item.path for item in lake.vacuum().swept)
-        lake.spec = dataclasses.replace(quiet, fold_every=0.0)
+        lake.spec = dataclasses.replace(quiet, compact_every=0.0)
 
     report = lake.run(Intrusion(puts[-1], others))
-    assert not [operation for operation in report.operations if operation.startswith("fold")]
+    assert not [operation for operation in report.operations if operation.startswith("compact")]
     newest = lake.newest()
     assert newest is not None
     assert newest.operation == "vacuum"

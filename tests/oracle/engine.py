@@ -16,19 +16,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core import checksum, types
-from compactor.core.adoption import Adoption, unplaced
-from compactor.core.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
-from compactor.core.evolution import evolve
-from compactor.core.history import History
-from compactor.core.layout import Layout, relative
-from compactor.core.position import Position, at_or_below, earliest, event_part, latest, sort_key
-from compactor.core.quarantine import BEYOND_RETENTION, Limits, Unusable
-from compactor.core.schema import Schema
-from compactor.core.snapshot import COUNTS, DataFile, Delta, FeedPart, Input, Segment, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.core.writer import WriterField, WriterSchema
-from compactor.ports import Check, Difference, Elsewhere, Facts, Staged, Storage
+from compactor.core.model import checksum, types
+from compactor.core.model.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
+from compactor.core.model.history import History
+from compactor.core.model.layout import Layout, relative
+from compactor.core.model.position import Position, at_or_below, earliest, event_part, latest, sort_key
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import COUNTS, DataFile, Delta, FeedPart, Input, Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import BatchSummary, InputLocations, Staged
+from compactor.core.results.checks import Check, Difference
+from compactor.core.schema.adoption import Adoption, unplaced
+from compactor.core.schema.evolution import evolve
+from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
+from compactor.ports import Storage
 from tests.oracle import history_engine
 from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, replayed, shown, sorted_out
 
@@ -57,29 +59,59 @@ class State:
         return last.missing if last.key == self.key else frozenset()
 
 
-@dataclass
+@dataclass(frozen=True)
 class ListBatch:
     """Inputs as Changes under stored names."""
 
-    facts: Facts
+    summary: BatchSummary
     spec: TableSpec
     parent: Snapshot | None
     version: int
-    changes: list[Change]
-    open: bool = True
+    changes: tuple[Change, ...]
+    closed: list[bool] = dataclasses.field(default_factory=list)
 
-    def set_aside(self, keys: set[Key]) -> None:
-        """Leave out the changes of these keys."""
+    def without(self, keys: set[Key]) -> ListBatch:
+        """The batch without the changes of these keys, which count as beyond retention."""
         found = [change for change in self.changes if change.op != "t" and change.key in keys]
-        self.changes = [change for change in self.changes if change.op == "t" or change.key not in keys]
         counts = Counter(change.position[-3] for change in found)
         told = tuple(Unusable(change.position[-3], BEYOND_RETENTION, change.position[-1] + 1) for change in found)
-        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts[item.path]) for item in self.facts.inputs)
-        self.facts = dataclasses.replace(self.facts, inputs=inputs, beyond_retention=len(found), unusable=(*self.facts.unusable, *told))
+        inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts[item.path]) for item in self.summary.inputs)
+        summary = dataclasses.replace(self.summary, inputs=inputs, beyond_retention=len(found), unusable=(*self.summary.unusable, *told))
+        return dataclasses.replace(
+            self, summary=summary, changes=tuple(change for change in self.changes if change.op == "t" or change.key not in keys)
+        )
 
     def close(self) -> None:
         """Nothing may be read from it any more."""
-        self.open = False
+        self.closed.append(True)
+
+
+@dataclass(frozen=True)
+class ListResolution:
+    """A batch resolved: the states of every key, and those that were stored."""
+
+    batch: ListBatch
+    whole: bool
+    states: dict[Key, State]
+    stored: dict[Key, State]
+    in_delta: frozenset[Key]
+    counts: dict[str, int]
+    ties: int
+    closed: list[bool] = dataclasses.field(default_factory=list)
+
+    @property
+    def summary(self) -> BatchSummary:
+        """The facts about the batch."""
+        return self.batch.summary
+
+    def check_open(self) -> None:
+        """Neither it nor its batch was closed."""
+        assert not self.closed
+        assert not self.batch.closed
+
+    def close(self) -> None:
+        """Nothing may be read from it any more."""
+        self.closed.append(True)
 
 
 class ListEngine:
@@ -91,14 +123,14 @@ class ListEngine:
     # reading ------------------------------------------------------------------------------------------------------
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, elsewhere: Elsewhere, copies: Sequence[str] = ()
+        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, copies: Sequence[str] = ()
     ) -> ListBatch:
         """Parse the files, follow their columns."""
         order = tuple((name, "bigint") for name in spec.order_by or ("seq",))
         if parent is not None and parent.order != order:
             raise OrderRefused(f"table {spec.name}: expected order {parent.order}, found {order}")
         # a rebuild reads two contents that one name had after another
-        files = {(item.path, item.etag): self._events(spec, item, elsewhere) for item in inputs}
+        files = {(item.path, item.etag): self._events(spec, item, locations) for item in inputs}
         changes = {name: events for name, (events, _, _) in files.items()}
         bad = [one for _, _, unusable in files.values() for one in unusable]
         broken = {one.path: one.reason for one in bad if one.record is None}
@@ -124,7 +156,7 @@ class ListEngine:
             )
             for item in inputs
         )
-        facts = Facts(
+        summary = BatchSummary(
             evolved,
             order,
             counted,
@@ -141,11 +173,11 @@ class ListEngine:
             quarantined=records,
             unusable=tuple(bad),
         )
-        return ListBatch(facts, spec, parent, version, conformed)
+        return ListBatch(summary, spec, parent, version, tuple(conformed))
 
-    def _events(self, spec: TableSpec, item: Input, elsewhere: Elsewhere) -> tuple[list[Change], int, list[Unusable]]:
+    def _events(self, spec: TableSpec, item: Input, locations: InputLocations) -> tuple[list[Change], int, list[Unusable]]:
         """The events of a file, how many records it has, and what of it cannot be used."""
-        place = elsewhere.get((item.path, item.etag)) or Layout(spec.root, spec.landing).landed(item.path)
+        place = locations.get((item.path, item.etag)) or Layout(spec.root, spec.landing).landed(item.path)
         try:
             data = self._storage.read(place)
             events, unusable = sorted_out(data, item.path, spec.epoch)
@@ -155,39 +187,39 @@ class ListEngine:
 
     # writing ------------------------------------------------------------------------------------------------------
 
-    def write_delta(self, batch: ListBatch, commit: str) -> Staged:
-        """What the batch changed, and what the parent's Delta holds and no fold has put into the base."""
-        parent = batch.parent
-        assert parent is not None
-        assert batch.open
-        schema = batch.facts.evolved.schema
-        unfolded = self._delta(batch.spec, parent, schema)
-        stored = {**self._base(batch.spec, parent.segments, parent, schema), **unfolded}
-        states, counts, ties = self._resolved(batch, stored)
-        delta = [state for key, state in states.items() if key in unfolded or not state.same(stored.get(key))]
+    def resolve(self, batch: ListBatch, whole: bool) -> ListResolution:
+        """Play back the events of every key."""
+        assert not batch.closed
+        parent, schema = batch.parent, batch.summary.evolved.schema
+        delta: dict[Key, State] = {}
+        stored: dict[Key, State] = {}
+        if parent is not None:
+            delta = self._delta(batch.spec, parent, schema)
+            stored = {**self._base(batch.spec, parent.segments, parent, schema), **delta}
+        batch, states, counts, ties = self._resolved(batch, stored)
+        return ListResolution(batch, whole, states, stored, frozenset(delta), counts, ties)
+
+    def write(self, resolution: ListResolution, commit: str, purge_through: int) -> Staged:
+        """A whole new base; or what the batch changed, and what the parent's Delta holds and no compaction has put into the base."""
+        resolution.check_open()
+        batch, schema = resolution.batch, resolution.summary.evolved.schema
+        if resolution.whole:
+            kept, purged = _purged(resolution.states.values(), purge_through)
+            segments = self._segments(batch.spec, schema, commit, [(None, None, kept)], batch.version) if kept else ()
+            return Staged(None, segments, resolution.counts, resolution.ties, _unresolved(batch.spec, kept), purged)
+        changed = resolution.states.items()
+        delta = [state for key, state in changed if key in resolution.in_delta or not state.same(resolution.stored.get(key))]
         layout = Layout(batch.spec.root, batch.spec.landing)
         files = self._write(layout.delta(commit), schema, delta)
         written = None
         if delta:
             path = relative(layout.delta(commit), layout.root)
             written = Delta(commit, path, len(delta), _tombstones(delta), files, *_position_bounds(delta), _partial(delta))
-        return Staged(written, (), counts, ties, _unresolved(batch.spec, delta))
+        return Staged(written, (), resolution.counts, resolution.ties, _unresolved(batch.spec, delta))
 
-    def write_base(self, batch: ListBatch, commit: str, purge_through: int) -> Staged:
-        """Everything that the batch and the parent hold."""
-        assert batch.open
-        parent, schema = batch.parent, batch.facts.evolved.schema
-        stored: dict[Key, State] = {}
-        if parent is not None:
-            stored = {**self._base(batch.spec, parent.segments, parent, schema), **self._delta(batch.spec, parent, schema)}
-        states, counts, ties = self._resolved(batch, stored)
-        kept, purged = _purged(states.values(), purge_through)
-        segments = self._segments(batch.spec, schema, commit, [(None, None, kept)], batch.version) if kept else ()
-        return Staged(None, segments, counts, ties, _unresolved(batch.spec, kept), purged)
-
-    def _resolved(self, batch: ListBatch, stored: dict[Key, State]) -> tuple[dict[Key, State], dict[str, int], int]:
-        spec, facts, parent = batch.spec, batch.facts, batch.parent
-        barrier = latest([facts.truncate, parent.truncated_to if parent else None])
+    def _resolved(self, batch: ListBatch, stored: dict[Key, State]) -> tuple[ListBatch, dict[Key, State], dict[str, int], int]:
+        spec, summary, parent = batch.spec, batch.summary, batch.parent
+        barrier = latest([summary.truncate, parent.truncated_to if parent else None])
         events = [change for change in batch.changes if change.op != "t"]
         live = [change for change in events if not at_or_below(change.position, barrier)]
         stored = {key: state for key, state in stored.items() if not at_or_below(state.position, barrier)}
@@ -197,33 +229,34 @@ class ListEngine:
         outcomes, ties = _outcomes(live, stored)
         counts = {name: outcomes.count(name) for name in COUNTS}
         counts["superseded"] += len(events) - len(live)
-        counts["applied"] += facts.truncates
-        counts["ignored"] = facts.ignored
-        counts["quarantined"], counts["beyond_retention"] = facts.quarantined, facts.beyond_retention
-        if sum(counts.values()) != facts.read:
-            raise CheckFailed(f"table {spec.name}: {facts.read} events read, {counts} add up to {sum(counts.values())}")
+        counts["applied"] += summary.truncates
+        counts["ignored"] = summary.ignored
+        counts["quarantined"], counts["beyond_retention"] = summary.quarantined, summary.beyond_retention
+        if sum(counts.values()) != summary.read:
+            raise CheckFailed(f"table {spec.name}: {summary.read} events read, {counts} add up to {sum(counts.values())}")
         beyond = _beyond(spec, parent, live, states, stored)
         if beyond:
-            batch.set_aside(beyond)
-            return self._resolved(batch, stored)
-        return states, counts, ties
+            return self._resolved(batch.without(beyond), stored)
+        return batch, states, counts, ties
 
-    def write_history(self, batch: ListBatch, commit: str) -> History:
+    def write_history(self, resolution: ListResolution, commit: str) -> History:
         """Every event played back."""
+        resolution.check_open()
+        batch = resolution.batch
         known = batch.parent.history if batch.parent else None
-        return history_engine.written(self._storage, batch.spec, batch.facts.evolved.schema, known, batch.changes, commit)
+        return history_engine.written(self._storage, batch.spec, batch.summary.evolved.schema, known, batch.changes, commit)
 
-    # folding ------------------------------------------------------------------------------------------------------
+    # compacting ------------------------------------------------------------------------------------------------------
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
-        """Delta rows per segment that are not folded yet."""
+        """Delta rows per segment that are not compacted yet."""
         counts: dict[str, int] = {}
         for key in self._delta(spec, snapshot, snapshot.schema):
             owner = _owner(snapshot.segments, key)
             counts[owner.id] = counts.get(owner.id, 0) + 1
         return counts
 
-    def fold(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
+    def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """New Segments over the same ranges; neighbours may be cut anew."""
         schema = snapshot.schema
         wanted = {segment.id for segment in segments}
@@ -276,7 +309,7 @@ class ListEngine:
         return [json.loads(line) for file in files for line in self._storage.read(file).decode().splitlines()]
 
     def compare(
-        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], elsewhere: Elsewhere, origin: Snapshot | None = None
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
     ) -> list[Check]:
         """What the Snapshot holds against one replay of all inputs."""
         stored = {
@@ -284,7 +317,7 @@ class ListEngine:
             **_by_key(self._files(spec, snapshot.delta, snapshot.schema) if snapshot.delta else ()),
         }
         rows = {key: shown(state.values) for key, state in stored.items() if state.op != "d"}
-        changes = [event for item in inputs for event in self._events(spec, item, elsewhere)[0]]
+        changes = [event for item in inputs for event in self._events(spec, item, locations)[0]]
         began = [event for state in self._base(spec, origin.segments, origin, snapshot.schema).values() for event in state.events] if origin else []
         again = replayed(ordered([*began, *_named(changes, snapshot.schema)]))
         different = sorted({*rows, *again}, key=repr) if rows != again else []
@@ -312,7 +345,7 @@ class ListEngine:
             out += [{"_change_type": kind, "_commit_version": made.version, **(row or {}), **named} for kind, row in kinds if old != new]
         return out
 
-    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, batch: ListBatch | None) -> FeedPart | None:
+    def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: ListResolution | None) -> FeedPart | None:
         """The whole difference, in one file. Of `feed: all` it knows no more than of `net`."""
         rows = self.changed(spec, parent, made)
         if not rows:
@@ -366,11 +399,11 @@ class ListEngine:
     # what is stored -----------------------------------------------------------------------------------------------
 
     def _delta(self, spec: TableSpec, snapshot: Snapshot, schema: Schema) -> dict[Key, State]:
-        """The Delta's rows that no fold has put into the base (H16)."""
+        """The Delta's rows that no compaction has put into the base (H16)."""
         if snapshot.delta is None:
             return {}
         rows = self._files(spec, snapshot.delta, schema)
-        return _by_key(row for row in rows if not snapshot.segments or row.version > _owner(snapshot.segments, row.key).folded_through)
+        return _by_key(row for row in rows if not snapshot.segments or row.version > _owner(snapshot.segments, row.key).compacted_through)
 
     def _base(self, spec: TableSpec, segments: Sequence[Segment], snapshot: Snapshot, schema: Schema) -> dict[Key, State]:
         rows: list[State] = []

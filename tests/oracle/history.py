@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from compactor.core.position import Position
+from compactor.core.model.position import Position
 from tests.oracle.model import Change, Key, Replay, Row, ordered, shown
 
 

@@ -9,11 +9,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from compactor.core.history import FOREVER, OPEN, History, HistoryPart
-from compactor.core.layout import Layout, relative
-from compactor.core.position import latest
-from compactor.core.schema import Schema
-from compactor.core.spec import TableSpec
+from compactor.core.model.history import FOREVER, OPEN, History, HistoryPart
+from compactor.core.model.layout import Layout, relative
+from compactor.core.model.position import latest
+from compactor.core.model.schema import Schema
+from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
 from tests.oracle.history import Version, versions
 from tests.oracle.model import Change

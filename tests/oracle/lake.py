@@ -15,17 +15,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core import retention
-from compactor.core.layout import Layout
-from compactor.core.schema import Schema
-from compactor.core.snapshot import LATER, Pin, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.flows import ledger, pin, restore
-from compactor.flows.reports import RebuildReport, TableReport, VacuumReport
+from compactor.core.model.layout import Layout
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import LATER, Pin, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning import retention
+from compactor.core.results.reports import RebuildReport, TableReport, VacuumReport
+from compactor.flows import ledger
+from compactor.flows.environment import Environment
+from compactor.flows.keep import pin
+from compactor.flows.keep.vacuum import vacuum
+from compactor.flows.read.verify import verify
 from compactor.flows.run import reabsorb_table, rebuild_table, replay_table, run_table
-from compactor.flows.vacuum import vacuum
-from compactor.flows.verify import verify
-from compactor.flows.world import World
+from compactor.flows.table import Table
+from compactor.flows.write import restore
 from compactor.ports import Storage
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Faults, FaultyCatalog, FaultyStorage
@@ -40,7 +43,7 @@ def table(**changes: Any) -> TableSpec:
     """A table with small segments that is looked at for folds in every run."""
     standard = {
         "name": "t", "root": "/lake/t", "landing": "/lake/t/incremental", "pattern": "increment_%Y%m%d%H", "database": "school", "view": "t",
-        "tables_in": "school", "key": ("id",), "order_by": ("seq",), "target_file_bytes": 1200, "fold_every": 0.0, "compaction": "delta",
+        "tables_in": "school", "key": ("id",), "order_by": ("seq",), "target_file_bytes": 1200, "compact_every": 0.0, "write_mode": "merge-on-read",
     }  # fmt: skip
     return TableSpec(**{**standard, **changes})
 
@@ -75,16 +78,20 @@ class Lake:
         """The table's paths."""
         return Layout(self.spec.root, self.spec.landing)
 
-    def world(self, faults: Faults | None = None) -> World:
+    def env(self, faults: Faults | None = None) -> Environment:
         """What a process sees: with `faults`, storage and catalog fail as they say."""
         storage: Storage = self.storage if faults is None else FaultyStorage(self.storage, faults)
         engine = ListEngine(storage)
         catalog = self.catalog if faults is None else FaultyCatalog(self.catalog, faults)
-        return World(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}")
+        return Environment(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}")
 
-    def observed(self) -> World:
+    def table(self, faults: Faults | None = None) -> Table:
+        """The table as a process sees it."""
+        return Table(self.env(faults), self.spec)
+
+    def observed(self) -> Environment:
         """What somebody sees who only looks."""
-        return self.world()
+        return self.env()
 
     def deliver(self, path: str, lines: Iterable[str], damaged: bool = False) -> tuple[str, str]:
         """The sink writes a file, over what may be there, one that is `damaged` unreadable; gives back what names the input."""
@@ -99,48 +106,48 @@ class Lake:
     def run(self, faults: Faults | None = None) -> TableReport:
         """One run of the table by a process of its own."""
         self.now += 1.0
-        return run_table(self.world(faults), self.spec)
+        return run_table(self.table(faults))
 
     def replay(self, faults: Faults | None = None, *paths: str) -> TableReport:
         """Take again what waits in quarantine."""
         self.now += 1.0
-        return replay_table(self.world(faults), self.spec, paths)
+        return replay_table(self.table(faults), paths)
 
     def vacuum(self, faults: Faults | None = None, dry: bool = False) -> VacuumReport:
         """Delete what may go."""
         self.now += 1.0
-        return vacuum(self.world(faults), self.spec, dry)
+        return vacuum(self.table(faults), dry)
 
     def restore(self, version: int, faults: Faults | None = None) -> TableReport:
         """Bring an older state back."""
         self.now += 1.0
-        world = self.world(faults)
-        return restore.restore(world, self.spec, restore.at_version(world, self.spec, version))
+        env = self.env(faults)
+        return restore.restore(Table(env, self.spec), restore.at_version(Table(env, self.spec), version))
 
     def reabsorb(self, faults: Faults | None = None) -> TableReport:
         """Take again what restores have undone."""
         self.now += 1.0
-        return reabsorb_table(self.world(faults), self.spec)
+        return reabsorb_table(self.table(faults))
 
     def rebuild(self, faults: Faults | None = None, target: Snapshot | None = None, accept: bool = False, dry: bool = False) -> RebuildReport:
         """Build the table again out of its raw files."""
         self.now += 1.0
-        return rebuild_table(self.world(faults), self.spec, target, accept, dry)
+        return rebuild_table(self.table(faults), target, accept, dry)
 
     def pin(self, version: int, name: str = "", faults: Faults | None = None) -> Pin:
         """Keep a version."""
         self.now += 1.0
-        return pin.pin(self.world(faults), self.spec, version, name)
+        return pin.pin(self.table(faults), version, name)
 
     def unpin(self, name: str) -> None:
         """Keep it no longer."""
         self.now += 1.0
-        pin.unpin(self.world(), self.spec, name)
+        pin.unpin(Table(self.env(), self.spec), name)
 
     def restorable(self) -> list[int]:
         """The versions that a restore may bring back, oldest first."""
         newest = self.newest()
-        return [each.version for each in self.committed() if newest and not retention.condemned(each, self.layout, newest)]
+        return [each.version for each in self.committed() if newest and not retention.is_pending_deletion(each, self.layout, newest)]
 
     def units(self) -> set[str]:
         """The directories of data and the ledger files that lie below the root."""
@@ -164,12 +171,12 @@ class Lake:
 
     def ledger(self, snapshot: Snapshot) -> list[tuple[str, str]]:
         """(path, etag) of every input absorbed up to a Snapshot."""
-        found = ledger.everything(self.observed(), self.layout, snapshot)
+        found = ledger.everything(Table(self.observed(), self.spec), snapshot)
         return [(item.path, item.etag) for item in found if item.outcome not in LATER]
 
     def outcomes(self, snapshot: Snapshot) -> dict[tuple[str, str], str]:
         """What became of every input up to a Snapshot, by its last attempt."""
-        return {(item.path, item.etag): item.outcome for item in ledger.everything(self.observed(), self.layout, snapshot)}
+        return {(item.path, item.etag): item.outcome for item in ledger.everything(Table(self.observed(), self.spec), snapshot)}
 
     def has_unusable(self, name: tuple[str, str]) -> bool:
         """Whether something of a delivery cannot be used."""
@@ -200,7 +207,7 @@ class Lake:
 
     def failed_checks(self) -> list[str]:
         """What `verify` finds wrong."""
-        return [f"{check.name}: {check.detail}" for check in verify(self.world(), self.spec) if not check.ok]
+        return [f"{check.name}: {check.detail}" for check in verify(Table(self.env(), self.spec)) if not check.ok]
 
 
 def copied(catalog: MemoryCatalog) -> MemoryCatalog:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compactor.core.position import Position, event_part, sort_key
-from compactor.core.quarantine import Unusable
+from compactor.core.model.position import Position, event_part, sort_key
+from compactor.core.sources.quarantine import Unusable
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core import views
-from compactor.core.ddl import TableDef, quoted
-from compactor.core.history import ROWS
-from compactor.core.spec import TableSpec
-from compactor.ports import FileInfo, Storage
+from compactor.core.catalog import views
+from compactor.core.catalog.ddl import TableDef, quoted
+from compactor.core.model.files import FileInfo
+from compactor.core.model.history import ROWS
+from compactor.core.model.spec import TableSpec
+from compactor.ports import Storage
 
 
 @dataclass(frozen=True)

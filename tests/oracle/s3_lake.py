@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
-from compactor.core.s3 import S3Settings
-from compactor.flows.reports import TableReport
+from compactor.core.model.files import FileInfo
+from compactor.core.results.reports import TableReport
+from compactor.core.settings.s3 import S3Settings
+from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
-from compactor.flows.world import World
-from compactor.ports import FileInfo
+from compactor.flows.table import Table
 from compactor.storage.memory import MemoryStorage
-from compactor.storage.s3 import S3Storage
+from compactor.storage.s3.storage import S3Storage
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, copied, table
 from tests.parts.proxy import Proxy
@@ -117,9 +118,9 @@ class S3Lake(Lake):
         self.now += 1.0
         there = storage(url, seconds)
         engine = ListEngine(there)
-        world = World(there, lambda: engine, lambda: self.catalog, self._clock, lambda: f"{next(self._nonces):08x}")
+        env = Environment(there, lambda: engine, lambda: self.catalog, self._clock, lambda: f"{next(self._nonces):08x}")
         try:
-            return run_table(world, self.spec)
+            return run_table(Table(env, self.spec))
         finally:
             self.proxy.quiet()
             self.storage.refresh()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 
-from compactor.core.spec import TableSpec
-from compactor.flows.world import World
-from compactor.ports import FileInfo, Storage
+from compactor.core.model.files import FileInfo
+from compactor.core.model.spec import TableSpec
+from compactor.flows.environment import Environment
+from compactor.ports import Storage
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Faults
 from tests.oracle.lake import Lake
@@ -121,14 +122,14 @@ class StoredLake(Lake):
         self._there = Clocked(there, self._clock)
         self.storage = self._there if server is None else Bucket(self._there, server)  # type: ignore[assignment]
 
-    def world(self, faults: Faults | None = None) -> World:
+    def env(self, faults: Faults | None = None) -> Environment:
         """What a process sees."""
         observer, self.storage = self.storage, self._there  # type: ignore[assignment]
         try:
-            return super().world(faults)
+            return super().env(faults)
         finally:
             self.storage = observer
 
-    def observed(self) -> World:
+    def observed(self) -> Environment:
         """What the observer sees."""
-        return super().world()
+        return super().env()

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.position import Position, sort_key
+from compactor.core.model.position import Position, sort_key
 from tests.oracle.model import Change, Key, Row, line, parsed, replayed, shown
 from tests.oracle.sizes import sized
 from tests.oracle.source import KINDS, Source
@@ -49,7 +49,7 @@ def test_neither_order_nor_repetition_of_delivery_matters(steps: list[tuple[str,
 
 
 class Registers:
-    """The rule of `compactor.spark.resolve` in its own words: every column is a last-writer-wins register, a delete writes unknown to all.
+    """The rule of `compactor.spark.rows.resolve` in its own words: every column is a last-writer-wins register, a delete writes unknown to all.
 
     A key's state is {register: (Position, value)}; states merge by taking the greater Position of each register: in any order, any grouping.
     """

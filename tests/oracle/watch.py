@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compactor.core import views
-from compactor.core.plan import tiling_problem
-from compactor.core.snapshot import COUNTS, Snapshot
-from compactor.flows import quarantine
+from compactor.core.catalog import views
+from compactor.core.model.snapshot import COUNTS, Snapshot
+from compactor.core.planning.plan import tiling_problem
+from compactor.flows.read import quarantine
+from compactor.flows.table import Table
 from tests.faults import Faults, T
 from tests.oracle.lake import Lake
 
@@ -88,7 +89,7 @@ class Watch:
 
     def _files_stand(self, whole: list[Snapshot], newest: Snapshot) -> None:
         """What is named by Snapshots that are no stubs is there, and what they named until a moment ago for one grace period more."""
-        grace = {item.path for item in newest.condemned if item.reason == "expired" and self.lake.now < item.since + self.lake.spec.grace}
+        grace = {item.path for item in newest.pending_deletions if item.reason == "expired" and self.lake.now < item.since + self.lake.spec.grace}
         for unit in grace.union(*(snapshot.named for snapshot in whole)):
             for path, (size, etag) in self._named.get(unit, {}).items():
                 info = self.lake.storage.stat(path)
@@ -109,7 +110,7 @@ class Watch:
         for path, size in named:
             unit = layout.unit(path)
             assert unit is not None
-            assert unit[0] not in {item.path for item in snapshot.condemned}
+            assert unit[0] not in {item.path for item in snapshot.pending_deletions}
             assert layout.kind(path) in ("segment", "delta", "feed", "ledger")
             info = self.lake.storage.stat(path)
             assert info is not None, f"version {snapshot.version} names {path}, which is not there"
@@ -176,7 +177,7 @@ class Watch:
         newest = self.lake.newest()
         assert newest is not None
         assert self.lake.landing() == set()
-        waiting = {(held.path, held.etag) for held in quarantine.waiting(self.lake.world(), self.lake.spec, newest)}
+        waiting = {(held.path, held.etag) for held in quarantine.waiting(Table(self.lake.env(), self.lake.spec), newest)}
         assert waiting == {name for name in self.lake.ledger(newest) if self.lake.has_unusable(name)}
         assert set(self.lake.ledger(newest)) >= set(self.lake.delivered) - self.overwritten
         assert self.shown == newest.version

@@ -12,8 +12,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from compactor.core import types
-from compactor.core.types import Type
+from compactor.core.model import types
+from compactor.core.model.types import Type
 from compactor.spark.session import find_java
 from tests.parts import metastore as parts
 from tests.parts import stack

@@ -139,7 +139,7 @@ class Proxy:
         """Count a request; what is to happen to it."""
         with self._lock:
             self._on_the_way += 1
-            # Glue and DynamoDB name the operation in a header, and all have one path
+            # Glue names the operation in a header, and all have one path
             path = f"/{headers['X-Amz-Target']}" if "X-Amz-Target" in headers else path
             self.requests.append((method, path))
             self.headers.append({name.lower(): value for name, value in headers.items()})
@@ -194,7 +194,7 @@ class Proxy:
 
 
 def error_answer(status: int, code: str, json: bool = False) -> Answer:
-    """An error as S3 words it; `json`: as Glue and DynamoDB do."""
+    """An error as S3 words it; `json`: as Glue does."""
     if json:
         data = f'{{"__type": "{code}", "Message": "Please try again."}}'.encode()
         return status, code, [("Content-Type", "application/x-amz-json-1.1"), ("Content-Length", str(len(data)))], data

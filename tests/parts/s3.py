@@ -1,5 +1,5 @@
 """An S3 server for tests, on loopback, in a process of its own: moto's, made as strict as S3 where moto is not. It answers for Glue
-(`strict_glue.py`) and DynamoDB too: whom a request is for is in its signature.
+(`strict_glue.py`) too: whom a request is for is in its signature.
 
     with s3_server(tmp) as server:
         server.url, server.bucket("lake"), server.save("before"), server.restore("before")

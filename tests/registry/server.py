@@ -20,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from compactor.core import compatibility
-from compactor.core.errors import SchemaRefused
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.schema import compatibility
 
 TYPE = "application/vnd.schemaregistry.v1+json"
 Fault = Callable[["Handler"], None]

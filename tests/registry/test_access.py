@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from compactor.core.errors import CompactorError, ConfigError, RegistryRefused, Unavailable
+from compactor.core.model.errors import CompactorError, ConfigError, RegistryRefused, Unavailable
 from compactor.registry.confluent import ConfluentRegistry
 from compactor.registry.settings import USER_INFO, RegistrySettings, addresses
 from tests.registry.server import RegistryServer, reset, serving, status

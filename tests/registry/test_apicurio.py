@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from compactor.app import App
-from compactor.core import avro, compatibility
-from compactor.core.errors import RegistryRefused, SchemaRefused
+from compactor.app.app import App
+from compactor.core.model.errors import RegistryRefused, SchemaRefused
+from compactor.core.schema import avro, compatibility
 from compactor.registry.confluent import ConfluentRegistry
 from compactor.registry.settings import RegistrySettings
 from tests.core.test_compatibility import LEVEL_CASES
@@ -65,7 +65,9 @@ def test_a_captured_registry(call: Call, registry: ConfluentRegistry) -> None:
     for each in listed:
         text = (CAPTURED / "schemas" / f"{each['id']}.avsc").read_text(encoding="utf-8").strip()
         expected.setdefault(each["subject"], []).append((put(call, each["subject"], text), text))
-    assert registry.subjects("pga.") == sorted(subject for subject in expected if subject.startswith("pga."))
+    assert [subject for subject in registry.subjects() if subject.startswith("pga.")] == sorted(
+        subject for subject in expected if subject.startswith("pga.")
+    )
     assert set(registry.subjects()) >= set(expected)
     for subject, versions in expected.items():
         assert registry.versions(subject) == list(range(1, len(versions) + 1))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import RegistryRefused, Unavailable
+from compactor.core.model.errors import RegistryRefused, Unavailable
 from compactor.registry.confluent import ConfluentRegistry
 from compactor.registry.settings import RegistrySettings
 from tests.registry import server as faults
@@ -127,7 +127,7 @@ def test_a_verdict_of_another_shape_is_refused(server: RegistryServer, opened: A
 def test_a_schema_of_another_kind_is_refused(server: RegistryServer, opened: Any) -> None:
     """Protobuf and JSON Schema are told from Avro."""
     server.register("s", 'syntax = "proto3";', kind="PROTOBUF")
-    from compactor.core.errors import SchemaRefused
+    from compactor.core.model.errors import SchemaRefused
 
     with pytest.raises(SchemaRefused, match="s version 1: expected an Avro schema, found PROTOBUF"):
         opened().latest("s")

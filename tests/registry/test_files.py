@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import RegistryRefused, SchemaRefused
+from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.registry.files import FileRegistry
 from compactor.storage.memory import MemoryStorage
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from compactor import cli
-from compactor.app import App
-from compactor.core import parquet
+from compactor.app.app import App
+from compactor.cli import main as cli
+from compactor.core.schema import parquet_footer
 from tests.capture import landing
 from tests.capture.test_hours import differing
 from tests.registry.test_tables import folder
@@ -39,14 +39,14 @@ def test_a_proposed_configuration_gives_the_right_tables(tmp_path: Path) -> None
         frame.coalesce(1).write.parquet(str(tmp_path / "p"))
         (path,) = (tmp_path / "p").glob("*.parquet")
         data = path.read_bytes()
-        found = {column.name: [child.name for child in column.children] for column in parquet.columns(data)}
+        found = {name: [*members] for name, members in parquet_footer.columns(data).items()}
         assert found == {"op": [], "after": ["id", "tags", "m"], "l": ["array"]}
         for cut in range(0, len(data), 7):
             with pytest.raises(ValueError, match="Parquet"):
-                parquet.columns(data[:cut])
+                parquet_footer.columns(data[:cut])
         for at in range(len(data) - 300, len(data)):
             # a footer of other bytes is read or refused, never anything else
             try:
-                parquet.columns(data[:at] + b"\xff" + data[at + 1 :])
+                parquet_footer.columns(data[:at] + b"\xff" + data[at + 1 :])
             except ValueError:
                 continue

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.app import App
+from compactor.app.app import App
 from tests.capture import config, landing, truth
 from tests.spark.conftest import FAST
 

@@ -13,8 +13,8 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from compactor.aws.client import Reach
-from compactor.core.errors import Refused, Unavailable
+from compactor.aws.client import ClientConfig
+from compactor.core.model.errors import Refused, Unavailable
 from compactor.ports import Submitted
 from compactor.runners.emr import EmrRunner, Jobs, Order, Sending
 from compactor.runners.emr_serverless import ServerlessJobs
@@ -183,7 +183,7 @@ ORDER = Order(
     "s3://logs/jobs",
     1.0,
 )
-REACH = Reach("us-east-1", client_attempts=1, operation_seconds=1.0)
+REACH = ClientConfig("us-east-1", client_attempts=1, operation_seconds=1.0)
 ROLE = "arn:aws:iam::123456789012:role/job"
 
 

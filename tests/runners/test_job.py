@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from compactor import job
-from compactor.app import App
-from compactor.app_package import package
-from compactor.core.errors import Refused, Unavailable
-from compactor.core.notice import Notice
-from compactor.core.resolved import Resolved
-from compactor.flows.reports import RebuildReport, TableReport
-from compactor.ports import Difference
+from compactor.app.app import App
+from compactor.app.package import package
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.results.checks import Difference
+from compactor.core.results.notice import Notice
+from compactor.core.results.reports import RebuildReport, TableReport
+from compactor.core.settings.job_config import JobConfig
 from tests.test_cli import COMMANDS
 
 TEXT = "tables: {student: {key: [id]}, ledger: {key: []}}\n"
@@ -114,7 +114,7 @@ def test_a_rebuild_tells_what_differs(resolved: Path, monkeypatch: pytest.Monkey
     """As its last word, which is what Airflow shows; what differs is published only where the words say so."""
     asked: list[Any] = []
 
-    def rebuilt(world: Any, spec: Any, target: Any, accept: bool, dry: bool, label: str) -> RebuildReport:
+    def rebuilt(env: Any, spec: Any, target: Any, accept: bool, dry: bool, label: str) -> RebuildReport:
         asked.append((spec.name, target, accept, dry, label))
         return RebuildReport("student", outcome, 2, 1, 3, 1000, 9, Difference(changed=2, samples=('{"id":7}',)))
 
@@ -161,7 +161,7 @@ def test_who_cannot_be_told_from_a_cluster_is_refused() -> None:
 
 def test_schemas_travel_with_the_job() -> None:
     """One that was registered since: the next try knows it."""
-    cluster = job.Cluster(Resolved((), "/w", schemas=((7, '"long"'),)))
+    cluster = job.Cluster(JobConfig((), "/w", schemas=((7, '"long"'),)))
     assert cluster._schema(7) == '"long"'
     with pytest.raises(Unavailable, match="the schema 8, which the registry did not have when this job was sent"):
         cluster._schema(8)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.core.errors import Refused
+from compactor.core.model.errors import Refused
 from compactor.runners.local import LocalRunner
 
 

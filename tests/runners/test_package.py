@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from compactor import app_package
-from compactor.app_package import Package, deliver, package
-from compactor.config import load
-from compactor.core.errors import ConfigError, Refused
-from compactor.core.resolved import Resolved
+from compactor.app import package as app_package
+from compactor.app.package import Package, deliver, package
+from compactor.config.settings import load
+from compactor.core.model.errors import ConfigError, Refused
+from compactor.core.settings.job_config import JobConfig
 from compactor.storage.memory import MemoryStorage
 from tests.test_layers import CLUSTER, layer
 
@@ -33,7 +33,7 @@ def sources(packed: Package) -> dict[str, str]:
 
 def test_the_same_sources_are_the_same_bytes(packed: Package) -> None:
     """Whenever, and in whatever process: jobs of one version can be told from those of another by their digest."""
-    program = "from compactor.app_package import package; import hashlib; print(package().digest)"
+    program = "from compactor.app.package import package; import hashlib; print(package().digest)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
     assert said.strip() == packed.digest
 
@@ -43,13 +43,13 @@ def test_only_what_runs_on_a_cluster_is_in_it(packed: Package) -> None:
     assert {layer(module) for module in packed.modules} - {""} <= set(CLUSTER)
     left_out = {
         "compactor.notify.webhook",
-        "compactor.spark.topics",
+        "compactor.spark.input.topics",
         "compactor.storage.memory",
         "compactor.catalog.memory",
-        "compactor.flows.ingest",
+        "compactor.flows.land.ingest",
     }
     assert left_out & set(packed.modules) == set()
-    assert {"compactor", "compactor.job", "compactor.flows.run", "compactor.spark.engine", "compactor.storage.s3"} <= set(packed.modules)
+    assert {"compactor", "compactor.job", "compactor.flows.run", "compactor.spark.engine", "compactor.storage.s3.storage"} <= set(packed.modules)
 
 
 def test_every_package_has_its_init(packed: Package) -> None:
@@ -137,24 +137,24 @@ def test_a_directory_will_do(tmp_path: Path, packed: Package, monkeypatch: pytes
 FULL = """
 warehouse: s3://lake/w
 catalog: {type: glue, database: school, region: eu-west-1, catalog_id: "123456789012"}
-s3: {path_style: true, sse: sse-s3, commit_lock: dynamodb, commit_table: claims}
+s3: {path_style: true, sse: sse-s3}
 tables:
   student: {key: [id], op_map: {I: c}, csv: {columns: [a, b]}, on_schema_change: {widened: fail}, notify: [log, {command: [a, b]}]}
   ledger: {key: [], change_feed: all, feed_retention: 30d}
-  course: {key: [id], history: true, track: [title], history_end: 9999-12-31, history_zero_length: drop, lease: 2min}
+  course: {key: [id], history: true, track: [title], history_end: 9999-12-31, history_zero_length: drop}
 """
 
 
 def test_a_resolved_configuration_survives_the_way(tmp_path: Path) -> None:
     """Every key of every table; and the same content is the same bytes."""
-    from compactor.app import App
+    from compactor.app.app import App
 
     (tmp_path / "compactor.yaml").write_text(FULL, encoding="utf-8")
     resolved = App(load(tmp_path / "compactor.yaml")).resolved()
-    assert Resolved.read(resolved.written()) == resolved
-    assert Resolved.read(resolved.written()).written() == resolved.written()
+    assert JobConfig.read(resolved.written()) == resolved
+    assert JobConfig.read(resolved.written()).written() == resolved.written()
     assert [spec.name for spec in resolved.specs] == ["student", "ledger", "course"]
-    assert (resolved.catalog, resolved.catalog_id, resolved.catalog_region, resolved.commit_table) == ("glue", "123456789012", "eu-west-1", "claims")
+    assert (resolved.catalog, resolved.catalog_id, resolved.catalog_region) == ("glue", "123456789012", "eu-west-1")
 
 
 @pytest.mark.parametrize(
@@ -173,4 +173,4 @@ def test_a_resolved_configuration_survives_the_way(tmp_path: Path) -> None:
 def test_what_another_version_resolved_is_refused(data: bytes, said: str) -> None:
     """With what to do; never half understood."""
     with pytest.raises(ConfigError, match=said):
-        Resolved.read(data)
+        JobConfig.read(data)

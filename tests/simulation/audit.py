@@ -17,11 +17,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core.ddl import PartitionDef, TableDef, ViewDef
-from compactor.core.layout import Layout
-from compactor.core.snapshot import Input, Snapshot
-from compactor.core.spec import TableSpec
-from compactor.ports import FileInfo
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.model.files import FileInfo
+from compactor.core.model.layout import Layout
+from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.spec import TableSpec
 from compactor.storage.memory import MemoryStorage
 from tests.oracle.lake import as_rows
 from tests.oracle.model import Change, parsed, replayed
@@ -159,8 +159,8 @@ class Audit:
         assert gap is None, gap
         paths = [self.layout.inside(f"{path}/{file.name}") for path, file in snapshot.data_files]
         paths += [self.layout.inside(file.path) for file in snapshot.ledger]
-        condemned = {item.path for item in snapshot.condemned}
-        assert not condemned & snapshot.named, f"version {snapshot.version} names {min(condemned & snapshot.named)}, which is condemned"
+        given_up = snapshot.named & {item.path for item in snapshot.pending_deletions}
+        assert not given_up, f"version {snapshot.version} names {min(given_up)}, which vacuum has given up"
         for path in paths:
             info = self.storage.stat(path)
             assert info is not None, f"version {snapshot.version} names {path}, which is not there"
@@ -202,7 +202,9 @@ class Audit:
         unit = self.layout.unit(path)
         if unit is not None and self.newest is not None:
             early = [
-                item for item in self.newest.condemned if item.path == unit[0] and item.reason == "expired" and now < item.since + self.spec.grace
+                item
+                for item in self.newest.pending_deletions
+                if item.path == unit[0] and item.reason == "expired" and now < item.since + self.spec.grace
             ]
             assert not early, f"{path} was deleted before its grace period ended"
 

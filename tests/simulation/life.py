@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core.spec import TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash
+from tests.oracle import lake
 from tests.oracle.engine import ListEngine
-from tests.oracle.lake import table
 from tests.oracle.reader import Shown, look
 from tests.simulation import verbs
 from tests.simulation.audit import Audit, named
@@ -88,7 +88,7 @@ class Life:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.spec: TableSpec = table(**plan.options)
+        self.spec: TableSpec = lake.table(**plan.options)
         self.scheduler = Scheduler(self._inspect)
         self.storage = MemoryStorage(self._clock)
         self.catalog: MemoryCatalog = StrictCatalog() if plan.strict else MemoryCatalog()
@@ -118,12 +118,12 @@ class Life:
         self.scheduler.now += 10 * (self.spec.keep + self.spec.grace)
         self.undisturbed("vacuum")
         self.audit.settled(everything=True)
-        environment = self._environment()
+        table = self._table()
         newest = self.audit.newest
-        attempts = verbs.first_attempts(environment, self.spec, newest)
+        attempts = verbs.first_attempts(table, newest)
         assert len(attempts) == len(set(attempts)), "an input is in the ledger twice"
         assert {*attempts} == {*self.audit.ledger}, "the ledger files contradict the Snapshots"
-        wrong = verbs.failed_checks(environment, self.spec)
+        wrong = verbs.failed_checks(table)
         assert not wrong, wrong
 
     def begin(self) -> None:
@@ -146,11 +146,11 @@ class Life:
     def undisturbed(self, verb: str, argument: Any = None) -> None:
         """Run a verb while nobody else does anything."""
         self.scheduler.now += 1.0
-        verbs.VERBS[verb][0](self._environment(), self.spec, argument)
+        verbs.VERBS[verb][0](self._table(), argument)
         self.audit.caught_up(self.scheduler.now)
 
-    def _environment(self) -> Any:
-        return verbs.environment(self.storage, ListEngine(self.storage), self.catalog, self._clock, self._nonce)
+    def _table(self) -> Any:
+        return verbs.opened(self.storage, ListEngine(self.storage), self.catalog, self._clock, self._nonce, self.spec)
 
     def _deliver(self, delivery: Delivery) -> None:
         self.audit.lands(delivery.path)
@@ -195,10 +195,10 @@ class Life:
             return actor.call("clock", "", self._clock)
 
         engine: Any = ActorEngine(storage, actor)
-        environment = verbs.environment(storage, engine, ActorCatalog(self.catalog, actor), clock, self._nonce)
+        table = verbs.opened(storage, engine, ActorCatalog(self.catalog, actor), clock, self._nonce, self.spec)
         try:
             self.audit.debts.pop(actor.name, None)
-            function(environment, self.spec, argument)
+            function(table, argument)
             self.audit.paid(actor.name)
         except allowed:
             return
@@ -238,8 +238,8 @@ class Life:
 # plans ------------------------------------------------------------------------------------------------------------
 
 
-def plan_of(dice: random.Random) -> tuple[Plan, Habits]:
-    """Draw a plan and the habits of its processes."""
+def plan_of(dice: random.Random, roles: Sequence[str] = ()) -> tuple[Plan, Habits]:
+    """Draw a plan and the habits of its processes; `roles` are those of its processes beside the sink, if they are given."""
     bank = Bank(dice.choice((3, 4)), dice, types_change=dice.random() < 0.1)
     files = deliveries(dice, bank, dice.choice((4, 5, 6, 7)))
     last = Delivery("increment_2026010103/last.json", tuple(bank.transfer(0)))
@@ -264,7 +264,7 @@ def plan_of(dice: random.Random) -> tuple[Plan, Habits]:
         naps=naps,
     )
     programs = {"sink": _spread(dice, [("deliver", file) for file in files[landed:]], naps)}
-    for name in _cast(dice):
+    for name in roles or _cast(dice):
         programs[name] = _spread(dice, _ROLES[name](dice), naps)
     return Plan(options, dice.random() < 0.8, tuple(files[:landed]), last, programs), habits
 
@@ -324,10 +324,10 @@ def played(plan: Plan, choose: Choose) -> Outcome:
     return Outcome(failure, scheduler.steps, tuple(scheduler.tape), tuple(scheduler.trace), operations)
 
 
-def seeded(seed: int) -> Outcome:
-    """Play the life of a seed."""
+def seeded(seed: int, roles: Sequence[str] = ()) -> Outcome:
+    """Play the life of a seed, with these roles if they are given."""
     dice = random.Random(seed)
-    plan, habits = plan_of(dice)
+    plan, habits = plan_of(dice, roles)
     return played(plan, Dice(dice, habits))
 
 

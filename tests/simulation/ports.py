@@ -13,8 +13,8 @@ from typing import Any
 
 from compactor.catalog import rules
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core.ddl import PartitionDef, TableDef, ViewDef
-from compactor.ports import FileInfo
+from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.model.files import FileInfo
 from compactor.storage.memory import MemoryStorage
 from tests.oracle.engine import ListEngine
 from tests.simulation.scheduler import Actor

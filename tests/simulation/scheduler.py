@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from greenlet import getcurrent, greenlet
 
-from compactor.core.errors import Unavailable
+from compactor.core.model.errors import Unavailable
 from tests.faults import Crash
 
 T = TypeVar("T")

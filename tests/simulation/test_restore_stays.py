@@ -7,7 +7,7 @@ import pytest
 from tests.oracle.model import line
 from tests.simulation import verbs
 from tests.simulation.bank import Delivery
-from tests.simulation.life import Life, Plan
+from tests.simulation.life import Life, Plan, seeded
 from tests.simulation.scheduler import GO, Decision, Tape
 
 OPENED = Delivery("increment_2026010100/0.json", tuple(line("c", [key], [key], {"a": key}) for key in range(1, 7)))
@@ -16,7 +16,7 @@ WRONG = Delivery("increment_2026010102/2.json", tuple(line("u", [key], [20 + key
 RESTORED = ((1, 100), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6))
 
 PLAN = Plan(
-    verbs.options("delta", 1e9, 1500),
+    verbs.options("merge-on-read", 1e9, 1500),
     strict=True,
     prelude=(OPENED, UPDATED, WRONG),
     last=Delivery("increment_2026010103/3.json", ()),
@@ -49,3 +49,21 @@ def test_a_restore_stays_beside_a_compaction_at_every_call(quarter: int) -> None
         made.undisturbed("run")
         view = made.look()
         assert view.rows == RESTORED, f"restored after call {calls} of the compaction: {[one.operation for one in made.audit.snapshots.values()]}"
+
+
+def test_without_the_requirement_the_wrong_rows_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The schedules above are those that need the requirement."""
+    verbs.forget_restores(monkeypatch)
+    with pytest.raises(AssertionError, match="666"):
+        for calls in range(compaction_calls()):
+            life(calls)
+
+
+@pytest.mark.slow
+def test_random_lives_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the requirement, lives out of seeds find a restore that a compaction has undone."""
+    verbs.forget_restores(monkeypatch)
+    failures = (seeded(seed, ("runner", "compactor", "operator")).failure for seed in range(1000))
+    failure = next(filter(None, failures), None)
+    assert failure is not None
+    assert "(compact) with other rows than its inputs have" in failure

@@ -22,7 +22,7 @@ FILES = [
 def plan(verb: str, argument: Any) -> Plan:
     """A table of three versions whose newest has a Delta, a file that waits in landing, a writer, and a vacuum that comes after its grace period."""
     return Plan(
-        verbs.options("delta", 1e9, 400, keep=400.0, grace=GRACE, keep_versions=4),
+        verbs.options("merge-on-read", 1e9, 400, keep=400.0, grace=GRACE, keep_versions=4),
         strict=True,
         prelude=tuple(FILES[:3]),
         last=FILES[4],

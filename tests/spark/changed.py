@@ -18,8 +18,8 @@ from typing import Any
 
 import fastavro
 
-from compactor.core import types
-from compactor.core.spec import TableSpec
+from compactor.core.model import types
+from compactor.core.model.spec import TableSpec
 from tests.spark.lake import Lake
 
 DAY = datetime.timedelta(days=1)

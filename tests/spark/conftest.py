@@ -9,7 +9,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor.app_spark import coordinates
+from compactor.app.spark import coordinates
 from compactor.demo import SPARK
 from compactor.spark.session import SessionSettings, close_session, open_session
 from tests.spark.lake import Lake

@@ -14,13 +14,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from compactor.catalog.hive import HiveCatalog
-from compactor.core.snapshot import Snapshot
-from compactor.core.spec import TableSpec
-from compactor.flows import snapshots
-from compactor.flows.reports import TableReport
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import TableReport
+from compactor.flows.environment import Environment
+from compactor.flows.read.verify import verify
 from compactor.flows.run import replay_table, run_table
-from compactor.flows.verify import verify
-from compactor.flows.world import World
+from compactor.flows.table import Table
 from compactor.spark.decode.wire import Schemas
 from compactor.spark.engine import SparkEngine
 from compactor.storage.local import LocalStorage
@@ -37,7 +37,7 @@ class Lake:
         self.spark, self.root = spark, root
         self.now = 1_700_000_000.0
         storage, engine, catalog = LocalStorage(), SparkEngine(spark, LocalStorage(), schemas), HiveCatalog(spark)
-        self.world = World(storage, lambda: engine, lambda: catalog, clock=lambda: self.now)
+        self.env = Environment(storage, lambda: engine, lambda: catalog, clock=lambda: self.now)
         self.database = re.sub(r"\W", "_", root.name).lower()
 
     def spec(self, name: str = "t", **settings: Any) -> TableSpec:
@@ -64,12 +64,12 @@ class Lake:
     def run(self, spec: TableSpec) -> TableReport:
         """One run; errors are raised. Every run comes a second after the last."""
         self.now += 1
-        return run_table(self.world, spec)
+        return run_table(Table(self.env, spec))
 
     def replay(self, spec: TableSpec, *paths: str) -> TableReport:
         """Take again what waits in quarantine."""
         self.now += 1
-        return replay_table(self.world, spec, paths)
+        return replay_table(Table(self.env, spec), paths)
 
     def rows(self, spec: TableSpec, view: str = "") -> list[dict[str, Any]]:
         """What the view shows, ordered by its columns."""
@@ -79,13 +79,13 @@ class Lake:
 
     def snapshot(self, spec: TableSpec) -> Snapshot:
         """The newest Snapshot."""
-        found = snapshots.newest(self.world, snapshots.layout_of(spec))
+        found = Table(self.env, spec).newest()
         assert found is not None
         return found
 
     def problems(self, spec: TableSpec) -> list[str]:
         """What `verify` finds wrong."""
-        return [f"{check.name}: {check.detail}" for check in verify(self.world, spec) if not check.ok]
+        return [f"{check.name}: {check.detail}" for check in verify(Table(self.env, spec)) if not check.ok]
 
     def landed(self, spec: TableSpec) -> list[str]:
         """Files still in landing."""

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
-from compactor.core.spec import TableSpec
-from compactor.flows.adopt import adopt
-from compactor.flows.reports import AdoptReport, Difference
+from compactor.core.model.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import AdoptReport, Difference
 from compactor.flows.run import rebuild_table
+from compactor.flows.table import Table
+from compactor.flows.write.adopt import adopt
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 
@@ -38,9 +39,9 @@ def adopted(lake: Lake, spec: TableSpec, path: str, order_by: Sequence[str] = ()
     """Adopt after a dry run that tells the same and changes nothing; what it shows is sound, and the base of others is as it was."""
     lake.now += 1
     before = files_below(str(lake.root))
-    told = adopt(lake.world, spec, path, order_by, through, dry=True)
+    told = adopt(Table(lake.env, spec), path, order_by, through, dry=True)
     assert files_below(str(lake.root)) == before
-    made = adopt(lake.world, spec, path, order_by, through)
+    made = adopt(Table(lake.env, spec), path, order_by, through)
     assert (told.outcome, made.outcome, told.rows, told.columns) == ("would be adopted", "adopted", made.rows, made.columns)
     assert files_below(path).items() >= {(name, data) for name, data in before.items() if name.startswith(path)}
     assert lake.problems(spec) == []
@@ -58,7 +59,9 @@ if FULL:
         """Files up to hour 02 are archived unread, although they would say otherwise; then updates, a partial one, a delete, a key change, a new column,
         a late file; a fold, a history of the adopted rows, a rebuild of all of it.
         """
-        spec = lake.spec(envelope="debezium", order_by=("source.ts_ms",), compaction="delta", fold_every=3.0, target_file_bytes=2_000, history=True)
+        spec = lake.spec(
+            envelope="debezium", order_by=("source.ts_ms",), write_mode="merge-on-read", compact_every=3.0, target_file_bytes=2_000, history=True
+        )
         base = old_base(
             lake,
             ("id int, a string, Old_Note string, __op string", [(n, f"base {n}", "kept", "u") for n in range(100)]),
@@ -91,7 +94,7 @@ if FULL:
         lake.land(spec, 4, [event("u", 3003, {"id": n, "a": "many"}) for n in range(10, 60)], "part-2.json")
         lake.run(spec)
         lake.land(spec, 5, [event("u", 4000, {"id": 199, "a": "last"})])
-        assert [name.split()[0] for name in lake.run(spec).operations] == ["commit", "fold"]
+        assert [name.split()[0] for name in lake.run(spec).operations] == ["commit", "compact"]
         # one of the adopted segments has become another, the others are as they were written
         assert {*first.segments} & {*lake.snapshot(spec).segments} != {*first.segments}
         now = values(lake, spec)
@@ -103,7 +106,7 @@ if FULL:
 
         lake.now += 1
         rows = lake.rows(spec)
-        rebuilt = rebuild_table(lake.world, spec)
+        rebuilt = rebuild_table(Table(lake.env, spec))
         assert (rebuilt.outcome, rebuilt.files, rebuilt.difference) == ("published", 6, Difference())
         assert lake.rows(spec) == rows
         assert lake.problems(spec) == []
@@ -112,7 +115,7 @@ if FULL:
 def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: Lake) -> None:
     """An older change loses, a newer one wins, one of the same place too; a delete that is older than the row leaves it; text is a number if changes'
     are; rows without a position are only taken beside --absorbed-through."""
-    spec = lake.spec(compaction="delta")
+    spec = lake.spec(write_mode="merge-on-read")
     lake.land(spec, 1, [{"id": n, "a": f"change {n}", "seq": 50, "op": "u"} for n in range(1, 4)] + [{"id": 4, "seq": 50, "op": "d"}])
     ddl = "id bigint, a string, at string"
     base = old_base(lake, (ddl, [(1, "newer", "60"), (2, "older", "9"), (3, "same place", "50"), (4, "alive", "51"), (5, "alone", "1")]))
@@ -130,7 +133,7 @@ def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: La
     lake.land(both, 3, [{"id": 1, "a": "landed late", "seq": 55}, {"id": 2, "a": "landed late", "seq": 55}])
     some = old_base(lake, (ddl, [(1, "newer", "60"), (2, "no position", None)]), name="some")
     with pytest.raises(OrderRefused, match=r"in 1 rows of .* at is null"):
-        adopt(lake.world, both, some, ("at",))
+        adopt(Table(lake.env, both), some, ("at",))
     assert adopted(lake, both, some, ("at",), HOUR_2).absorbed == 1
     lake.run(both)
     assert values(lake, both) == {1: "newer", 2: "landed late"}
@@ -167,5 +170,5 @@ def test_what_cannot_be_adopted_is_refused_in_words_and_leaves_nothing(lake: Lak
             lake.spark.sql(f"CREATE TABLE {lake.database}.{spec.view} (id bigint) STORED AS PARQUET")
         before = files_below(str(lake.root))
         with pytest.raises(error, match=message):
-            adopt(lake.world, spec, base, said.get("order_by", ()), None if said.get("order_by") else HOUR_2)
+            adopt(Table(lake.env, spec), base, said.get("order_by", ()), None if said.get("order_by") else HOUR_2)
         assert files_below(str(lake.root)) == before, name

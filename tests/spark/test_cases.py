@@ -17,7 +17,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from compactor.core.spec import Csv, TableSpec
+from compactor.core.model.spec import Csv, TableSpec
 from tests.oracle import emit, model
 from tests.oracle.emit import Event, Record
 from tests.oracle.sizes import FULL
@@ -311,7 +311,7 @@ def test_the_oracle_plays_the_cases_back(envelope: str) -> None:
 def test_every_envelope_in_every_format_makes_the_same_rows(lake: Lake, name: str) -> None:
     """Three hours in three runs; every event is counted, nothing waits in quarantine, nothing is unresolved, `verify` is content."""
     envelope, made, write, settings = FORMATS[name]
-    spec: TableSpec = lake.spec(envelope=envelope.partition("_")[0], order_by=(), quarantine_rows=0, compaction="delta", **settings)
+    spec: TableSpec = lake.spec(envelope=envelope.partition("_")[0], order_by=(), quarantine_rows=0, write_mode="merge-on-read", **settings)
     for hour in range(HOURS):
         records = [record for hours, events in transactions(envelope) if hour in hours for record in made(("id",), events)]
         folder = Path(spec.landing) / f"increment_20240305{hour:02d}"

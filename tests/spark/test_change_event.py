@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import InputRefused
+from compactor.core.model.errors import InputRefused
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark

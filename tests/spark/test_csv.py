@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
 
-from compactor.core.errors import InputRefused, NoRowsYet
-from compactor.core.spec import Csv, TableSpec
-from compactor.spark import csv_files, files, text_types
+from compactor.core.model.errors import InputRefused, NoRowsYet
+from compactor.core.model.spec import Csv, TableSpec
+from compactor.spark.consistency import ConsistentReads
+from compactor.spark.input import csv_files, csv_types, files
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
-
-
-def believed(opened: Callable[[], DataFrame], paths: Sequence[str]) -> DataFrame:
-    """Whatever Spark lists."""
-    return opened()
 
 
 def put(spec: TableSpec, hour: int, text: str, file: str = "part-0.csv") -> Path:
@@ -61,8 +55,10 @@ def test_dialects(lake: Lake) -> None:
     for number, (name, (csv, text, expected)) in enumerate(DIALECTS.items()):
         spec = lake.spec(f"t{number}", csv=csv)
         put(spec, 1, text)
-        raws = text_types.typed(
-            csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(next(Path(spec.landing).rglob("*.csv")))], believed), (), None
+        raws = csv_types.typed(
+            csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(next(Path(spec.landing).rglob("*.csv")))], ConsistentReads({})),
+            (),
+            None,
         )
         rows = raws[0].rows.selectExpr("_value.id", "_value.v", "_broken").orderBy("id").collect()
         assert [(at + 1, value, None) for at, value in enumerate(expected)] == [tuple(row) for row in rows], name
@@ -114,9 +110,9 @@ def test_guesses_change_no_value(lake: Lake) -> None:
     spec = lake.spec()
     rows = itertools.zip_longest(*[values for values, _ in GUESSES.values()], fillvalue="")
     path = put(spec, 1, ",".join(f'"{name}"' for name in GUESSES) + "\n" + "".join(",".join(row) + "\n" for row in rows))
-    (raw,) = text_types.typed(csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(path)], believed), (), None)
+    (raw,) = csv_types.typed(csv_files.read(lake.spark, spec, files.Origins((spec.landing,)), [str(path)], ConsistentReads({})), (), None)
     fields = {field.name: field for field in raw.fields or ()}
-    assert {name: kind for name, (_, kind) in GUESSES.items()} == {name: text_types.types.text(field.type) for name, field in fields.items()}
+    assert {name: kind for name, (_, kind) in GUESSES.items()} == {name: csv_types.types.text(field.type) for name, field in fields.items()}
     printed = raw.rows.selectExpr(*[f"CAST(_value.`{name}` AS STRING) AS `{name}`" for name in GUESSES]).collect()
     for name, (values, _) in GUESSES.items():
         assert [value.replace('""', "") for value in values if value] == [row[name] for row in printed if row[name] is not None], name

@@ -50,7 +50,7 @@ def test_tombstones_heartbeats_and_transaction_markers_are_ignored_and_counted(l
 
 def test_a_file_of_rows_is_not_taken_for_silence(lake: Lake) -> None:
     """Flat rows given to `envelope: debezium` are refused, not ignored."""
-    from compactor.core.errors import InputRefused
+    from compactor.core.model.errors import InputRefused
 
     spec = debezium(lake)
     lake.land(spec, 1, [{"id": 1, "v": "a"}])
@@ -71,7 +71,7 @@ def test_a_deletes_other_columns_are_never_trusted(lake: Lake) -> None:
 @pytest.mark.parametrize("apart", [False, True], ids=["one run", "a run each"])
 def test_unavailable_values_come_from_the_newest_event_that_tells_them(lake: Lake, apart: bool) -> None:
     """Within a batch and across runs, the late ones too: a value older than the row fills what the row does not tell."""
-    spec = debezium(lake, compaction="delta")
+    spec = debezium(lake, write_mode="merge-on-read")
     filler = [event("c", n, after={"id": n, "v": f"{n}", "w": 0}) for n in range(50, 60)]
     steps = [
         filler,
@@ -89,7 +89,7 @@ def test_unavailable_values_come_from_the_newest_event_that_tells_them(lake: Lak
 
 def test_a_late_delete_ends_older_values(lake: Lake) -> None:
     """What was told before the delete does not belong to the row that came after it: the value is unknown, null, and counted."""
-    spec = debezium(lake, compaction="delta")
+    spec = debezium(lake, write_mode="merge-on-read")
     lake.land(spec, 1, [event("c", n, after={"id": n, "v": "x"}) for n in range(10, 20)] + [event("c", 1, after={"id": 1, "v": "old"})])
     lake.run(spec)
     lake.land(spec, 2, [event("u", 500, after={"id": 1, "v": GONE})])
@@ -103,7 +103,7 @@ def test_a_late_delete_ends_older_values(lake: Lake) -> None:
 @pytest.mark.parametrize("apart", [False, True], ids=["one run", "a run each"])
 def test_a_value_follows_its_row_to_a_new_key(lake: Lake, apart: bool) -> None:
     """The create of a key change carries placeholders: the value is under the old key. Swaps through a third key too."""
-    spec = debezium(lake, container="kafka", compaction="delta")
+    spec = debezium(lake, container="kafka", write_mode="merge-on-read")
 
     def record(offset: int, key: int, value: dict[str, Any], old: int | None = None) -> dict[str, Any]:
         headers = [["__debezium.oldkey", json.dumps({"id": old})]] if old is not None else []
@@ -127,10 +127,10 @@ def test_a_value_follows_its_row_to_a_new_key(lake: Lake, apart: bool) -> None:
 
 
 @pytest.mark.parametrize("order", [("delete", "create"), ("create", "delete"), ("both",)], ids="-".join)
-@pytest.mark.parametrize("fold", [False, True] if FULL else [False])
-def test_the_halves_of_a_key_change_find_each_other_by_transaction_and_lsn(lake: Lake, order: tuple[str, ...], fold: bool) -> None:
+@pytest.mark.parametrize("compact", [False, True] if FULL else [False])
+def test_the_halves_of_a_key_change_find_each_other_by_transaction_and_lsn(lake: Lake, order: tuple[str, ...], compact: bool) -> None:
     """Where the sink keeps no headers, and whichever half a run absorbs first; another row deleted in the same transaction is no half."""
-    spec = debezium(lake, compaction="rewrite" if fold else "delta")
+    spec = debezium(lake, write_mode="copy-on-write" if compact else "merge-on-read")
     halves = {
         "delete": [event("d", 20, before={"id": 1, "v": None, "w": None}, commit=90), event("d", 21, before={"id": 2, "v": None}, commit=90)],
         "create": [event("c", 20, after={"id": 11, "v": GONE, "w": 1}, commit=90)],

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import InputRefused, OrderRefused
-from compactor.core.spec import Csv, TableSpec
+from compactor.core.model.errors import InputRefused, OrderRefused
+from compactor.core.model.spec import Csv, TableSpec
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -95,7 +95,7 @@ def test_rows_of_one_file_are_in_order_and_never_ties(lake: Lake) -> None:
 
 def test_a_late_file_of_changes_does_not_overwrite(lake: Lake) -> None:
     """Its name tells where it belongs, in whatever run it comes."""
-    spec = dms(lake, compaction="delta")
+    spec = dms(lake, write_mode="merge-on-read")
     put(spec, LOAD, "1,loaded\n2,loaded\n3,loaded\n")
     lake.run(spec)
     put(spec, THIRD, "U,1,third\nD,2,loaded\n")

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import IllegalArgumentException
 
-from compactor.core.errors import CompactorError, Doubt, InputRefused, Refused, Unavailable
+from compactor.core.model.errors import CompactorError, InconsistentRead, InputRefused, Refused, Unavailable
 from compactor.spark import failures
 
 STAGE = (
@@ -127,11 +127,11 @@ def test_a_jvm_that_has_ended_is_unavailable(error: Exception) -> None:
         ("org.apache.spark.SparkException: [CANNOT_READ_FILE_FOOTER] Could not read footer for file: s3://b/x.parquet.", "Could not read footer"),
     ],
 )
-def test_files_of_ours_that_come_cut_short_are_doubted(text: str, line: str) -> None:
+def test_files_of_ours_that_are_truncated_raise_inconsistent_read(text: str, line: str) -> None:
     """By whatever reads no landed files: an answer may have been cut off, and another may not be."""
     assert failures.known(Java(STAGE.format(text))) is None
     found = failures.known(Java(STAGE.format(text)), stored=True)
-    assert isinstance(found, Doubt)
+    assert isinstance(found, InconsistentRead)
     assert line in str(found)
     assert "compactor verify --deep" in str(found)
     assert "\n" not in str(found)

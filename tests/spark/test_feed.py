@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from compactor.core.spec import TableSpec
-from compactor.flows import restore, snapshots
-from compactor.flows.changes import changes
+from compactor.core.model.spec import TableSpec
+from compactor.flows.read.changes import changes
+from compactor.flows.table import Table
+from compactor.flows.write import restore
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -79,14 +80,14 @@ EVENTS = {
 
 def told(lake: Lake, spec: TableSpec, start: int) -> list[dict[str, Any]]:
     """The feed as `compactor changes` prints it."""
-    engine = lake.world.engine()
-    return [json.loads(line) for snapshot in changes(lake.world, spec, start) for line in engine.read_feed(spec, snapshot)]
+    engine = lake.env.engine()
+    return [json.loads(line) for snapshot in changes(Table(lake.env, spec), start) for line in engine.read_feed(spec, snapshot)]
 
 
 def sound(lake: Lake, spec: TableSpec) -> list[str]:
     """The versions whose part is not the difference of all rows of both, and what is wrong with it."""
-    layout, engine = snapshots.layout_of(spec), lake.world.engine()
-    every = [snapshots.committed(lake.world, layout, number) for number in range(1, lake.snapshot(spec).version + 1)]
+    engine = lake.env.engine()
+    every = [Table(lake.env, spec).committed(number) for number in range(1, lake.snapshot(spec).version + 1)]
     found = [engine.check_feed(spec, parent, made) for parent, made in zip([None, *every], every)]
     return [check.detail for check in found if not check.ok]
 
@@ -109,10 +110,10 @@ def land(lake: Lake, spec: TableSpec, hour: int, *told: dict[str, Any]) -> None:
     lake.run(spec)
 
 
-@pytest.mark.parametrize(("compaction", "feed"), [("delta", "all"), ("rewrite", "net")])
-def test_images_case_by_case(lake: Lake, compaction: str, feed: str) -> None:
+@pytest.mark.parametrize(("write_mode", "feed"), [("merge-on-read", "all"), ("copy-on-write", "net")])
+def test_images_case_by_case(lake: Lake, write_mode: str, feed: str) -> None:
     """One row a case, all in one commit; the same whether it writes a Delta or a whole base."""
-    spec = lake.spec(envelope="debezium", order_by=(), compaction=compaction, feed=feed)
+    spec = lake.spec(envelope="debezium", order_by=(), write_mode=write_mode, feed=feed)
     for run, hour in ((0, 1), (1, 2)):
         rows = [{"id": at, **change} for at, case in enumerate(CASES.values()) for change in case[run]]
         # one more row, so that the first run has columns for all
@@ -132,29 +133,28 @@ def test_images_case_by_case(lake: Lake, compaction: str, feed: str) -> None:
 
 def test_every_operation_that_changes_rows_writes_the_difference(lake: Lake) -> None:
     """A truncate, restores back and forth, taking again, a widened type, a new column, and a fold: which alone writes nothing."""
-    spec = lake.spec(envelope="debezium", order_by=(), compaction="delta", feed="net", target_file_bytes=1500, fold_every=1e9)
+    spec = lake.spec(envelope="debezium", order_by=(), write_mode="merge-on-read", feed="net", target_file_bytes=1500, compact_every=1e9)
     land(lake, spec, 1, *({"id": at, "op": "c", "seq": at, "v": f"v{at}", "n": at} for at in range(1, 9)))
     land(lake, spec, 2, {"id": 1, "op": "u", "seq": 20, "v": "u", "n": 1}, {"id": 2, "op": "d", "seq": 21})
     same, other = {"id": 3, "op": "c", "seq": 22, "v": "v3", "n": 3}, {"id": 4, "op": "c", "seq": 23, "v": "new", "n": 4}
     land(lake, spec, 3, {"op": "t", "seq": 5}, same, other)
     assert [(row["_change_type"], row["id"]) for row in told(lake, spec, 2)] == [(BEFORE, 4), (AFTER, 4), (DELETE, 5)]
     for version in (2, 1):
-        restore.restore(lake.world, spec, restore.at_version(lake.world, spec, version))
+        restore.restore(Table(lake.env, spec), restore.at_version(Table(lake.env, spec), version))
     assert [(row["_change_type"], row["id"]) for row in told(lake, spec, 3) if row["_commit_version"] == 4] == [
         (BEFORE, 4), (AFTER, 4), (INSERT, 5),
     ]  # fmt: skip
     assert [(row["_change_type"], row["id"], row["v"]) for row in told(lake, spec, 4)] == [(BEFORE, 1, "u"), (AFTER, 1, "v1"), (INSERT, 2, "v2")]
     lake.now += 1
-    assert restore.reabsorb(lake.world, spec) is not None
+    assert restore.reabsorb(Table(lake.env, spec)) is not None
     land(lake, spec, 4, {"id": 1, "op": "u", "seq": 30, "v": "u", "n": 7, "w": 1.5}, {"id": 3, "op": "u", "seq": 31, "v": "v3", "n": 3, "w": None})
     land(lake, spec, 5, {"id": 6, "op": "u", "seq": 32, "v": "text now", "n": "six", "w": -0.0})
-    land(lake, lake.with_settings(spec, fold_every=0.0), 6, {"id": 6, "op": "u", "seq": 33, "v": "text now", "n": "six", "w": 0.0})
-    layout = snapshots.layout_of(spec)
-    versions = [snapshots.committed(lake.world, layout, number) for number in range(1, lake.snapshot(spec).version + 1)]
+    land(lake, lake.with_settings(spec, compact_every=0.0), 6, {"id": 6, "op": "u", "seq": 33, "v": "text now", "n": "six", "w": 0.0})
+    versions = [Table(lake.env, spec).committed(number) for number in range(1, lake.snapshot(spec).version + 1)]
     made = [(each.operation, each.feed.part) for each in versions if each.feed]
     assert [(name, part and (part.inserts, part.updates, part.deletes)) for name, part in made] == [
         ("commit", (8, 0, 0)), ("commit", (0, 1, 1)), ("commit", (0, 1, 1)), ("restore", (1, 1, 0)), ("restore", (1, 1, 0)),
-        ("reabsorb", (0, 2, 2)), ("commit", (0, 1, 0)), ("commit", (0, 1, 0)), ("commit", (0, 1, 0)), ("fold", None),
+        ("reabsorb", (0, 2, 2)), ("commit", (0, 1, 0)), ("commit", (0, 1, 0)), ("commit", (0, 1, 0)), ("compact", None),
     ]  # fmt: skip
     assert versions[-1].schema.generation == 2
     assert {row["_commit_version"] for row in lake.rows(spec, "t_changes_g2")} == {8, 9}
@@ -163,7 +163,7 @@ def test_every_operation_that_changes_rows_writes_the_difference(lake: Lake) -> 
 
 def test_unavailable_values_and_soft_deletes(lake: Lake) -> None:
     """Images hold what readers saw: values filled from the row before, also by a late event; a soft delete is an update of `_deleted`."""
-    spec = lake.spec(feed="all", partial=True, delete="soft", compaction="delta")
+    spec = lake.spec(feed="all", partial=True, delete="soft", write_mode="merge-on-read")
     lake.land(spec, 1, [{"id": 1, "seq": 1, "op": "c", "v": "a", "n": 1}, {"id": 2, "seq": 2, "op": "c", "v": "b", "n": 2}])
     lake.run(spec)
     lake.land(spec, 2, [{"id": 1, "seq": 10, "op": "u", "v": "A"}, {"id": 2, "seq": 11, "op": "d"}])
@@ -182,14 +182,14 @@ def test_unavailable_values_and_soft_deletes(lake: Lake) -> None:
 
 def test_a_table_without_key_and_a_key_change(lake: Lake) -> None:
     """Equal rows are told apart by their identity only; a removal that waits takes its row when that comes; a moved row is a delete and an insert."""
-    bag = lake.spec("bag", key=(), order_by=(), envelope="debezium", feed="net", compaction="delta")
+    bag = lake.spec("bag", key=(), order_by=(), envelope="debezium", feed="net", write_mode="merge-on-read")
     land(lake, bag, 1, *({"op": "c", "seq": at, "v": value} for at, value in ((1, "a"), (2, "a"), (3, "b"))))
     land(lake, bag, 2, {"op": "d", "seq": 10, "v": "a"}, {"op": "u", "seq": 11, "before": {"v": "b"}, "v": "c"}, {"op": "d", "seq": 12, "v": "z"})
     land(lake, bag, 3, {"op": "c", "seq": 5, "v": "z"}, {"op": "c", "seq": 6, "v": "y"})
     assert sorted((row["_commit_version"], row["_change_type"], row["v"]) for row in told(lake, bag, 1)) == [
         (2, DELETE, "a"), (2, DELETE, "b"), (2, INSERT, "c"), (3, INSERT, "y"),
     ]  # fmt: skip
-    keyed = lake.spec("keyed", order_by=(), envelope="debezium", feed="net", compaction="delta")
+    keyed = lake.spec("keyed", order_by=(), envelope="debezium", feed="net", write_mode="merge-on-read")
     land(lake, keyed, 1, {"op": "c", "seq": 1, "id": 1, "v": "a"}, {"op": "c", "seq": 2, "id": 2, "v": "b"})
     land(lake, keyed, 2, {"op": "u", "seq": 10, "before": {"id": 1}, "id": 3, "v": "a"})
     assert [(row["_change_type"], row["id"], row["v"]) for row in told(lake, keyed, 1)] == [(DELETE, 1, "a"), (INSERT, 3, "a")]

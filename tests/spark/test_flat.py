@@ -7,8 +7,9 @@ import os
 
 import pytest
 
-from compactor.core.errors import InputRefused, OrderRefused, SchemaRefused
-from compactor.flows import quarantine
+from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
+from compactor.flows.read import quarantine
+from compactor.flows.table import Table
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -35,7 +36,7 @@ def test_the_newest_row_per_key_wins_whatever_the_order_of_arrival(lake: Lake) -
 
 def test_a_late_event_does_not_bring_a_deleted_row_back(lake: Lake) -> None:
     """A delete leaves a tombstone that a late older event meets, in the Delta and after a rewrite in the base."""
-    spec = lake.spec(compaction="delta")
+    spec = lake.spec(write_mode="merge-on-read")
     lake.land(spec, 1, [up(n, n) for n in range(1, 9)])
     lake.run(spec)
     lake.land(spec, 2, [up(3, 50, op="d")])
@@ -44,7 +45,7 @@ def test_a_late_event_does_not_bring_a_deleted_row_back(lake: Lake) -> None:
     assert 1 == lake.run(spec).counts["late"]
     assert [1, 2, 4, 5, 6, 7, 8] == [row["id"] for row in lake.rows(spec)]
 
-    rewritten = lake.with_settings(spec, compaction="rewrite")
+    rewritten = lake.with_settings(spec, write_mode="copy-on-write")
     lake.land(spec, 4, [up(3, 45), up(8, 60)])
     lake.run(rewritten)
     assert [1, 2, 4, 5, 6, 7, 8] == [row["id"] for row in lake.rows(spec)]
@@ -109,7 +110,7 @@ def test_metadata_columns_order_but_are_not_stored(lake: Lake) -> None:
 
 
 def test_composite_keys_and_odd_names(lake: Lake) -> None:
-    """Names with dots, blanks, umlauts and capitals, by the rules of `core/names.py`; a key of two columns."""
+    """Names with dots, blanks, umlauts and capitals, by the rules of `core/model/names.py`; a key of two columns."""
     spec = lake.spec(key=("a.b", "Größe"))
     lake.land(spec, 1, [{"a.b": 1, "Größe": "x", "se lect": "p", "seq": 1}, {"a.b": 1, "Größe": "y", "se lect": "q", "seq": 2}])
     lake.run(spec)
@@ -201,17 +202,17 @@ def test_a_record_that_cannot_be_used_waits_in_quarantine(lake: Lake, name: str)
     assert (3, 2, 1) == (report.counts["read"], report.counts["applied"], report.counts["quarantined"])
     assert [1, 2] == [row["id"] for row in lake.rows(spec)]
     assert [] == lake.landed(spec)
-    (held,) = quarantine.waiting(lake.world, spec, lake.snapshot(spec))
-    (told,) = quarantine.reasons(lake.world, spec, held)["unusable"]
+    (held,) = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    (told,) = quarantine.reasons(Table(lake.env, spec), held)["unusable"]
     assert 2 == told["record"]
     assert words in told["reason"]
     assert (record if isinstance(record, str) else '"seq": 8') in told["text"] or "order" in words or "key" in words
     assert [] == lake.problems(spec)
 
-    lake.world.storage.write(held.repaired, "\n".join(json.dumps(row) for row in (up(1, 1), up(1, 9), up(2, 2))).encode())
+    lake.env.storage.write(held.repaired, "\n".join(json.dumps(row) for row in (up(1, 1), up(1, 9), up(2, 2))).encode())
     lake.replay(spec)
     assert [(1, 9), (2, 2)] == [(row["id"], row["seq"]) for row in lake.rows(spec)]
-    assert [] == quarantine.waiting(lake.world, spec, lake.snapshot(spec))
+    assert [] == quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
     assert [] == lake.problems(spec)
 
 
@@ -246,17 +247,17 @@ def test_a_cut_file_waits_in_quarantine(lake: Lake, file: str) -> None:
     os.utime(path, (0, 0))
     lake.run(spec)
     assert [1] == [row["id"] for row in lake.rows(spec)]
-    (held,) = quarantine.waiting(lake.world, spec, lake.snapshot(spec))
+    (held,) = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
     assert held.path.endswith(file)
     assert held.records is None
     assert [] == lake.problems(spec)
 
     with pytest.raises(InputRefused, match=file):
         lake.replay(spec)
-    lake.world.storage.write(str(held.location), content)
+    lake.env.storage.write(str(held.location), content)
     lake.replay(spec)
     assert 2 in {row["id"] for row in lake.rows(spec)}
-    assert [] == quarantine.waiting(lake.world, spec, lake.snapshot(spec))
+    assert [] == quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
     assert [] == lake.problems(spec)
 
 

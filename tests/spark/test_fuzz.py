@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CompactorError
-from compactor.core.spec import TableSpec
-from compactor.flows import quarantine
+from compactor.core.model.errors import CompactorError
+from compactor.core.model.spec import TableSpec
+from compactor.flows.read import quarantine
+from compactor.flows.table import Table
 from tests.oracle import emit
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
@@ -165,7 +166,7 @@ def test_good_rows_come_through_whatever_lies_beside_them(lake: Lake, envelope: 
     # of wal2json's types beside the values one that says text makes text of a column
     shown = {str(row["id"]): row["b"] for row in lake.rows(spec) if str(row["id"]) in map(str, GOOD)}
     assert shown == dict.fromkeys(map(str, GOOD), "new")
-    waiting = {held.path.rpartition("/")[2] for held in quarantine.waiting(lake.world, spec, lake.snapshot(spec))}
+    waiting = {held.path.rpartition("/")[2] for held in quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))}
     for name in landed:
         places = [place for place in ("incremental", "archive", "quarantine") if [*(Path(spec.root) / place).rglob(name)]]
         assert places in (["archive"], ["quarantine"], ["incremental"]), name

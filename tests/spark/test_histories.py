@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from compactor.core.spec import Csv
-from compactor.flows.changes import changes
+from compactor.core.model.spec import Csv
+from compactor.flows.read.changes import changes
+from compactor.flows.table import Table
 from tests.oracle import emit
 from tests.oracle.emit import Emit, Event, Record
 from tests.oracle.feed import applied, text
@@ -82,7 +83,7 @@ def test_any_cut_of_the_stream_gives_the_databases_table(lake: Lake, name: str, 
     # sent again after a crash
     mixed = [again for at in range(len(mixed)) for again in (mixed[at], *(rng.sample(mixed[: at + 1], 1) if rng.random() < 0.25 else ()))]
     cuts = sorted(rng.sample(range(len(mixed) + 1), 2))
-    how = {"compaction": rng.choice(("auto", "delta", "rewrite")), "feed": rng.choice(("net", "all"))}
+    how = {"write_mode": rng.choice(("auto", "merge-on-read", "copy-on-write")), "feed": rng.choice(("net", "all"))}
     given = {"format": "csv", "csv": Csv(header=True, null_value="")} if envelope == "dms" else {"format": "json"}
     spec = lake.spec(envelope=envelope, order_by=(), key=names, **given, **how)
     read = 0
@@ -99,6 +100,6 @@ def test_any_cut_of_the_stream_gives_the_databases_table(lake: Lake, name: str, 
     assert expected == {key: {n: v for n, v in row.items() if n not in names and v is not None} for key, row in found.items()}
     # `verify` compares the newest part of the change feed with the difference of its versions
     assert [] == lake.problems(spec)
-    told = [line for snapshot in changes(lake.world, spec, 0) for line in lake.world.engine().read_feed(spec, snapshot)]
+    told = [line for snapshot in changes(Table(lake.env, spec), 0) for line in lake.env.engine().read_feed(spec, snapshot)]
     assert Counter(map(text, found.values())) == applied(told)
     assert 0 == lake.snapshot(spec).unresolved

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.spec import TableSpec
+from compactor.core.model.spec import TableSpec
 from tests.oracle.history import Version, as_of, versions
 from tests.oracle.history_cases import CASES, TRUNCATES, Case, Event
 from tests.oracle.model import Change, ordered, replayed
@@ -153,11 +153,15 @@ def test_truncates(lake: Lake, name: str) -> None:
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
     "whole rows tracked": ({}, {}, ("insert", "insert", "update", "partial", "delete", "move", "move_partial", "snapshot")),
     "one column tracked, no versions without a duration, truncates": (
-        {"track": ("b",), "history_zero_length": "drop", "compaction": "delta"},
+        {"track": ("b",), "history_zero_length": "drop", "write_mode": "merge-on-read"},
         {"tracked": ("b",), "zero_length": False},
         ("insert", "update", "update", "partial", "delete", "move_partial", "snapshot", "truncate"),
     ),
-    "all columns but one, rewritten": ({"track_except": ("a",), "compaction": "rewrite"}, {"tracked": ("b", "c")}, ("insert", "update", "delete")),
+    "all columns but one, rewritten": (
+        {"track_except": ("a",), "write_mode": "copy-on-write"},
+        {"tracked": ("b", "c")},
+        ("insert", "update", "delete"),
+    ),
 }
 
 
@@ -202,7 +206,7 @@ def test_any_arrival_gives_the_oracles_history(lake: Lake, name: str, seed: int)
 
 def test_a_history_that_is_switched_on_later_begins_with_the_rows_as_they_are(lake: Lake) -> None:
     """Each open since what the table knew; what comes late goes before it, a truncate ends it. Rows without a time have their folder's hour."""
-    spec = lake.spec(compaction="delta")
+    spec = lake.spec(write_mode="merge-on-read")
     lake.land(spec, 1, [{"id": key, "seq": 10 + key, "a": key} for key in (1, 2, 3)])
     lake.run(spec)
     lake.land(spec, 2, [{"id": 1, "seq": 20, "a": 11}])

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from compactor.core.spec import TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.flows.run import rebuild_table
+from compactor.flows.table import Table
 from tests.oracle.sizes import FULL
 from tests.spark.lake import Lake
 
@@ -61,18 +62,18 @@ def versions(lake: Lake, spec: TableSpec) -> list[tuple[Any, ...]]:
     return sorted(((one.id, one.n, one.c, one[3] // 10**6, None if one[5] else one[4] // 10**6) for one in found), key=lambda one: (one[0], one[3]))
 
 
-@pytest.mark.parametrize("compaction", ["auto", "delta"] if FULL else ["delta"])
-def test_history_and_feed_go_through_a_widening_and_a_new_column(lake: Lake, compaction: str) -> None:
+@pytest.mark.parametrize("write_mode", ["auto", "merge-on-read"] if FULL else ["merge-on-read"])
+def test_history_and_feed_go_through_a_widening_and_a_new_column(lake: Lake, write_mode: str) -> None:
     """Old versions are shown in the new type, a late event of the old one takes its place among them; rebuilt, it is the same history."""
-    spec = lake.spec(format="parquet", order_by=("seq",), history=True, track_except=("seq",), feed="net", compaction=compaction)
+    spec = lake.spec(format="parquet", order_by=("seq",), history=True, track_except=("seq",), feed="net", write_mode=write_mode)
     for hour, (ddl, rows) in enumerate(STEPS):
         lake.land_parquet(spec, hour, rows, ddl)
         lake.run(spec)
         snapshot = lake.snapshot(spec)
-        told = [json.loads(line) for line in lake.world.engine().read_feed(spec, snapshot)] if snapshot.feed and snapshot.feed.part else []
+        told = [json.loads(line) for line in lake.env.engine().read_feed(spec, snapshot)] if snapshot.feed and snapshot.feed.part else []
         assert FEED[hour] == sorted((one["_change_type"], one["id"], one["n"]) for one in told)
         assert [] == lake.problems(spec)
     assert VERSIONS == versions(lake, spec)
     assert ["bigint", "bigint"] == [kind for name, kind in lake.spark.table(f"{lake.database}.t_history").dtypes if name in ("id", "n")]
-    assert "published" == rebuild_table(lake.world, spec).outcome
+    assert "published" == rebuild_table(Table(lake.env, spec)).outcome
     assert VERSIONS == versions(lake, spec)

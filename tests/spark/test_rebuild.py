@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import OrderRefused, SchemaRefused
-from compactor.core.policy import Policy
-from compactor.core.spec import TableSpec
-from compactor.flows.reports import Difference, RebuildReport
+from compactor.core.model.errors import OrderRefused, SchemaRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import Difference, RebuildReport
+from compactor.core.schema.policy import Policy
 from compactor.flows.run import rebuild_table
+from compactor.flows.table import Table
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.spark
 def rebuilt(lake: Lake, spec: TableSpec, accept: bool = False) -> RebuildReport:
     """A rebuild, and what it shows is sound."""
     lake.now += 1
-    report = rebuild_table(lake.world, spec, accept=accept)
+    report = rebuild_table(Table(lake.env, spec), accept=accept)
     if report.outcome == "published":
         assert lake.snapshot(spec).version == report.version
         assert lake.problems(spec) == []
@@ -28,7 +29,7 @@ def rebuilt(lake: Lake, spec: TableSpec, accept: bool = False) -> RebuildReport:
 
 def test_a_grown_table_is_its_archive_resolved_at_once(lake: Lake) -> None:
     """After a wider type (tables of another generation), a new column, a late event, a delete, a fold; runs go on top of it."""
-    spec = lake.spec(compaction="delta", fold_every=2.0, target_file_bytes=4_000)
+    spec = lake.spec(write_mode="merge-on-read", compact_every=2.0, target_file_bytes=4_000)
     lake.land(spec, 0, [{"id": n, "a": n, "seq": n, "op": "c"} for n in range(300)])
     lake.run(spec)
     lake.land(spec, 1, [{"id": 7, "a": "many", "seq": 1000, "op": "u"}, {"id": 8, "seq": 1001, "op": "d"}])

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import SchemaRefused
-from compactor.core.policy import ASKED, EVOLVE, Policy
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.policy import ASKED, EVOLVE, Policy
 from compactor.flows.run import rebuild_table
+from compactor.flows.table import Table
 from tests.spark.changed import DEFAULTS, FORMS, ROWS, Form, land, plain, shown
 from tests.spark.conftest import AVRO
 from tests.spark.lake import Lake
@@ -108,7 +109,7 @@ def test_changes_are_followed_left_out_or_refused(lake: Lake, name: str, policy:
     That need be named for one run only, but for dates and bytes: what they were is read again by `verify`, a rebuild, a late file.
     """
     form = FORMS[name]
-    spec = lake.spec(**{"policy": POLICIES[policy], "compaction": "delta", "fold_every": 1e9, **form.settings})
+    spec = lake.spec(**{"policy": POLICIES[policy], "write_mode": "merge-on-read", "compact_every": 1e9, **form.settings})
     land(lake, spec, name, 1)
     lake.run(spec)
     assert rows(lake, spec) == expected(form, policy, 1)
@@ -131,12 +132,12 @@ def test_changes_are_followed_left_out_or_refused(lake: Lake, name: str, policy:
             lake.run(spec)
         shutil.rmtree(Path(spec.landing) / "increment_2024030504")
     assert lake.snapshot(spec).delta is not None
-    lake.run(lake.with_settings(spec, fold_every=0.0))
+    lake.run(lake.with_settings(spec, compact_every=0.0))
     assert lake.snapshot(spec).delta is None
     assert rows(lake, spec) == expected(form, policy, 3)
     lake.now += 1
     # what a policy keeps out stays out
-    report = rebuild_table(lake.world, spec)
+    report = rebuild_table(Table(lake.env, spec))
     assert (report.outcome, report.files) == ("published", 3)
     assert rows(lake, spec) == expected(form, policy, 3)
     assert lake.problems(spec) == []

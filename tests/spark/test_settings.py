@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CheckFailed
+from compactor.core.model.errors import CheckFailed
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -16,10 +16,10 @@ def up(key: int, seq: int, **more: Any) -> dict[str, Any]:
     return {"id": key, "seq": seq, "op": "u", **more}
 
 
-@pytest.mark.parametrize("compaction", ["delta", "rewrite"])
-def test_a_column_that_a_partial_row_does_not_have_keeps_its_value(lake: Lake, compaction: str) -> None:
+@pytest.mark.parametrize("write_mode", ["merge-on-read", "copy-on-write"])
+def test_a_column_that_a_partial_row_does_not_have_keeps_its_value(lake: Lake, write_mode: str) -> None:
     """Absent is not null: per column the newest row that has it wins, late ones too; a null that is there is a null."""
-    spec = lake.spec(partial=True, compaction=compaction)
+    spec = lake.spec(partial=True, write_mode=write_mode)
     steps = [
         [up(1, 10, a="a10", b="b10"), *[up(n, n, a="x", b="x") for n in range(50, 60)]],
         [up(1, 30, a="a30")],
@@ -47,10 +47,10 @@ def test_without_it_an_absent_column_is_null(lake: Lake) -> None:
     assert [None] == [row["a"] for row in lake.rows(spec)]
 
 
-@pytest.mark.parametrize("compaction", ["delta", "rewrite"])
-def test_soft_deletes_stay_in_the_view_and_are_marked(lake: Lake, compaction: str) -> None:
+@pytest.mark.parametrize("write_mode", ["merge-on-read", "copy-on-write"])
+def test_soft_deletes_stay_in_the_view_and_are_marked(lake: Lake, write_mode: str) -> None:
     """With the values they had, whatever their retention; a row that comes back is not deleted any more."""
-    spec = lake.spec(delete="soft", tombstone_retention=1.0, compaction=compaction)
+    spec = lake.spec(delete="soft", tombstone_retention=1.0, write_mode=write_mode)
     lake.land(spec, 1, [up(n, n, v=f"v{n}") for n in range(5)])
     lake.run(spec)
     lake.land(spec, 2, [{"id": 1, "seq": 10, "op": "d"}, {"id": 2, "seq": 10, "op": "d"}])
@@ -65,7 +65,7 @@ def test_soft_deletes_stay_in_the_view_and_are_marked(lake: Lake, compaction: st
 
 def test_more_rows_gone_than_allowed_stop_the_table_before_the_commit(lake: Lake) -> None:
     """By deletes or by a truncate; nothing is lost, and the run goes on when the limit is raised."""
-    spec = lake.spec(max_gone=0.5, compaction="delta")
+    spec = lake.spec(max_gone=0.5, write_mode="merge-on-read")
     lake.land(spec, 1, [up(n, n) for n in range(10)])
     lake.run(spec)
     lake.land(spec, 2, [{"id": n, "seq": 20, "op": "d"} for n in range(6)])
@@ -83,7 +83,7 @@ def test_more_rows_gone_than_allowed_stop_the_table_before_the_commit(lake: Lake
 
 def test_a_new_epoch_begins_with_a_folder_and_may_replace_what_was_before(lake: Lake) -> None:
     """The source was loaded anew: small positions are newer now, rows that are not in the new load go, late files of the old count stay old."""
-    spec = lake.spec(compaction="delta")
+    spec = lake.spec(write_mode="merge-on-read")
     lake.land(spec, 1, [up(n, 1000 + n, v="old") for n in range(5)])
     lake.run(spec)
     spec = lake.with_settings(spec, epoch=1, epoch_from="increment_2024030505", epoch_replaces=True)

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from compactor.app_schema import sync
-from compactor.core.ddl import quoted
+from compactor.app.schema import sync
+from compactor.core.catalog.ddl import quoted
+from compactor.flows.table import Table
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -23,9 +24,9 @@ def test_a_table_from_its_schema_to_its_rows(lake: Lake) -> None:
     """Empty first, with types and comments; then the rows; a dry run before, nothing to do after; the statements stand a run by Spark."""
     schema = json.dumps({"type": "record", "name": "t", "fields": FIELDS})
     spec = lake.spec(avro_schema=schema, subject="shop.t-value", registered=(2, None))
-    told = sync(lake.world, spec, dry_run=True)
-    assert not lake.world.catalog().has_database(lake.database)
-    assert sync(lake.world, spec, dry_run=False).statements == told.statements
+    told = sync(Table(lake.env, spec), dry_run=True)
+    assert not lake.env.catalog().has_database(lake.database)
+    assert sync(Table(lake.env, spec), dry_run=False).statements == told.statements
     assert lake.rows(spec) == []
     described = {row.col_name: (row.data_type, row.comment) for row in lake.spark.sql(f"DESCRIBE {quoted(lake.database)}.t").collect()}
     assert described["id"] == ("bigint", "the student's number")
@@ -35,9 +36,9 @@ def test_a_table_from_its_schema_to_its_rows(lake: Lake) -> None:
     lake.land(spec, 1, [{"op": "c", "id": 1, "name": "Ann", "address": {"zip": "10115"}, "seq": 1}])
     lake.run(spec)
     assert [(row["id"], row["name"]) for row in lake.rows(spec)] == [(1, "Ann")]
-    assert sync(lake.world, spec, dry_run=True).statements == ()
+    assert sync(Table(lake.env, spec), dry_run=True).statements == ()
 
-    again = sync(lake.world, lake.with_settings(spec, view="t_again"), dry_run=True)
+    again = sync(Table(lake.env, lake.with_settings(spec, view="t_again")), dry_run=True)
     (statement,) = [text for text in again.statements if text.startswith("CREATE OR REPLACE VIEW")]
     # options in the order of Spark's grammar, so that people can run what they read
     lake.spark.sql(statement)

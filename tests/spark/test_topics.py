@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor.core.kafka_files import Offsets
-from compactor.spark.topics import KafkaTopics
+from compactor.core.sources.kafka_files import Offsets
+from compactor.spark.input.topics import KafkaTopics
 from compactor.storage.local import LocalStorage
 
 pytestmark = pytest.mark.spark

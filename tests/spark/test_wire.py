@@ -12,8 +12,8 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor.core.errors import InputRefused, RegistryRefused, SchemaRefused, Unavailable
-from compactor.core.spec import TableSpec
+from compactor.core.model.errors import InputRefused, RegistryRefused, SchemaRefused, Unavailable
+from compactor.core.model.spec import TableSpec
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.errors import CompactorError, Refused, Unavailable
+from compactor.core.model.errors import CompactorError, Refused, Unavailable
 from compactor.storage import local
 from compactor.storage.local import STAGING_PREFIX, LocalStorage, local_path
 from tests.storage.worlds import BAD_NAMES, World

@@ -13,13 +13,13 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from compactor.core import checksum
-from compactor.core.errors import Refused, Unavailable
-from compactor.core.s3 import S3Settings
-from compactor.ports import FileInfo
-from compactor.storage import s3_client
-from compactor.storage.s3 import BATCH, PROBE_PREFIX, S3Storage
-from compactor.storage.s3_move import SOURCE_ETAG
+from compactor.core.model import checksum
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.files import FileInfo
+from compactor.core.settings.s3 import S3Settings
+from compactor.storage.s3 import client as s3_client
+from compactor.storage.s3.move import SOURCE_ETAG
+from compactor.storage.s3.storage import BATCH, PROBE_PREFIX, S3Storage
 from tests.parts.proxy import ALWAYS, Fault, Proxy
 from tests.parts.s3 import ACCOUNT, Server
 from tests.storage.worlds import World
@@ -158,7 +158,7 @@ def test_a_store_without_conditional_puts_is_refused(server: Server, proxy: Prox
     getattr(proxy, how).add("if-none-match")
     there = storage(proxy.url)
     for _ in range(2):
-        with pytest.raises(Refused, match=r"s3://lake/none/x: 127\.0\.0\.1:\d+ does not heed If-None-Match.*set s3\.commit_lock"):
+        with pytest.raises(Refused, match=r"s3://lake/none/x: 127\.0\.0\.1:\d+ ignores If-None-Match.*Use a store with conditional writes"):
             there.put_if_absent("s3://lake/none/x", b"1")
     assert [*storage(server.url).list("s3://lake/none")] == []
     probes = {path for _, path in proxy.requests if PROBE_PREFIX in path}
@@ -425,7 +425,7 @@ def test_a_copy_that_reads_back_differently_is_removed_and_made_again(proxy: Pro
         wrong["times"] -= 1
         return wrong["times"] < 0
 
-    monkeypatch.setattr("compactor.storage.s3_move._equal", equal)
+    monkeypatch.setattr("compactor.storage.s3.move._equal", equal)
     assert here.storage.move(source, here.path("y"))
     assert here.content() == {"y": b"1" * 10}
     source, wrong["times"] = here.put("x", b"2" * 10), 1_000_000

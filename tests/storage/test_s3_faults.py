@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from compactor.core import checksum
-from compactor.core.errors import Unavailable
-from compactor.core.s3 import S3Settings
-from compactor.ports import FileInfo
-from compactor.storage.s3 import PROBE_PREFIX, S3Storage
+from compactor.core.model import checksum
+from compactor.core.model.errors import Unavailable
+from compactor.core.model.files import FileInfo
+from compactor.core.settings.s3 import S3Settings
+from compactor.storage.s3.storage import PROBE_PREFIX, S3Storage
 from tests.oracle.sizes import FULL
 from tests.parts.proxy import ALWAYS, KINDS, STALE_SECONDS, Fault, Proxy
 from tests.parts.s3 import Server

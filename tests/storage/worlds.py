@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from compactor.ports import FileInfo, Storage
+from compactor.core.model.files import FileInfo
+from compactor.ports import Storage
 
 ODD_NAMES = [
     *(

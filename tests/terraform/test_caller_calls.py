@@ -13,11 +13,11 @@ from datetime import datetime, timezone
 import boto3
 import pytest
 
-from compactor.app import App
-from compactor.aws.retry import Patience
-from compactor.core.errors import CompactorError
-from compactor.core.s3 import S3Settings
-from compactor.storage.s3 import S3Storage
+from compactor.app.app import App
+from compactor.aws.retry import RetryPolicy
+from compactor.core.model.errors import CompactorError
+from compactor.core.settings.s3 import S3Settings
+from compactor.storage.s3.storage import S3Storage
 from tests.flows.test_every_crash import DELIVERIES
 from tests.parts.s3 import CREDENTIALS, Server, s3_server
 from tests.terraform import rights
@@ -124,7 +124,7 @@ def sent(app: App, table: str, found: Calls) -> None:
 
 def running(runner: object) -> None:
     """Let a runner believe that its job goes on, and lose its patience soon."""
-    runner._jobs._client._patience = Patience(0.5, 0.05, 0.1)  # type: ignore[attr-defined]
+    runner._jobs._client._patience = RetryPolicy(0.5, 0.05, 0.1)  # type: ignore[attr-defined]
     runner._jobs.state = lambda job: (True, "RUNNING")  # type: ignore[attr-defined]
 
 

@@ -18,16 +18,16 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from compactor.app import App
-from compactor.aws.client import Reach
-from compactor.catalog.glue import GlueCatalog
-from compactor.catalog.glue_client import GlueSettings
-from compactor.core.ddl import PartitionDef
-from compactor.core.errors import CompactorError
-from compactor.core.s3 import S3Settings
+from compactor.app.app import App
+from compactor.aws.client import ClientConfig
+from compactor.catalog.glue.catalog import GlueCatalog
+from compactor.catalog.glue.client import GlueSettings
+from compactor.core.catalog.ddl import PartitionDef
+from compactor.core.model.errors import CompactorError
+from compactor.core.settings.s3 import S3Settings
+from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
-from compactor.flows.world import World
-from compactor.storage.s3 import S3Storage
+from compactor.storage.s3.storage import S3Storage
 from tests.flows.test_every_crash import DELIVERIES
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, table
@@ -106,14 +106,14 @@ class Job(Lake):
     def __init__(self, storage: Any, url: str) -> None:
         super().__init__(table(root=f"{WAREHOUSE}/t", landing=f"{LANDING}/t", engines=("spark", "athena")))
         self._through = storage
-        self._glue = GlueCatalog(GlueSettings(reach=Reach("us-east-1", url)))
+        self._glue = GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", url)))
         self.storage = S3Storage("s3://sink", S3Settings(endpoint=url, path_style=True, region="us-east-1"))  # type: ignore[assignment]
 
     def play(self) -> None:
         """One run."""
         self.now += 1.0
         engine = ListEngine(self._through)
-        run_table(World(self._through, lambda: engine, lambda: self._glue, self._clock, lambda: f"{next(self._nonces):08x}"), self.spec)
+        run_table(Environment(self._through, lambda: engine, lambda: self._glue, self._clock, lambda: f"{next(self._nonces):08x}"), self.spec)
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +128,8 @@ def calls(server: Server, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
     lake = Job(None, server.url)
     with recorded() as found:
         app = App.open(file)
-        lake._through = app.world().storage
-        lake._glue = GlueCatalog(GlueSettings(reach=Reach("us-east-1", server.url)))
+        lake._through = app.env().storage
+        lake._glue = GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", server.url)))
         for deliver in DELIVERIES:
             with unheard(found):
                 deliver(lake)
@@ -181,7 +181,7 @@ def operations(service: str, *modules: str) -> set[tuple[str, str]]:
 
 def test_the_recording_holds_every_call_that_the_code_can_make(calls: Calls) -> None:
     """So that what follows speaks of all of them."""
-    code = operations("s3", "storage/s3.py", "storage/s3_client.py", "storage/s3_move.py") | operations("glue", "catalog/glue.py")
+    code = operations("s3", "storage/s3/storage.py", "storage/s3/client.py", "storage/s3/move.py") | operations("glue", "catalog/glue/catalog.py")
     assert calls.names == code
     assert len(code) > 15
 

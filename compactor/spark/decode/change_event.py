@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from compactor.core import types
-from compactor.core.errors import InputRefused
-from compactor.core.spec import OPERATIONS, TableSpec
-from compactor.spark import texts
-from compactor.spark.decode import named
+from compactor.core.model import types
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.spec import OPERATIONS, TableSpec
+from compactor.spark.decode import named, pg_text
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import micros
+from compactor.spark.decode.order import CHANGE_EVENTS, micros
 from compactor.spark.decode.tables import of_other_table
-from compactor.spark.files import RawFrame
+from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, member, quoted
 
 _LISTS = ("columnNames", "columnTypes", "columnValues", "oldKeyNames", "oldKeyTypes", "oldKeyValues")
@@ -56,7 +55,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "_d",
     )
     fields = {"connector": literal(CONNECTOR), "ts_us": "CAST(_time AS STRING)", **{f"event_{name}": f"_d.{quoted(name)}" for name in own}}
-    return named.frame(rows.selectExpr("*", named.source(fields)), spec, named.ANY)
+    return named.frame(rows.selectExpr("*", named.source(fields)), spec, named.ANY, CHANGE_EVENTS)
 
 
 def _order_fields(spec: TableSpec) -> list[str]:
@@ -68,7 +67,7 @@ def _parsed(raw: RawFrame, own: list[str]) -> DataFrame:
     body = ", ".join([*(f"{quoted(name)} STRING" for name in (*_TEXTS, *own)), *(f"{name} ARRAY<STRING>" for name in _LISTS), "_corrupt STRING"])
     empty = "(_text IS NULL OR trim(_text) IN ('', 'null'))"
     # a value that is an object is kept as it is written; without any, numbers that are no text are read exactly
-    exact = f"CASE WHEN _text RLIKE {literal(_NO_OBJECTS)} THEN {texts.exact_numbers('_text')} ELSE _text END"
+    exact = f"CASE WHEN _text RLIKE {literal(_NO_OBJECTS)} THEN {pg_text.exact_numbers('_text')} ELSE _text END"
     document = f"from_json({exact}, {literal(body)}, map('columnNameOfCorruptRecord', '_corrupt'))"
     documents = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys", f"{document} AS _d")
     unusable = (

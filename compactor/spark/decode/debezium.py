@@ -10,16 +10,16 @@ Rules:
 
 from __future__ import annotations
 
-from compactor.core import types
-from compactor.core.errors import InputRefused
-from compactor.core.spec import TableSpec
-from compactor.core.writer import from_avro, signature
+from compactor.core.model import types
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.writer import from_avro, signature
+from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.order import SOURCE
 from compactor.spark.decode.tables import of_other_table
-from compactor.spark.files import RawFrame
+from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, member, null
-from compactor.spark.values import plain
 
 _SOURCE_DDL = ", ".join(f"{name}: STRING" for name in SOURCE)
 _BODY = f"op STRING, before STRING, after STRING, source STRUCT<{_SOURCE_DDL}>, transaction STRUCT<id: STRING, total_order: STRING>, ts_ms STRING"

@@ -17,19 +17,23 @@ Rules:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from compactor.core import increment, types
-from compactor.core.errors import InputRefused, OrderRefused
-from compactor.core.spec import TableSpec
-from compactor.core.writer import WriterField, signature
+from compactor.core.model import types
+from compactor.core.model.errors import InputRefused, OrderRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.writer import WriterField, signature
+from compactor.core.sources import increment
+from compactor.core.sources.envelopes import ENVELOPES
+from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer
-from compactor.spark.files import RawFrame
+from compactor.spark.decode.order import PLAIN_ROWS
+from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, null, quoted, struct
-from compactor.spark.values import plain
 
-OPERATION = "op"
-BEFORE = "BI_"
+_ENVELOPE = ENVELOPES["dms"]
+_OPERATION = "op"
+_BEFORE = _ENVELOPE.before_prefix
 _SEQUENCE, _STREAM = "ar_h_change_seq", "transact_id"
 _OPERATIONS = {"i": "c", "u": "u", "d": "d"}
 
@@ -41,18 +45,28 @@ _PADDED = "array_join(transform(" + _RUNS + ", _p -> CASE WHEN _p RLIKE '^[0-9a-
 """A position whose numbers (decimal or hexadecimal, between other characters) have one width, so that text sorts as they do."""
 
 
-def order(spec: TableSpec, names: Iterable[str]) -> tuple[str, ...]:
-    """The order columns of a table whose files have columns of these names: full load first, then what orders its changes."""
+def declared_order(spec: TableSpec) -> tuple[str, ...]:
+    """Return the order columns that the settings ask for: the full load first, then `order_by`; () where they ask for none."""
+    return ("dms.phase", *spec.order_by, "dms.file") if spec.order_by else ()
+
+
+def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
+    """Return the order columns of a new table: the full load first, then what orders the changes in these files."""
     if spec.order_by:
-        return ("dms.phase", *spec.order_by, "dms.file")
-    known = {name.lower() for name in names}
+        return declared_order(spec)
+    known = {name.lower() for frame in frames if frame.images for name, _ in frame.images[1]}
     if _SEQUENCE in known:
         return ("dms.phase", "dms.change_seq")
     return ("dms.phase", "dms.stream_position", "dms.file") if _STREAM in known else ("dms.phase", "dms.file")
 
 
+def file_identity(path: str) -> str:
+    """Return the file's name: DMS never writes a file twice, so that equal content under another name holds other events."""
+    return path.rsplit("/", 1)[-1]
+
+
 def check_names(spec: TableSpec, order_names: Iterable[str], paths: Iterable[str]) -> None:
-    """Where only the files' names order the changes, they must be DMS's own. Raises OrderRefused."""
+    """Raise OrderRefused if only the names of the files order the changes and a name is not DMS's own."""
     if tuple(order_names) != ("dms.phase", "dms.file"):
         return
     for path in paths:
@@ -69,7 +83,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         raise InputRefused(f"table {spec.name}: DMS writes parquet or csv, these files are text. Is it another `envelope:`?")
     columns = dict(raw.schema[1])
     by_low = {name.lower(): name for name in columns}
-    op = by_low.get(OPERATION)
+    op = by_low.get(_OPERATION)
     code = f"lower(trim(_value.{quoted(op)}))" if op and columns[op] == ("string",) else "CAST(NULL AS STRING)"
     bare = f"CASE WHEN {_LOADED} THEN 'r' ELSE '{'u' if spec.key else 'c'}' END"
     known = " ".join(f"WHEN {literal(text)} THEN {literal(meaning)}" for text, meaning in _OPERATIONS.items())
@@ -107,13 +121,13 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         f"{struct(source)} AS _source",
         f"unix_micros(try_cast({_text(moment, columns)} AS TIMESTAMP)) AS _time",
     )
-    return Frame(rows, raw.schema, (writer,))
+    return Frame(rows, raw.schema, (writer,), order_names=PLAIN_ROWS)
 
 
 def _is_metadata(name: str, columns: dict[str, types.Type], spec: TableSpec) -> bool:
     low = name.lower()
-    image = name.startswith(BEFORE) and name[len(BEFORE) :] in columns
-    return (image or low in (OPERATION, _STREAM) or low.startswith("ar_h_")) and name not in spec.metadata_columns
+    image = name.startswith(_BEFORE) and name[len(_BEFORE) :] in columns
+    return (image or low in (_OPERATION, _STREAM) or low.startswith("ar_h_")) and name not in spec.metadata_columns
 
 
 def _before(columns: dict[str, types.Type], payload: list[str], spec: TableSpec) -> str:
@@ -121,11 +135,11 @@ def _before(columns: dict[str, types.Type], payload: list[str], spec: TableSpec)
 
     Without key a row is found by all it holds, so an image that lacks columns is none.
     """
-    imaged = [name for name in payload if BEFORE + name in columns]
+    imaged = [name for name in payload if _BEFORE + name in columns]
     kind: types.Type = ("struct", tuple(columns.items()))
     if not imaged or (not spec.key and len(imaged) < len(payload)):
         return null(kind)
-    images = {name: plain(f"_value.{quoted(BEFORE + name)}", columns[BEFORE + name], columns[name]) for name in imaged}
+    images = {name: plain(f"_value.{quoted(_BEFORE + name)}", columns[_BEFORE + name], columns[name]) for name in imaged}
     return struct([(name, images.get(name, null(found))) for name, found in columns.items()])
 
 

@@ -12,14 +12,17 @@ Rules:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-from compactor.core import types
-from compactor.core.spec import OPERATIONS, TableSpec
-from compactor.core.writer import from_avro, signature
+from compactor.core.model import types
+from compactor.core.model.snapshot import Input
+from compactor.core.model.spec import OPERATIONS, TableSpec
+from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.decode.debezium import wrapped
 from compactor.spark.decode.frame import Frame, plain_writer
-from compactor.spark.decode.order import SOURCE, flat_source
-from compactor.spark.files import RawFrame
+from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order, flat_connector, flat_source
+from compactor.spark.input.files import RawFrame
+from compactor.spark.rows import survey
 from compactor.spark.sql import literal, null, quoted
 
 _NAMES = ("op", "__op", "Op")
@@ -87,7 +90,7 @@ def is_metadata(name: str, spec: TableSpec, op: str | None) -> bool:
     return (name.startswith("__") or name == op) and name not in spec.metadata_columns
 
 
-def settled(frame: Frame, spec: TableSpec) -> Frame:
+def settled(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame:
     """The frame with `_op`, `_bad`, `_source` and `_time` taken out of the parsed row."""
     assert frame.images is not None
     columns = dict(frame.images[1])
@@ -125,4 +128,15 @@ def settled(frame: Frame, spec: TableSpec) -> Frame:
         f"struct({source}, CAST(NULL AS STRING) AS total_order) AS _source",
         f"{time} AS _time",
     )
-    return Frame(rows, frame.images, frame.writers)
+    metadata = frozenset(name for name in columns if is_metadata(name, spec, op))
+    return dataclasses.replace(frame, rows=rows, metadata=metadata, order_names=PLAIN_ROWS)
+
+
+def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
+    """Return the order columns of a new table: `order_by`, else what the connector's metadata columns allow. Raises OrderRefused."""
+    if spec.order_by:
+        return spec.order_by
+    _, offsets = survey.connector(frames)
+    found = flat_connector(flat_source(dict((frames[0].images or ("struct", ()))[1])))
+    # a flattened row has no transaction block
+    return tuple(name for name in default_order(found, offsets, spec.name) if name != "total_order")

@@ -28,26 +28,35 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from compactor.core import types
-from compactor.core.writer import WriterField, WriterSchema
-from compactor.spark import values
-
-RECORD = ("_file", "_block", "_row")
+from compactor.core.model import types
+from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.spark.decode import conversions
+from compactor.spark.decode.order import WRAPPED, OrderNames
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Decoded rows. `images` is the struct type of `_after` and `_before`, None while they are JSON text. `writers` is empty until they are known.
-
-    `omits` is set where records name their columns (`decode/named.py`) and says what an update may leave out; then `absent` names the columns
-    that are unavailable where `_told` does not name them. Elsewhere a placeholder marks unavailable values.
-    """
+    """Decoded rows."""
 
     rows: DataFrame
+
     images: types.Type | None
+    """The struct type of `_after` and `_before`. None while they are JSON text."""
+
     writers: tuple[WriterSchema, ...] = ()
+    """Who wrote the rows. Empty until that is known."""
+
     omits: str | None = None
+    """What an update may leave out, where records name their columns (`decode/named.py`). None elsewhere: a placeholder marks such values."""
+
     absent: tuple[str, ...] | None = None
+    """Where records name their columns: the columns whose value is unavailable in the rows whose `_told` does not name them."""
+
+    order_names: OrderNames = WRAPPED
+    """What the names of `order_by` mean in these rows."""
+
+    metadata: frozenset[str] = frozenset()
+    """Columns of the rows that the table does not store. They may order the changes."""
 
     def parsed(self, writers: Sequence[WriterSchema]) -> Frame:
         """With the images of JSON text parsed, once, into a struct that holds what all these writers wrote; types that clash are read as text."""
@@ -56,11 +65,11 @@ class Frame:
         merged: dict[str, types.Type] = {}
         for writer in writers:
             for field in writer.fields:
-                found = values.json_type(field.raw)
+                found = conversions.json_type(field.raw)
                 merged[field.name] = _joined(merged.get(field.name, found), found)
         images: types.Type = ("struct", tuple(merged.items()))
         parsed = [_parse(column, images) if column in ("_after", "_before") else column for column in self.rows.columns]
-        return Frame(self.rows.selectExpr(*parsed), images, tuple(writers))
+        return dataclasses.replace(self, rows=self.rows.selectExpr(*parsed), images=images, writers=tuple(writers))
 
 
 def _joined(left: types.Type, right: types.Type) -> types.Type:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from compactor.core import types
-from compactor.core.errors import InputRefused
+from compactor.core.model import types
+from compactor.core.model.errors import InputRefused
 from compactor.spark.decode import wire
-from compactor.spark.files import RawFrame
+from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, member
 
 OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"

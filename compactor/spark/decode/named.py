@@ -7,7 +7,7 @@ Rules:
 - of a delete only the old image counts, of an update it tells the key that the row had.
 - a record that cannot be used has `_bad`: arrays of different lengths, a key column missing or null, dates that are not ISO, bytes that are no
   hexadecimal digits.
-- the types are part of the writer: one WriterSchema per (table, names, types), made by `spark/signatures.py`.
+- the types are part of the writer: one WriterSchema per (table, names, types), made by `spark/decode/signatures.py`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
-from compactor.core import types
-from compactor.core.spec import TableSpec
-from compactor.core.writer import WriterSchema
-from compactor.spark import texts
+from compactor.core.model import types
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.writer import WriterSchema
+from compactor.spark.decode import pg_text
+from compactor.spark.decode.conversions import stored
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import SOURCE
+from compactor.spark.decode.order import NAMED_COLUMNS, SOURCE, OrderNames
 from compactor.spark.sql import literal, once, quoted
-from compactor.spark.values import stored
 
 TOAST, ANY = "toast", "any"
 """What an update may leave out unchanged: values that PostgreSQL stores out of line, or any column but the key."""
@@ -52,7 +52,7 @@ def source(fields: Mapping[str, str]) -> str:
     return f"struct({', '.join(members)}) AS _source"
 
 
-def frame(rows: DataFrame, spec: TableSpec, omits: str) -> Frame:
+def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames = NAMED_COLUMNS) -> Frame:
     """Rows with `_op`, `_bad`, `_table`, `_new`, `_old` (images), `_source`, `_time` and their place, as a frame without columns yet."""
     kept = "CASE WHEN _op = 'u' AND _old IS NOT NULL THEN array_except(_old.names, _new.names) ELSE array() END"
     rows = once(rows).selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {kept} END AS _kept")
@@ -83,7 +83,7 @@ def frame(rows: DataFrame, spec: TableSpec, omits: str) -> Frame:
             "_time",
         )
     )
-    return Frame(out, None, omits=omits)
+    return Frame(out, None, omits=omits, order_names=order_names)
 
 
 def _problem(spec: TableSpec) -> str:
@@ -114,7 +114,7 @@ def _problem(spec: TableSpec) -> str:
 def _odd(kind: str, value: str) -> str:
     """SQL: what is wrong with a value whose text depends on settings of the server (02-04-2013 may be in February or in April)."""
     day = f"{kind} RLIKE '^(date|timestamptz?)([ (].*)?$' AND {kind} NOT LIKE '%]'"
-    moment = f"{day} AND NOT ({value} RLIKE '{texts.ISO_DATE}' OR {value} RLIKE '{texts.INFINITE}')"
+    moment = f"{day} AND NOT ({value} RLIKE '{pg_text.ISO_DATE}' OR {value} RLIKE '{pg_text.INFINITE}')"
     escaped = f"{kind} = 'bytea' AND {value} NOT RLIKE {literal(_HEX_DIGITS)}"
     return (
         f"CASE WHEN {moment} THEN concat('holds the date ', {value}, ', which is not ISO: set DateStyle of the sending session to ISO') "

@@ -13,7 +13,7 @@
 | `dms.phase` | 0 in a file of the full load, 1 in a file of changes | (AWS DMS) |
 | `dms.change_seq`, `dms.stream_position` | `AR_H_CHANGE_SEQ`; `transact_id`, its numbers brought to one width | (AWS DMS) |
 | `dms.file` | the file's name without folders | (AWS DMS) |
-| `snapshot.hour` | the hour of the file's folder, UTC, as text | (full copies) |
+| `full_load.hour` | the hour of the file's folder, UTC, as text | (full loads) |
 | any other | a column of the row, or a dotted path into the envelope such as `source.ts_us` | |
 
 The default order ends with `offset` where it is kept: the source's own order comes first because offsets go on growing when
@@ -22,9 +22,12 @@ events are sent again after a crash, so a cut inside the re-delivery would bring
 
 from __future__ import annotations
 
-from compactor.core import types
-from compactor.core.copies import HOUR
-from compactor.core.errors import OrderRefused
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compactor.core.model import types
+from compactor.core.model.errors import OrderRefused
+from compactor.core.sources.full_loads import HOUR
 from compactor.spark.sql import cast, quoted
 
 SOURCE = (
@@ -76,11 +79,29 @@ _TEXT = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_pos
 
 NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0"}
 """Order columns that may be null, and sort first then, only where this SQL holds: rows of a full load come from no log."""
-_CHANGE_EVENT = {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(("offset", "kafka.offset"), "_offset")}
-"""What a change event's own names are; other names are columns of the row, else fields of the record."""
 
-NAMED = ("wal2json", "change-event")
-"""Envelopes whose records name their columns: their values are text until the columns are made."""
+
+@dataclass(frozen=True)
+class OrderNames:
+    """What the names of an order mean in the records of one envelope."""
+
+    first: Mapping[str, str]
+    """Names that come before the columns of the row, with their SQL on a decoded row: `lsn` is the envelope's, `after.lsn` the row's."""
+
+    text_columns: bool = False
+    """The columns of the row are text until the table's columns are known."""
+
+    event_fields: bool = False
+    """A name that is no column of the row is a field of the record, which the decoder has put into `_source.event_<name>`."""
+
+
+WRAPPED = OrderNames(_COMPUTED)
+PLAIN_ROWS = OrderNames({})
+FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
+NAMED_COLUMNS = OrderNames(_COMPUTED, text_columns=True)
+CHANGE_EVENTS = OrderNames(
+    {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(("offset", "kafka.offset"), "_offset")}, True, True
+)
 
 _LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$"
 
@@ -147,21 +168,17 @@ def payload_column(name: str) -> str:
     return name.removeprefix("after.")
 
 
-def expression(name: str, images: types.Type, table: str, envelope: str = "flat") -> tuple[str, types.Type]:
-    """SQL on a decoded row, and its type (`bigint`, `string` or `double`). Raises OrderRefused for an unknown name or a type without order.
-
-    Inside an envelope its own names come first: a payload column `lsn` is `after.lsn` there.
-    """
+def expression(name: str, images: types.Type, table: str, names: OrderNames = PLAIN_ROWS) -> tuple[str, types.Type]:
+    """SQL on a decoded row, and its type (`bigint`, `string` or `double`). Raises OrderRefused for an unknown name or a type without order."""
     columns = dict(images[1])
     bare = payload_column(name)
-    own = _CHANGE_EVENT if envelope == "change-event" else _COMPUTED if envelope != "flat" else {}
-    if name in own:
-        return own[name], ("string",) if name in _TEXT else ("bigint",)
+    if name in names.first:
+        return names.first[name], ("string",) if name in _TEXT else ("bigint",)
     if bare in columns:
-        if envelope in NAMED:
+        if names.text_columns:
             return _comparable(f"coalesce({', '.join(f'{image}.{quoted(bare)}' for image in ('_after', '_before'))})"), ("bigint",)
         return _ordered(f"coalesce(_after.{quoted(bare)}, _before.{quoted(bare)})", columns[bare], name, table)
-    if envelope == "change-event":
+    if names.event_fields:
         field = "event_" + name.removeprefix("event.")
         return _comparable(f"_source.{quoted(field)}"), ("bigint",)
     if name in _COMPUTED:

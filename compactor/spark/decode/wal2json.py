@@ -17,14 +17,13 @@ Rules beyond `decode/named.py`:
 
 from __future__ import annotations
 
-from compactor.core.errors import InputRefused
-from compactor.core.spec import TableSpec
-from compactor.spark import texts
-from compactor.spark.decode import named
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.spec import TableSpec
+from compactor.spark.decode import named, pg_text
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import lsn_number, micros
 from compactor.spark.decode.tables import of_other_table
-from compactor.spark.files import RawFrame
+from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal
 
 _COLUMNS = "ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>"
@@ -52,7 +51,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     empty = "(_text IS NULL OR trim(_text) = '')"
     keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys")
     options = "map('columnNameOfCorruptRecord', '_corrupt')"
-    document = f"from_json({texts.exact_numbers('_text')}, {literal(_DOCUMENT)}, {options})"
+    document = f"from_json({pg_text.exact_numbers('_text')}, {literal(_DOCUMENT)}, {options})"
     documents = keyed.selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d")
     unusable = (
         f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object, or not a whole one' "

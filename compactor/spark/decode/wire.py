@@ -24,9 +24,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from compactor.core import avro
-from compactor.core.errors import RegistryRefused, SchemaRefused
-from compactor.spark.files import RawFrame, from_spark
+from compactor.core.model.errors import RegistryRefused, SchemaRefused
+from compactor.core.schema import avro
+from compactor.spark.input.files import RawFrame, from_spark
 from compactor.spark.sql import literal
 
 Schemas = Optional[Callable[[int], str]]

@@ -1,0 +1,83 @@
+"""The part of the composition root behind `compactor init`: opens storage and registry, and places paths in the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from compactor.config.values import absolute, is_s3
+from compactor.core.model.errors import Refused
+from compactor.core.settings.s3 import S3Settings
+from compactor.core.sources.proposal import Proposal
+from compactor.flows.land import propose as flow
+from compactor.ports import Storage
+from compactor.registry.settings import RegistrySettings, addresses, shown
+from compactor.storage.local import LocalStorage
+from compactor.storage.routed import RoutedStorage
+
+
+def propose(top: str | None, registry: str | None, warehouse: str, increments: str, options: Mapping[str, str]) -> Proposal:
+    """Propose tables from files below `top`, from a registry (URL or folder of .avsc files), or from files with the registry's keys.
+
+    `options` are keys of `registry:` in compactor.yaml. Raises Refused when nothing is found, RegistryRefused, Unavailable.
+    """
+    scanned = absolute(top, os.getcwd()) if top else ""
+    if scanned and not is_s3(scanned) and not os.path.isdir(scanned):
+        what = "is a file; give the folder it lies in" if os.path.exists(scanned) else "does not exist"
+        raise Refused(f"path {scanned} {what}")
+    storage = RoutedStorage(LocalStorage(), _s3)
+    opened = _registry(registry, storage, options) if registry else None
+    try:
+        if opened is not None and not scanned:
+            return flow.from_registry(opened, increments)
+        return flow.from_files(storage, scanned, absolute(warehouse, os.getcwd()), opened)
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+def _registry(place: str, storage: Storage, options: Mapping[str, Any]) -> Any:
+    if "://" not in place or is_s3(place):
+        from compactor.registry.files import FileRegistry
+
+        return FileRegistry(storage, absolute(place, os.getcwd()))
+    from compactor.registry.confluent import ConfluentRegistry
+
+    return ConfluentRegistry(RegistrySettings(urls=(place,), **options))
+
+
+def _s3(location: str) -> Storage:
+    try:
+        from compactor.storage.s3.storage import S3Storage
+    except ImportError:
+        raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
+    return S3Storage(location, S3Settings().within(os.environ))
+
+
+def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -> dict[str, Any]:
+    """Return the mapping below `registry:` for a URL or folder, without user and password."""
+    if registry is None:
+        return {}
+    if "://" not in registry:
+        return {"folder": os.path.relpath(os.path.abspath(os.path.expanduser(registry)), base)}
+    return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **{name: value for name, value in options.items() if value}}
+
+
+def warehouse_in_file(warehouse: str | None, top: str | None, found: Proposal, base: str) -> str:
+    """Return the warehouse as a file in the folder `base` names it: relative when it lies there.
+
+    The default is around the landing folders when they lie where tables expect them, else in the bucket or beside the file.
+    """
+    if warehouse is None and top is not None and any("increments" not in table.settings for table in found.tables):
+        warehouse = top
+    elif warehouse is None:
+        warehouse = f"s3://{top.partition('://')[2].partition('/')[0]}/warehouse" if top and is_s3(top) else os.path.join(base, "warehouse")
+    whole = absolute(warehouse, os.getcwd())
+    inside = ".." if is_s3(whole) else os.path.relpath(whole, base)
+    return whole if inside.startswith("..") else inside
+
+
+def without_secrets(word: str) -> str:
+    """Return a word of the command line, an address without its password."""
+    return shown(word) if word.startswith(("http://", "https://")) else word

@@ -1,0 +1,338 @@
+"""What the keys of compactor.yaml get wrong together, and where its paths lead. A problem is a value: (place, sentence)."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Iterator, Mapping
+
+from compactor.config.keys import Keys, Table
+from compactor.config.text import Place
+from compactor.config.values import SUBJECT, absolute, alike, is_s3, shown
+from compactor.core.catalog import views
+from compactor.core.model.errors import ConfigError
+from compactor.core.model.layout import join
+from compactor.core.model.spec import TableSpec
+from compactor.core.settings import s3
+from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
+from compactor.core.sources.increment import pattern_problem, split_pattern
+
+NAME_CHARS_MAX = 110
+"""Hive 2 keeps 128 characters of a table's name, and ours get endings such as `_incremental` and `_base_g2`."""
+
+_MANAGED = ("base", "delta", "archive", "quarantine", "history", "feed", "_compactor")
+_GLOB = re.compile(r"[*?{}\[\]\\]")
+
+Problem = tuple[Place, str]
+
+
+def problems(keys: Keys) -> Iterator[Problem]:
+    """Everything wrong with the top of the file and with each table, in the file's order."""
+    if not keys.tables:
+        yield ("tables",), "expected at least one table, found none"
+    yield from _top_problems(keys)
+    others = shared({name: landing(keys, name, table)[0] for name, table in keys.tables.items()})
+    for name, table in keys.tables.items():
+        for place, sentence in _table_problems(keys, name, table):
+            yield ("tables", name, *place), sentence
+        if name in others and table.archive == "move":
+            sentence = f"table {others[name]} reads the same landing files and would lose what this one moves; say `archive: keep`"
+            yield ("tables", name, "archive"), sentence
+
+
+def _top_problems(keys: Keys) -> Iterator[Problem]:
+    for key, value in (("warehouse", keys.warehouse), ("catalog.metastore_dir", keys.catalog.metastore_dir)):
+        if value is not None and (problem := _location_problem(value)):
+            yield tuple(key.split(".")), problem
+    try:
+        s3.S3Settings(**keys.s3_said)
+    except ConfigError as error:
+        name, _, told = str(error).partition(": ")
+        yield tuple(name.split(".")), told
+    if keys.registry.url and keys.registry.folder:
+        yield ("registry", "folder"), "a folder is not read beside `url`; keep one of them"
+    catalog = keys.catalog
+    if catalog.uri is not None and not all(re.fullmatch(r"thrift://[^/:]+(:\d+)?", uri.strip()) for uri in catalog.uri.split(",")):
+        yield ("catalog", "uri"), f"expected thrift://host:9083, found {shown(catalog.uri)}"
+    if catalog.uri is not None and catalog.metastore_dir is not None:
+        yield ("catalog", "metastore_dir"), "an embedded metastore is not used beside `uri`; keep one of them"
+    yield from _glue_problems(keys)
+    if problem := _name_problem(catalog.database):
+        yield ("catalog", "database"), problem
+    for group, said in keys.airflow.groups.items():
+        if said.partitioned and not re.fullmatch(r"\d+ \*( \*){3}", said.schedule or ""):
+            yield ("airflow", "groups", group, "partitioned"), f"expected an hourly schedule such as 10 * * * *, found {shown(said.schedule)}"
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", group):
+            yield ("airflow", "groups", group), f"expected a name of letters, digits, _, . and -, found {shown(group)}"
+    kinds = {table.timestamps: name for name, table in keys.tables.items()}
+    if len(kinds) > 1:
+        yield (
+            ("tables", kinds["int64"], "timestamps"),
+            f"table {kinds['int96']} has int96; different types in one file are not supported yet",
+        )
+
+
+def _glue_problems(keys: Keys) -> Iterator[Problem]:
+    catalog = keys.catalog
+    if catalog.type != "glue":
+        for key, said in (("region", catalog.region), ("catalog_id", catalog.catalog_id)):
+            if said is not None:
+                yield ("catalog", key), "only `type: glue` has it; leave it out"
+        return
+    for key, said in (("uri", catalog.uri), ("metastore_dir", catalog.metastore_dir)):
+        if said is not None:
+            yield ("catalog", key), "Glue is the metastore; leave it out"
+    if not is_s3(keys.warehouse_dir):
+        yield ("catalog", "type"), f"whoever reads from Glue reaches S3 only, and the warehouse is {keys.warehouse_dir}; say s3://bucket/prefix"
+
+
+def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
+    for key, value in ((None, name), ("view", table.view), ("tables_in", table.tables_in)):
+        if value is not None and (problem := _name_problem(value)):
+            yield ((key,) if key else ()), problem
+    if join(keys.warehouse_dir, name) == keys.metastore_dir:
+        yield (), "the embedded metastore has this folder; choose another name, or say `catalog: {metastore_dir: ...}`"
+    if table.key is None and not table.schema_.startswith(SUBJECT):
+        yield (
+            ("key",),
+            "expected the key columns, found nothing; say `key: [id]`, or `key: []` for a table whose rows have no key",
+        )
+    yield from _envelope_problems(table)
+    if table.partial and table.key == ():
+        yield ("partial",), "a table without key has no row whose columns could be kept; leave it out"
+    if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
+        yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
+    if table.topic:
+        yield from _topic_problems(keys, table)
+    if ENVELOPES[table.envelope].full_loads:
+        yield from _full_load_problems(keys, name, table)
+    yield from _runner_problems(keys, name)
+    if table.group != "hourly" and table.group not in keys.airflow.groups:
+        known = ("hourly", *keys.airflow.groups)
+        yield ("group",), f"no group {shown(table.group)}{alike(table.group, known)}; write it below `airflow: {{groups: ..}}`"
+    yield from _file_problems(table)
+    if table.archive == "keep" and table.archive_retention is not None:
+        yield ("archive_retention",), "with `archive: keep` there is no archive, and files in landing are the sink's; leave one of the two out"
+    if views.ATHENA in table.engines and keys.catalog.type != "glue":
+        yield ("engines",), "athena reads from Glue; say `catalog: {type: glue}`, or leave it out"
+    if table.live_view:
+        yield from _live_problems(table)
+    yield from _history_problems(table)
+    try:
+        zoneinfo.ZoneInfo(table.hours_in)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        if table.hours_in != "UTC":
+            yield ("hours_in",), f"expected a time zone such as Europe/Berlin, found {shown(table.hours_in)}"
+    yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
+
+
+def _runner_problems(keys: Keys, name: str) -> Iterator[Problem]:
+    """What a table on EMR lacks."""
+    runner = keys.runner_of(name)
+    if runner == "local":
+        return
+    needed = ("job", "plans", "logs", *(("application", "role") if runner == "emr-serverless" else ("cluster",)))
+    lacking = [key for key in needed if getattr(keys.emr, key) is None]
+    if lacking:
+        yield ("runner",), f"{runner} needs `emr: {{{lacking[0]}: ..}}` at the top of the file, found nothing"
+    if not is_s3(keys.warehouse_dir):
+        yield ("runner",), f"{runner} reaches S3 only, and the warehouse is {keys.warehouse_dir}; say s3://bucket/prefix"
+    if keys.metastore_dir is not None:
+        yield ("runner",), f"{runner} cannot reach a metastore embedded here; say `catalog: {{type: glue}}` or `catalog: {{uri: thrift://host:9083}}`"
+
+
+def _topic_problems(keys: Keys, table: Table) -> Iterator[Problem]:
+    if not keys.kafka.servers:
+        yield ("topic",), "nothing says where Kafka is; say `kafka: {servers: host:9092}` at the top of the file"
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", str(table.topic)):
+        yield ("topic",), f"expected the name of one topic (letters, digits, . _ -), found {shown(table.topic)}"
+    if table.format not in ("auto", "parquet"):
+        yield ("format",), f"`compactor ingest` writes parquet, found {table.format}; leave it out"
+    if "container" in table.model_fields_set and table.container != "kafka":
+        yield ("container",), "`compactor ingest` writes whole Kafka records; leave it out"
+
+
+def _envelope_problems(table: Table) -> Iterator[Problem]:
+    """Settings and formats that do not fit the table's envelope."""
+    envelope, default = ENVELOPES[table.envelope], {name: field.get_default(call_default_factory=True) for name, field in Table.model_fields.items()}
+    for key in SPECIAL_SETTINGS:
+        if getattr(table, key) != default[key] and key not in envelope.own_settings:
+            yield (key,), f"only `envelope: {accepting(key)}` has it, and the envelope is {envelope.name}; leave it out"
+    for key, reason in envelope.refused_settings:
+        if getattr(table, key) != default[key]:
+            yield (key,), reason
+    if table.format not in envelope.formats:
+        possible = " or ".join(name for name in envelope.formats if name != "auto")
+        yield ("format",), f"expected {possible} with `envelope: {envelope.name}`, found {table.format}"
+
+
+def _full_load_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
+    """What a table of full loads needs."""
+    if table.key == ():
+        yield ("key",), "rows without a key cannot be compared from one load to the next; set `key: [..]` to the columns that identify a row"
+    _, pattern = landing(keys, name, table)
+    if "%Y" not in pattern:
+        yield (
+            ("increments",),
+            f"each full load needs its own folder, named by its day or hour; for example {name}/incremental/increment_%Y%m%d%H",
+        )
+    if table.complete is None and table.settle <= 0:
+        yield (
+            ("complete",),
+            "nothing says when a load is whole, and half a load would delete the other half of the table; set `complete: _SUCCESS`, the file that "
+            "the source writes last, or `settle: 10min`",
+        )
+    if table.complete is not None and "/" in table.complete:
+        yield ("complete",), f"expected a file's name such as _SUCCESS, found {shown(table.complete)}"
+
+
+def _file_problems(table: Table) -> Iterator[Problem]:
+    """What contradicts in the settings of CSV files."""
+    if table.format == "csv":
+        if table.container == "kafka":
+            yield ("container",), "expected value: CSV files hold rows; leave it out"
+        named = table.csv.header or table.csv.columns or table.schema_ != "infer"
+        if not named and (table.csv.header is False or not ENVELOPES[table.envelope].csv_header):
+            yield (
+                ("csv",),
+                "nothing names the columns: say `csv: {columns: [..]}` in the files' order, or `schema:` with an .avsc file, or, when the first line "
+                "of each file holds the names (DMS: AddColumnName), `csv: {header: true}`",
+            )
+    if table.csv.header and table.csv.columns:
+        yield ("csv", "columns"), "the files have a header, which names them; leave one of the two out"
+
+
+def _live_problems(table: Table) -> Iterator[Problem]:
+    if not ENVELOPES[table.envelope].live_view or table.format in ("json", "csv"):
+        yield (
+            ("live_view",),
+            f"expected flat rows in parquet or avro files, found {table.envelope} in {table.format}; leave it out",
+        )
+    if table.key == ():
+        yield ("live_view",), "a table without key has none; leave it out"
+    if table.archive == "move":
+        yield ("archive",), "the live view reads files after they were absorbed; say `archive: keep`, or leave it out"
+
+
+def _history_problems(table: Table) -> Iterator[Problem]:
+    if table.history and table.key == ():
+        yield ("history",), "rows without a key have no versions; leave it out"
+    said = {key: getattr(table, key) for key in ("track", "track_except", "history_end", "history_zero_length") if key in table.model_fields_set}
+    if not table.history and said:
+        yield (next(iter(said)),), "there is no history; say `history: true`, or leave it out"
+    if table.track and table.track_except:
+        yield ("track_except",), "`track` says which columns already; leave one of the two out"
+
+
+def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
+    written = table.increments
+    if written is not None and (problem := _location_problem(written)):
+        yield problem
+        return
+    place, pattern = landing(keys, name, table)
+    if is_s3(place) != is_s3(keys.warehouse_dir):
+        yield f"{place} and the warehouse {keys.warehouse_dir} are not in the same kind of store, and files are moved between them; use one"
+    if problem := pattern_problem(pattern) or ("a single % at the end" if pattern.endswith("%") else None):
+        yield f"{shown(written)}: {problem}"
+    if found := _stored_there(keys, place):
+        other, part = found
+        what = f"{part} of" if part else "what is stored for"
+        yield f"{place} holds {what} table {other} too; give landing its own folder, such as {name}/incremental"
+
+
+def _stored_there(keys: Keys, place: str) -> tuple[str, str] | None:
+    """(table, part of it) that is stored where files are to land, the part "" for all of it. One look-up a table: there may be hundreds."""
+    warehouse = keys.warehouse_dir
+    if within(warehouse, place):
+        return next(iter(keys.tables)), ""
+    table, _, below = place.removeprefix(join(warehouse, "") + "/").partition("/") if within(place, warehouse) else ("", "", "")
+    part = below.partition("/")[0]
+    return (table, part) if table in keys.tables and part in ("", *_MANAGED) else None
+
+
+def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
+    """Objects of the catalog that two tables would share; told for the later one."""
+    owners: dict[str, list[str]] = {}
+    for name, spec in specs.items():
+        for item in _objects(spec):
+            owners.setdefault(item, []).append(name)
+    for name, spec in specs.items():
+        for item in _objects(spec):
+            # A type change brings `student_base_g2` (H14).
+            first = owners[item] if len(owners[item]) > 1 else owners.get(re.sub(r"_(base|delta|changes|history_rows)_g\d+$", r"_\1", item), [])
+            if (len(first) > 1 and first[-1] == name) or (first and name not in first):
+                whose = "the table itself" if first[0] == name else f"table {first[0]}"
+                sentence = f"{item} is a name of {whose} too; say another `view:`, or another table name"
+                yield ("tables", name, "view"), sentence
+                break
+
+
+def _objects(spec: TableSpec) -> list[str]:
+    live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
+    live += [f"{spec.database}.{spec.view}_{views.ATHENA}"] if views.ATHENA in spec.engines else []
+    feed = ["changes"] if spec.feed != "off" else []
+    if spec.history:
+        live += [f"{spec.tables_in}.{spec.name}_history_rows", f"{spec.database}.{spec.view}_history"]
+        live += [f"{spec.database}.{spec.view}_history_{views.ATHENA}"] if views.ATHENA in spec.engines else []
+    parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental", "schema", *feed)]
+    return [f"{spec.database}.{spec.view}", *live, *parts]
+
+
+def landing(keys: Keys, name: str, table: Table) -> tuple[str, str]:
+    """(root, pattern) of where a table's files land."""
+    root, pattern = split_pattern(table.increments or f"{name}/incremental/increment_%Y%m%d%H")
+    return absolute(root or ("/" if (table.increments or "").startswith("/") else "."), keys.warehouse_dir), pattern
+
+
+def _location_problem(location: str) -> str | None:
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", location)
+    if is_s3(location):
+        bucket, _, key = re.sub("^s3[an]?://", "", location).partition("/")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", bucket):
+            return f"expected s3://bucket/prefix, found {shown(location)}"
+        return s3.key_problem(key.rstrip("/")) if key.rstrip("/") else None
+    if scheme and scheme[1].lower() != "file":
+        return f"{scheme[1]}: locations are not supported, found {shown(location)}; say a local directory or s3://bucket/prefix"
+    if glob := _GLOB.search(location):
+        return f"{shown(location)} holds {glob[0]!r}, which Spark takes for a pattern of names; rename the folder"
+    return None
+
+
+def _name_problem(name: str) -> str | None:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_]*", name):
+        better = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+        return f"Hive cannot hold the name {name!r}; use a-z, 0-9 and _" + (f", such as {better}" if better else "")
+    if len(name) > NAME_CHARS_MAX:
+        return f"{len(name)} characters are too long a name for Hive; use at most {NAME_CHARS_MAX}"
+    return None
+
+
+def within(path: str, directory: str) -> bool:
+    """Whether a path is a directory or lies below it."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def shared(landings: Mapping[str, str]) -> dict[str, str]:
+    """Table → another one, the first in the file's order, that reads the same landing files: from the same directory, above or below it."""
+    here: dict[str, list[str]] = {}
+    below: dict[str, list[str]] = {}
+    for name, place in landings.items():
+        here.setdefault(place, []).append(name)
+        for directory in _upwards(place):
+            names = below.setdefault(directory, [])
+            if len(names) < 2:  # one of two is another table
+                names.append(name)
+    order = {name: at for at, name in enumerate(landings)}
+    found = {}
+    for name, place in landings.items():
+        near = [*below[place], *(other for directory in _upwards(place) for other in here.get(directory, ())[:2])]
+        if others := [other for other in near if other != name]:
+            found[name] = min(others, key=order.__getitem__)
+    return found
+
+
+def _upwards(place: str) -> Iterator[str]:
+    """A directory and those around it."""
+    while place:
+        yield place
+        place = place.rpartition("/")[0].rstrip("/")

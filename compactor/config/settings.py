@@ -1,0 +1,270 @@
+"""compactor.yaml and the environment → Settings; a table of it → TableSpec. Every refusal names file, table and key.
+
+Words: the *file* is what the operator writes; *Settings* is the file understood, with the environment's overrides and `defaults:`
+merged into every table; a *TableSpec* is one table of it, resolved and complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, PrivateAttr, ValidationError
+
+from compactor.config import rules
+from compactor.config import text as config_text
+from compactor.config.keys import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Keys, Metrics, Quarantine, Registry, Table
+from compactor.config.keys import Csv as CsvKeys
+from compactor.config.rules import Problem, landing, shared
+from compactor.config.text import Place
+from compactor.config.values import SUBJECT, absolute, alike, shown
+from compactor.core.model.errors import ConfigError
+from compactor.core.model.layout import join
+from compactor.core.model.spec import Csv, TableSpec
+from compactor.core.sources.envelopes import ENVELOPES
+
+PREFIX = "COMPACTOR_"
+OVERRIDABLE = ("warehouse", "catalog", "registry", "kafka", "s3", "defaults")
+"""What the environment may say: COMPACTOR_WAREHOUSE, COMPACTOR_CATALOG__URI, COMPACTOR_DEFAULTS__SETTLE, ..."""
+
+_SMALLEST = "The smallest file is\ntables:\n  student:\n    key: [id]\n    envelope: debezium"
+
+
+class Settings(Keys):
+    """The configuration, understood and checked. `file` is where it came from; relative paths begin at its folder."""
+
+    _specs: dict[str, TableSpec] = PrivateAttr(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tables, in the file's order."""
+        return tuple(self.tables)
+
+    def spec(self, name: str) -> TableSpec:
+        """A table, resolved. Raises ConfigError for one that the file does not have."""
+        if name not in self._specs:
+            known = ", ".join(self.names)
+            raise ConfigError(f"{self._file}: no table {name!r}{alike(name, self.names)}; it has {known}")
+        return self._specs[name]
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the file, for editors and docs."""
+    schema = Settings.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "compactor.yaml"}
+
+
+def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Settings:
+    """Read, merge, check. Raises ConfigError that lists everything found wrong."""
+    file = Path(path)
+    try:
+        content = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{file}: no such file. Say --config PATH, or write one. {_SMALLEST}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: expected UTF-8 text, found other bytes at {error.start}") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    text = config_text.read(content, str(path))
+    if not isinstance(text.values, dict):
+        raise ConfigError(f"{file}: expected keys such as `tables:`, found {shown(text.values)}. The smallest file is\n{_SMALLEST}")
+    overridden = _override(text.values, os.environ if environment is None else environment)
+    merged, inherited = _merged(text.values)
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        raise _refusal(text, overridden, _told(error, inherited, text.values)) from None
+    settings._file = Path(os.path.abspath(file))
+    if problems := [*rules.problems(settings)] or [*_resolve(settings)]:
+        raise _refusal(text, overridden, problems)
+    return settings
+
+
+def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[Place, str]:
+    """Put the environment's values over the file's; gives back which variable said what."""
+    overridden: dict[Place, str] = {}
+    for variable, value in sorted(environment.items()):
+        place = tuple(variable.removeprefix(PREFIX).lower().split("__"))
+        if not variable.startswith(PREFIX) or place[0] not in OVERRIDABLE or not value:
+            continue
+        inside = values
+        for part in place[:-1]:
+            if not isinstance(inside.get(part), dict):
+                inside[part] = {}
+            inside = inside[part]
+        # A path is a path, whatever YAML would make of it.
+        inside[place[-1]] = value if place == ("warehouse",) else config_text.scalar(value)
+        overridden[place] = variable
+    return overridden
+
+
+def _merged(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, set[str]]]:
+    """The values with `defaults` in every table, and which keys each table has from there."""
+    defaults, tables = values.get("defaults"), values.get("tables")
+    if values.get("defaults", 0) is None:
+        values = {name: value for name, value in values.items() if name != "defaults"}
+    if not isinstance(tables, dict):
+        return values, {}
+    defaults = defaults if isinstance(defaults, dict) else {}
+    merged, inherited = {}, {}
+    for name, own in tables.items():
+        own = {} if own is None else own
+        if isinstance(own, dict):
+            inherited[name] = set(defaults) - set(own)
+            both = {key: {**defaults[key], **own[key]} for key in own if isinstance(own[key], dict) and isinstance(defaults.get(key), dict)}
+            own = {**defaults, **own, **both}
+        merged[name] = own
+    return {**values, "tables": merged}, inherited
+
+
+# ---- what one key alone gets wrong -----------------------------------------------------------------------------------
+
+
+def _told(error: ValidationError, inherited: Mapping[str, set[str]], values: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    for entry in error.errors(include_url=False):
+        place: Place = entry["loc"]
+        # What `defaults:` says wrong is told once, there.
+        if place[0] == "tables" and len(place) > 2 and str(place[2]) in inherited.get(str(place[1]), ()):
+            continue
+        problems.append((place, _sentence(entry, place, values)))
+    return problems
+
+
+def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any]) -> str:
+    kind = entry["type"]
+    if kind == "value_error":
+        return str(entry["ctx"]["error"])
+    if kind == "missing" or place == ("tables",):
+        found = None if kind == "missing" else entry["input"]
+        return f"expected at least one table, found {shown(found)}. {_SMALLEST}"
+    if kind != "extra_forbidden":
+        hint = "; write `key: [..]` and the others below the name" if len(place) == 2 else ""
+        return f"expected a mapping of keys, found {shown(entry['input'])}{hint}"
+    name = str(place[-1])
+    if len(place) == 1:
+        below = "; a table stands below `tables:`" if isinstance(values.get(name), dict) else ""
+        return f"unknown key{alike(name, _known(Keys)) or below}"
+    models: dict[str, type[BaseModel]] = {
+        "airflow": Airflow,
+        "catalog": Catalog,
+        "checks": Checks,
+        "csv": CsvKeys,
+        "emr": Emr,
+        "compaction": Compaction,
+        "kafka": Kafka,
+        "metrics": Metrics,
+        "quarantine": Quarantine,
+        "registry": Registry,
+        "s3": S3,
+    }
+    above = "; it stands at the top of the file" if name in _known(Keys) else ""
+    model = Group if place[:2] == ("airflow", "groups") else models.get(str(place[-2]), Table)
+    return f"unknown key{above or alike(name, _known(model))}"
+
+
+def _known(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _refusal(text: config_text.Text, overridden: Mapping[Place, str], problems: list[Problem]) -> ConfigError:
+    lines = [f"{_where(text, overridden, place)}: {_label(place)}: {sentence}" for place, sentence in problems]
+    return ConfigError("\n".join(dict.fromkeys(lines)))
+
+
+def _where(text: config_text.Text, overridden: Mapping[Place, str], place: Place) -> str:
+    for end in range(len(place), 0, -1):
+        if place[:end] in overridden:
+            return f"environment {overridden[place[:end]]}"
+        if place[:end] in text.lines:
+            break
+        if place[0] == "tables" and ("defaults", *place[2:end]) in text.lines and end > 2:
+            return text.where(("defaults", *place[2:end]))
+    return text.where(place)
+
+
+def _label(place: Place) -> str:
+    if place[0] == "tables" and len(place) > 1:
+        key = ".".join(map(str, place[2:]))
+        return f"table {place[1]}" + (f", key {key}" if key else "")
+    return f"key {'.'.join(map(str, place))}"
+
+
+# ---- the specs --------------------------------------------------------------------------------------------------------
+
+
+def _resolve(settings: Settings) -> Iterator[Problem]:
+    """Fill in the TableSpecs, and tell what is wrong with them."""
+    others = shared({name: landing(settings, name, table)[0] for name, table in settings.tables.items()})
+    for name, table in settings.tables.items():
+        try:
+            settings._specs[name] = _spec(settings, name, table, others.get(name))
+        except ConfigError as error:
+            yield ("tables", name, "schema"), str(error)
+    yield from rules.collisions(settings._specs)
+
+
+def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> TableSpec:
+    place, pattern = landing(settings, name, table)
+    subject = table.schema_.removeprefix(SUBJECT) if table.schema_.startswith(SUBJECT) else ""
+    database = settings.catalog.database
+    return TableSpec(
+        name=name,
+        root=join(settings.warehouse_dir, name),
+        landing=place,
+        pattern=pattern,
+        database=database,
+        view=table.view or name,
+        tables_in=table.tables_in or database,
+        key=table.key or (),
+        container="kafka" if table.topic and "container" not in table.model_fields_set else table.container,
+        registered_key=table.key is None,
+        avro_schema=None if subject else _avro_schema(table.schema_, str(settings.file.parent)),
+        subject=subject or None,
+        op_map=tuple(table.op_map.items()),
+        tombstone_retention=0.0 if table.delete == "hard" else table.tombstone_retention,
+        epoch=table.epoch.number,
+        epoch_from=table.epoch.first,
+        epoch_replaces=table.epoch.replace,
+        csv=Csv(**dict(table.csv)),
+        compact_every=table.compaction.every,
+        compact_window=table.compaction.window,
+        max_gone=table.checks.max_gone if "max_gone" in table.checks.model_fields_set else ENVELOPES[table.envelope].max_gone,
+        quarantine_rows=table.quarantine.max_rows,
+        quarantine_share=table.quarantine.max_share,
+        first_folder=table.from_,
+        archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
+        comment=table.comment or "",
+        feed=table.change_feed,
+        policy=replace(table.on_schema_change, partial=table.partial),
+        **{key: getattr(table, key) for key in _SAME},
+    )
+
+
+_SAME = (
+    *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "partial"),
+    *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "timestamps", "target_file_bytes", "settle", "complete"),
+    *("hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify", "feed_retention"),
+    *("history", "track", "track_except", "history_end", "history_zero_length"),
+)
+"""What a TableSpec takes from the file as it is."""
+
+
+def _avro_schema(said: str, base: str) -> str | None:
+    if said == "infer":
+        return None
+    path = absolute(said, base)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        parsed = json.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is not a JSON document: {error}") from None
+    if not isinstance(parsed, dict) or parsed.get("type") != "record":
+        raise ConfigError(f"{path}: expected an Avro record schema, found {shown(text.strip())}")
+    return text

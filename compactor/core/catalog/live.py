@@ -1,0 +1,149 @@
+"""What has landed and is not absorbed yet, for looking at: the table `<t>_incremental`, and the view `<t>_live` that dedupes it in.
+
+The live view is for flat sources with a key and an order of plain columns. It holds the newest landed row per key (a window over what
+has landed, never over the base) against the stored rows, both ways by anti-join:
+
+    stored rows that no newer landed row replaces  ∪  landed rows (no deletes) that no newer stored row or tombstone replaces
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compactor.core.catalog import views
+from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
+from compactor.core.model import types
+from compactor.core.model.errors import Refused
+from compactor.core.model.layout import Layout
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import OPERATIONS, TableSpec
+from compactor.core.sources import increment
+
+HOUR = "landed_folder"
+_LINE = (("line", "string"),)
+
+
+def incremental_table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
+    """The landing folders as a table, one partition a folder; text files show their lines."""
+    columns = tuple(Column(name, kind) for name, kind in snapshot.raw or _LINE)
+    kind = spec.format if spec.format != "auto" else "parquet" if snapshot.raw else "json"
+    # text is shown as its lines, whatever its format
+    kind = "json" if kind == "csv" else kind
+    generation = snapshot.schema.generation
+    return TableDef(
+        spec.tables_in,
+        views.table_name(spec, "incremental", generation),
+        columns,
+        (Column(HOUR, "string"),),
+        spec.landing,
+        {views.UUID: snapshot.uuid},
+        format=kind,
+        comment=f"compactor: what has landed for {spec.database}.{spec.view} and is not archived yet",
+    )
+
+
+def incremental_partitions(spec: TableSpec, paths: Iterable[str]) -> list[PartitionDef]:
+    """One partition per folder that holds files; values start with a letter."""
+    layout = Layout(spec.root, spec.landing)
+    places = (increment.landed(spec.pattern, path) for path in paths if not increment.ignored(path))
+    folders = sorted({place.folder for place in places if place})
+    return [PartitionDef((f"f_{folder.replace('/', '_')}",), layout.landed(folder) if folder else spec.landing) for folder in folders]
+
+
+def problem(spec: TableSpec, snapshot: Snapshot) -> str | None:
+    """Why a live view cannot be had, or None."""
+    if not spec.source.live_view or not snapshot.raw:
+        return "only flat Parquet and Avro files can be read by a view"
+    if spec.keyless or snapshot.partial:
+        return "rows without a key, or with unavailable values, cannot be merged by a view"
+    columns = {name for name, _ in snapshot.raw}
+    strange = [name for name, _ in snapshot.order if name.lower() not in columns]
+    return f"the order must be plain columns of the files, {', '.join(strange)} is not; say `order_by:`" if strange else None
+
+
+def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
+    """The view `<t>_live`. Raises Refused when it cannot be had."""
+    why = problem(spec, snapshot)
+    if why:
+        raise Refused(f"table {spec.name}: `live_view` is not possible: {why}")
+    schema = snapshot.schema
+    keys = [(schema.field(name).source.lower(), name) for name in schema.key]
+    order = [(name.lower(), f"`_p{at}`") for at, (name, _) in enumerate(snapshot.order)]
+    landed = _landed(spec, snapshot, keys, order)
+    stored = _stored(spec, snapshot)
+    same = " AND ".join(f"`__l`.{quoted(source)} = `__s`.{quoted(name)}" for source, name in keys)
+    newer = _newer([f"`__l`.`_o{at}`" for at in range(len(order))], [f"`__s`.{column}" for _, column in order])
+    shown = [(schema.view_name(field), field) for field in schema.payload]
+    of_stored = ", ".join(f"`__s`.{quoted(field.name)} AS {quoted(name)}" for name, field in shown)
+    of_landed = ", ".join(f"{_landed_value(snapshot, field.source.lower(), field.type)} AS {quoted(name)}" for name, field in shown)
+    text = (
+        f"SELECT {of_stored} FROM ({stored}) `__s` WHERE `__s`.`_op` <> 'd' "
+        f"AND NOT EXISTS (SELECT 1 FROM ({landed}) `__l` WHERE {same} AND {newer}) "
+        f"UNION ALL SELECT {of_landed} FROM ({landed}) `__l` WHERE NOT {_is_delete(spec, snapshot)} "
+        f"AND NOT EXISTS (SELECT 1 FROM ({stored}) `__s` WHERE {same} AND NOT ({newer}))"
+    )
+    columns = tuple(Column(name, field.type, field.comment) for name, field in shown)
+    comment = f"rows of {spec.view} with what has landed and is not absorbed yet; in a long-lived Spark server set spark.sql.metadataCacheTTLSeconds"
+    return ViewDef(
+        spec.database, f"{spec.view}_live", text, columns, {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment}
+    )
+
+
+def _landed(spec: TableSpec, snapshot: Snapshot, keys: list[tuple[str, str]], order: list[tuple[str, str]]) -> str:
+    table = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'incremental', snapshot.schema.generation))}"
+    ranked = ", ".join(f"{_number(snapshot, name)} AS `_o{at}`" for at, (name, _) in enumerate(order))
+    by = ", ".join(quoted(source) for source, _ in keys)
+    last = ", ".join(f"{_number(snapshot, name)} DESC" for name, _ in order)
+    rank = f"row_number() OVER (PARTITION BY {by} ORDER BY {last}) AS `_rank`"
+    return f"SELECT * FROM (SELECT `__i`.*, {ranked}, {rank} FROM {table} `__i`) `__r` WHERE `__r`.`_rank` = 1"
+
+
+def _number(snapshot: Snapshot, name: str) -> str:
+    """An order column of the files, in the type that stored Positions have."""
+    kind = dict(snapshot.raw)[name]
+    stored = next(kind for column, kind in snapshot.order if column.lower() == name)
+    if kind == "timestamp":
+        return f"CAST(CAST({quoted(name)} AS DECIMAL(20,6)) * 1000000 AS BIGINT)"
+    return quoted(name) if kind == stored else f"CAST({quoted(name)} AS {stored})"
+
+
+def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
+    """Base rows that no Delta row replaces and Delta rows, tombstones too, with their Positions."""
+    schema = snapshot.schema
+    # taken out of the struct here: Spark cannot do it in the condition of an anti-join
+    places = [f"`_position`.`o{at + 1}` AS `_p{at}`" for at in range(len(snapshot.order))]
+    columns = ", ".join([*(quoted(field.name) for field in schema.fields), "`_op`", *places])
+    base = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'base', schema.generation))}"
+    head = f"SELECT {columns} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"
+    if snapshot.delta is None:
+        return head
+    delta = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'delta', schema.generation))}"
+    pinned = f"`__d`.`delta_version` = '{snapshot.delta.id}'"
+    same = " AND ".join(f"`__d`.{quoted(name)} = `__b`.{quoted(name)}" for name in schema.key)
+    return (
+        f"{head} AND NOT EXISTS (SELECT 1 FROM {delta} `__d` WHERE {pinned} AND {same}) UNION ALL SELECT {columns} FROM {delta} `__d` WHERE {pinned}"
+    )
+
+
+def _newer(left: list[str], right: list[str]) -> str:
+    """SQL: the list of values `left` is greater than `right`, the first that differs deciding."""
+    cases = [" AND ".join([*(f"{left[i]} = {right[i]}" for i in range(at)), f"{left[at]} > {right[at]}"]) for at in range(len(left))]
+    return "(" + " OR ".join(f"({case})" for case in cases) + ")"
+
+
+def _landed_value(snapshot: Snapshot, source: str, kind: str) -> str:
+    found = dict(snapshot.raw).get(source)
+    if found is None:
+        return f"CAST(NULL AS {kind})"
+    column = f"`__l`.{quoted(source)}"
+    return column if types.parse(found) == types.parse(kind) else f"CAST({column} AS {kind})"
+
+
+def _is_delete(spec: TableSpec, snapshot: Snapshot) -> str:
+    columns = dict(snapshot.raw)
+    op = spec.op.lower() if spec.op else next((name for name in ("op", "__op") if name in columns), None)
+    known = {**OPERATIONS, **{code.lower(): meaning for code, meaning in spec.op_map}}
+    codes = ", ".join(f"'{code}'" for code, meaning in known.items() if meaning == "d")
+    tests = [f"lower(coalesce(`__l`.{quoted(op)}, 'u')) IN ({codes})"] if op and op in columns else []
+    tests += ["lower(coalesce(CAST(`__l`.`__deleted` AS STRING), 'false')) = 'true'"] if "__deleted" in columns else []
+    return f"({' OR '.join(tests)})" if tests else "(1 = 0)"

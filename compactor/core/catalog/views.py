@@ -1,0 +1,206 @@
+"""The texts of the views, and the definitions of the tables below them. Pure: (spec, snapshot) → values.
+
+Portable rules (measured on Spark, Hive 2 and 4, Trino; docs/design/view.md): every table qualified, aliases inside the SELECT, no CTE, no IN,
+no cast that can fail, the Snapshot pinned by literals, aliases that no column is called. NOT EXISTS and not LEFT JOIN … IS NULL: Spark
+sizes the former like its base.
+"""
+
+from __future__ import annotations
+
+from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
+from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
+from compactor.core.model import names, types
+from compactor.core.model.layout import Layout
+from compactor.core.model.schema import Field, Schema
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+
+DELETED = "_deleted"
+"""The view's last column under `delete: soft`."""
+
+UUID, VERSION, ROOT = "compactor.uuid", "compactor.version", "compactor.root"
+NOBODY = "none"
+"""The uuid of a view that was made before the table's first Snapshot: the first one of a table stored at ROOT takes it over."""
+
+ATHENA = "athena"
+"""An engine of `engines:` that reads a form of its own: `student_athena`."""
+
+
+def table_name(spec: TableSpec, part: str, generation: int) -> str:
+    """`student_base`, `student_delta_g2`: a type change brings tables of a new generation (H14)."""
+    return f"{spec.name}_{part}" + (f"_g{generation}" if generation > 1 else "")
+
+
+def position_type(order: tuple[tuple[str, str], ...]) -> str:
+    """Hive's type of `_position`."""
+    middle = "".join(f"o{at + 1}:{kind}," for at, (_, kind) in enumerate(order))
+    return f"struct<epoch:int,{middle}file:string,block:bigint,row:bigint>"
+
+
+def _state_columns(snapshot: Snapshot) -> tuple[Column, ...]:
+    position = position_type(snapshot.order)
+    older = f"map<string,struct<at:{position},via:{position},known:boolean>>"
+    kinds = (("_op", "string"), ("_version", "bigint"), ("_position", position), ("_older", older), ("_from", "string"), ("_moved_to", "string"))
+    return tuple(Column(name, kind) for name, kind in kinds)
+
+
+def column_comment(field: Field) -> str:
+    """The comment of a column, with the source's spelling where it differs."""
+    spelled = f"source name {field.source}" if field.source != field.name else ""
+    return names.comment("; ".join(part for part in (field.comment, spelled) if part))
+
+
+def columns(schema: Schema) -> tuple[Column, ...]:
+    """The stored columns, as tables that lie over our files have them."""
+    return tuple(Column(field.name, field.type, column_comment(field)) for field in schema.fields)
+
+
+def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
+    """The base and Delta tables."""
+    layout = Layout(spec.root, spec.landing)
+    # ours first: a metastore takes new columns only at the end, and those are the source's
+    stored = (*_state_columns(snapshot), *columns(snapshot.schema))
+    properties = {UUID: snapshot.uuid, **registered(snapshot.schema)}
+    generation = snapshot.schema.generation
+    base = TableDef(
+        spec.tables_in,
+        table_name(spec, "base", generation),
+        stored,
+        (Column("base_version", "string"), Column("segment", "string")),
+        layout.inside("base"),
+        properties,
+        comment=f"compactor: base of {spec.database}.{spec.view}; read the view",
+    )
+    delta = TableDef(
+        spec.tables_in,
+        table_name(spec, "delta", generation),
+        stored,
+        (Column("delta_version", "string"),),
+        layout.inside("delta"),
+        properties,
+        comment=f"compactor: delta of {spec.database}.{spec.view}; read the view",
+    )
+    return base, delta
+
+
+def registered(schema: Schema) -> dict[str, str]:
+    """What the properties of tables and views tell of the registry."""
+    if schema.registered is None:
+        return {}
+    subject, version, schema_id = schema.registered
+    known = {"subject": subject, "version": str(version), "id": None if schema_id is None else str(schema_id)}
+    return {f"compactor.schema.{name}": value for name, value in known.items() if value is not None}
+
+
+def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef], list[PartitionDef]]:
+    """The partitions that this Snapshot's view reads, with statistics (E2)."""
+    layout = Layout(spec.root, spec.landing)
+    base = [
+        PartitionDef((snapshot.base_id, segment.id), layout.inside(segment.path), segment.rows, segment.size, len(segment.files))
+        for segment in snapshot.segments
+    ]
+    delta = snapshot.delta
+    return base, [PartitionDef((delta.id,), layout.inside(delta.path), delta.rows, delta.size, len(delta.files))] if delta else []
+
+
+def value(alias: str, field: Field, dialect: Dialect) -> str:
+    """A stored column as the view shows it."""
+    column = f"{alias}.{dialect.name(field.name)}"
+    if field.default is None or field.since <= 1:
+        return column
+    default = (
+        f"CAST({dialect.text(str(field.default))} AS {dialect.type(field.type)})"
+        if not isinstance(field.default, bool)
+        else str(field.default).lower()
+    )
+    # rows written before the column came show what the source shows for them (H15)
+    return f"CASE WHEN {alias}.{dialect.name('_version')} < {field.since} THEN {default} ELSE {column} END"
+
+
+def _select(alias: str, schema: Schema, spec: TableSpec, dialect: Dialect = HIVE) -> str:
+    deleted = [f"({alias}.{dialect.name('_op')} = 'd') AS {dialect.name(DELETED)}"] if spec.soft else []
+    return ", ".join([*(f"{value(alias, field, dialect)} AS {dialect.name(schema.view_name(field))}" for field in schema.payload), *deleted])
+
+
+def _shown(op: str, spec: TableSpec) -> str:
+    """The condition that hides tombstones, after another one."""
+    return "" if spec.soft else f" AND {op} <> 'd'"
+
+
+def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> str:
+    """The view: base rows that no Delta row replaces, and the Delta's rows; tombstones hidden; pinned to the Snapshot."""
+    schema, generation, q = snapshot.schema, snapshot.schema.generation, dialect.name
+    base, delta = (f"{q(spec.tables_in)}.{q(table_name(spec, part, generation))}" for part in ("base", "delta"))
+    b, d, op = q("__b"), q("__d"), q("_op")
+    live = f"{b}.{q('base_version')} = '{snapshot.base_id}'{_shown(f'{b}.{op}', spec)}"
+    rows = f"SELECT {_select(b, schema, spec, dialect)} FROM {base} {b} WHERE {live}"
+    if snapshot.delta is None:
+        return rows
+    pinned = f"{d}.{q('delta_version')} = '{snapshot.delta.id}'"
+    same = " AND ".join(f"{d}.{q(name)} = {b}.{q(name)}" for name in schema.key)
+    replaced = f"SELECT 1 FROM {delta} {d} WHERE {pinned} AND {same}"
+    changed = f"SELECT {_select(d, schema, spec, dialect)} FROM {delta} {d} WHERE {pinned}{_shown(f'{d}.{op}', spec)}"
+    return f"{rows} AND NOT EXISTS ({replaced}) UNION ALL {changed}"
+
+
+def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
+    """The same rows by the plain definition - union, newest row per key - which the view is proved against."""
+    schema, generation = snapshot.schema, snapshot.schema.generation
+    base, delta = (f"{quoted(spec.tables_in)}.{quoted(table_name(spec, part, generation))}" for part in ("base", "delta"))
+    chosen = f"{_select('`__b`', schema, spec)}, {_rank('`__b`', schema, 0)}"
+    parts = [f"SELECT {chosen} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"]
+    if snapshot.delta is not None:
+        chosen = f"{_select('`__d`', schema, spec)}, {_rank('`__d`', schema, 1)}"
+        parts.append(f"SELECT {chosen} FROM {delta} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}'")
+    keys = ", ".join(f"`_k{at}`" for at in range(len(schema.key)))
+    shown = ", ".join([*(quoted(schema.view_name(field)) for field in schema.payload), *([quoted(DELETED)] if spec.soft else [])])
+    newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank`"
+    ranked = f"SELECT `__u`.*, {newest} FROM ({' UNION ALL '.join(parts)}) `__u`"
+    return f"SELECT {shown} FROM ({ranked}) `__r` WHERE `_rank` = 1{_shown('`_op`', spec)}"
+
+
+def _rank(alias: str, schema: Schema, from_delta: int) -> str:
+    keys = ", ".join(f"{alias}.{quoted(name)} AS `_k{at}`" for at, name in enumerate(schema.key))
+    return f"{keys}, {alias}.`_op` AS `_op`, {from_delta} AS `_from_delta`"
+
+
+def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDef:
+    """The view as the catalog is to hold it."""
+    columns = tuple(
+        Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), column_comment(field)) for field in snapshot.schema.payload
+    )
+    if spec.soft:
+        columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
+    properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), **_described(spec, snapshot.schema)}
+    name = spec.view if dialect is HIVE else f"{spec.view}_{ATHENA}"
+    return ViewDef(spec.database, name, view_text(spec, snapshot, dialect), columns, properties, dialect.called)
+
+
+def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
+    """The view, and the same in the form of each engine that cannot read it."""
+    return [view(spec, snapshot), *([view(spec, snapshot, PRESTO)] if ATHENA in spec.engines else [])]
+
+
+def _described(spec: TableSpec, schema: Schema) -> dict[str, str]:
+    return {**registered(schema), "comment": spec.comment or f"current rows of {spec.name}, kept by compactor"}
+
+
+def declared(spec: TableSpec, schema: Schema) -> tuple[TableDef, ViewDef]:
+    """A table whose rows have not come yet: `<t>_schema`, partitioned and without partitions, so that no engine lists a folder; the view over it."""
+    fields = [(schema.view_name(field), field) for field in schema.payload]
+    columns = tuple(Column(name, types.text(types.parse(field.type)), column_comment(field)) for name, field in fields)
+    if spec.soft:
+        columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
+    table = TableDef(
+        spec.tables_in,
+        f"{spec.name}_schema",
+        columns,
+        (Column("delta_version", "string"),),
+        Layout(spec.root, spec.landing).inside("_compactor/schema"),
+        registered(schema),
+        comment=f"compactor: columns of {spec.database}.{spec.view} before its first rows",
+    )
+    chosen = ", ".join(f"`__s`.{quoted(column.name)} AS {quoted(column.name)}" for column in columns)
+    text = f"SELECT {chosen} FROM {quoted(table.database)}.{quoted(table.name)} `__s`"
+    properties = {UUID: NOBODY, VERSION: "0", ROOT: spec.root, **_described(spec, schema)}
+    return table, ViewDef(spec.database, spec.view, text, columns, properties)

@@ -1,0 +1,173 @@
+"""Edit: one change of a table as a value, what it requires of the version it is applied to, and `apply`, which makes the next Snapshot.
+
+Every verb (commit, compact, restore, rebuild, adopt, vacuum, pin) describes its work as an Edit. `flows/transact.py` is the only caller of `apply`.
+PyIceberg's table requirements and LevelDB's `VersionEdit` are the models.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from compactor.core.model.snapshot import DataFile, Feed, Input, LedgerFile, PendingDeletion, Pin, Snapshot, State
+
+
+class Requirement(Protocol):
+    """A condition on the version that an Edit is applied to."""
+
+    def problem(self, newest: Snapshot | None) -> str | None:
+        """Return why `newest` does not meet the condition ("expected .., found .."), or None if it does."""
+
+
+@dataclass(frozen=True)
+class NewestIs:
+    """No other version was committed since the Edit was planned."""
+
+    version: int
+    """The version that the Edit was planned on; 0 for a table without a Snapshot."""
+
+    def problem(self, newest: Snapshot | None) -> str | None:
+        """Compare versions."""
+        found = newest.version if newest else 0
+        return None if found == self.version else f"expected version {self.version} to be the newest, found {found}"
+
+
+@dataclass(frozen=True)
+class ContinuesState:
+    """No restore and no rebuild replaced the State that the Edit was computed from, and no barrier, epoch or generation changed."""
+
+    seen: Snapshot
+    """The version that the Edit was computed from."""
+
+    def problem(self, newest: Snapshot | None) -> str | None:
+        """Compare the facts that a computed State depends on."""
+        if newest is None or newest.uuid != self.seen.uuid:
+            return f"expected the table {self.seen.uuid}, found {newest.uuid if newest else 'none'}"
+        if newest.replaced > self.seen.version:
+            return f"expected no restore or rebuild since version {self.seen.version}, found version {newest.replaced}"
+        for name in ("truncated_to", "epoch"):
+            expected, found = getattr(self.seen, name), getattr(newest, name)
+            if expected != found:
+                return f"expected {name} {expected}, found {found}"
+        if newest.schema.generation != self.seen.schema.generation:
+            return f"expected schema generation {self.seen.schema.generation}, found {newest.schema.generation}"
+        return None
+
+
+@dataclass(frozen=True)
+class NotReplaced:
+    """No restore and no rebuild was committed since a version. Commits, compactions, pins and vacuums may have been."""
+
+    since: int
+    """The version."""
+
+    def problem(self, newest: Snapshot | None) -> str | None:
+        """Compare with the newest version that replaced the State."""
+        found = newest.replaced if newest else 0
+        return None if found <= self.since else f"expected no restore or rebuild since version {self.since}, found version {found}"
+
+
+@dataclass(frozen=True)
+class HasSegments:
+    """The Segments that the Edit replaces are still part of the base."""
+
+    ids: tuple[str, ...]
+    """Their ids."""
+
+    def problem(self, newest: Snapshot | None) -> str | None:
+        """Look for each id."""
+        there = {segment.id for segment in newest.segments} if newest else set()
+        gone = [each for each in self.ids if each not in there]
+        return f"expected segment {gone[0]} in the base, found it replaced" if gone else None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What the next version changes. A field that is None keeps the parent's value."""
+
+    operation: str
+    """The verb, as `Snapshot.operation`."""
+    writer: str
+    """The id of the attempt, which the names of its files contain."""
+    state: State | None = None
+    """The new State."""
+    replaces: bool = False
+    """Whether the new State does not continue the parent's (first version, restore, rebuild)."""
+    inputs: tuple[Input, ...] = ()
+    """Entries for the ledger."""
+    pending: tuple[Input, ...] | None = None
+    """Inputs that are not archived yet."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """As `Snapshot.counts`."""
+    ties: int = 0
+    """As `Snapshot.ties`."""
+    unresolved: int = 0
+    """As `Snapshot.unresolved`."""
+    pins: tuple[Pin, ...] | None = None
+    """The pins after the Edit."""
+    pending_deletions: tuple[PendingDeletion, ...] | None = None
+    """What vacuum has given up after the Edit."""
+    oldest: int | None = None
+    """As `Snapshot.oldest`."""
+    restored: int | None = None
+    """As `Snapshot.restored`."""
+    feed: Feed | None = None
+    """The feed after the Edit. None: the parent's, without a part of its own."""
+    requires: tuple[Requirement, ...] = ()
+    """Conditions on the version that the Edit is applied to."""
+    files: tuple[tuple[str, DataFile], ...] = ()
+    """The data files written for this Edit: (directory below the root, file). They must still exist when the Edit is applied to a newer version."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Who applies an Edit, and when."""
+
+    table: str
+    """The table's name."""
+    uuid: str
+    """The uuid of a table that has no Snapshot yet (H24)."""
+    run: str
+    """The scheduler's label of the run."""
+    time: str
+    """ISO 8601, UTC."""
+
+
+def apply(parent: Snapshot | None, edit: Edit, stamp: Stamp, ledger: tuple[LedgerFile, ...] = ()) -> Snapshot:
+    """Return the Snapshot after `parent`. `ledger`: the files with the inputs of all older versions.
+
+    Raises ValueError for a first version without a State.
+    """
+    state = edit.state if edit.state is not None else parent.state if parent else None
+    if state is None:
+        raise ValueError(f"{edit.operation}: the first version of {stamp.table} needs a State")
+    version = parent.version + 1 if parent else 1
+    carried: dict[str, Any] = {name: getattr(parent, name) for name in ("pending", "pending_deletions", "pins", "oldest")} if parent else {}
+    carried["feed"] = parent.feed.idle() if parent and parent.feed else None
+    changed = {name: getattr(edit, name) for name in ("pending", "pending_deletions", "pins", "oldest", "feed") if getattr(edit, name) is not None}
+    return Snapshot(
+        table=stamp.table,
+        uuid=parent.uuid if parent else stamp.uuid,
+        version=version,
+        parent=parent.version if parent else None,
+        writer=edit.writer,
+        run=stamp.run,
+        time=stamp.time,
+        operation=edit.operation,
+        **{each.name: getattr(state, each.name) for each in dataclasses.fields(State)},
+        inputs=edit.inputs,
+        ledger=ledger,
+        counts=edit.counts,
+        ties=edit.ties,
+        unresolved=edit.unresolved,
+        restored=edit.restored,
+        replaced=version if edit.replaces or parent is None else parent.replaced,
+        **{**carried, **changed},
+    )
+
+
+def unmet(requires: Collection[Requirement], newest: Snapshot | None) -> str | None:
+    """Return the first problem of these requirements, or None if `newest` meets all of them."""
+    return next((problem for each in requires if (problem := each.problem(newest)) is not None), None)

@@ -1,0 +1,213 @@
+"""Hive type text (`bigint`, `decimal(10,2)`, `array<struct<a:int>>`): parsing, printing, and the widest type of two.
+
+A type is a plain tuple: `("bigint",)`, `("decimal", 10, 2)`, `("array", item)`, `("map", key, value)`, `("struct", ((name, type), ...))`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+from compactor.core.model import names
+
+Type = tuple[Any, ...]
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_RANK = {"tinyint": 0, "smallint": 0, "int": 0, "bigint": 0, "decimal": 1, "float": 2, "double": 3}
+"""For `widest`: of two numbers the one that comes first here is looked at first; either way round gives the same type."""
+_ALIASES = {
+    "integer": "int",
+    "long": "bigint",
+    "short": "smallint",
+    "byte": "tinyint",
+    "real": "float",
+    "text": "string",
+    "timestamp_ltz": "timestamp",
+}
+_BREAKING = re.compile(r"[`:,<>]|^\s|\s$|^$")
+_QUOTED = re.compile(r"`((?:[^`]|``)*)`")
+ON_REQUEST: dict[str, tuple[frozenset[str], Type]] = {
+    "date_to_timestamp": (frozenset({"date", "timestamp"}), ("timestamp",)),
+    "string_to_bytes": (frozenset({"string", "binary"}), ("binary",)),
+}
+"""Pairs of types that have a common one only where somebody says so: a date as its midnight, text as its UTF-8 bytes (as Avro promotes it)."""
+
+SCALARS = (*_INTEGERS, "float", "double", "boolean", "string", "binary", "date", "timestamp")
+
+
+def parse(text: str) -> Type:
+    """The type that `text` spells. Raises ValueError naming the text."""
+    found, rest = _parse(text.strip(), text)
+    if rest.strip():
+        raise ValueError(f"not a type: {text!r} (left over: {rest!r})")
+    return found
+
+
+def _parse(rest: str, whole: str) -> tuple[Type, str]:
+    word = ""
+    while rest and (rest[0].isalnum() or rest[0] == "_"):
+        word, rest = word + rest[0], rest[1:]
+    word = _ALIASES.get(word.lower(), word.lower())
+    if word == "decimal":
+        if not rest.startswith("("):
+            return ("decimal", 10, 0), rest
+        inside, _, rest = rest[1:].partition(")")
+        precision, _, scale = inside.partition(",")
+        return ("decimal", int(precision), int(scale or 0)), rest
+    if word in ("array", "map") and rest.startswith("<"):
+        first, rest = _parse(rest[1:].lstrip(), whole)
+        if word == "array" and rest.startswith(">"):
+            return ("array", first), rest[1:]
+        if word == "map" and rest.startswith(","):
+            second, rest = _parse(rest[1:].lstrip(), whole)
+            if rest.startswith(">"):
+                return ("map", first, second), rest[1:]
+    if word == "struct" and rest.startswith("<"):
+        return _parse_struct(rest[1:], whole)
+    if word in SCALARS:
+        return (word,), rest
+    raise ValueError(f"not a type: {whole!r} (at {word + rest!r})")
+
+
+def _parse_struct(rest: str, whole: str) -> tuple[Type, str]:
+    members: list[tuple[str, Type]] = []
+    while rest and not rest.startswith(">"):
+        rest = rest.lstrip(", ")
+        quoted = _QUOTED.match(rest)
+        if quoted:
+            name, rest = quoted[1].replace("``", "`"), rest[quoted.end() :].lstrip()[1:]
+        else:
+            name, _, rest = rest.partition(":")
+        kind, rest = _parse(rest.lstrip(), whole)
+        members.append((name if quoted else name.strip(), kind))
+        rest = rest.lstrip()
+    if not rest:
+        raise ValueError(f"not a type: {whole!r} (struct not closed)")
+    return ("struct", tuple(members)), rest[1:]
+
+
+def text(kind: Type, quote: bool = False) -> str:
+    """Hive's spelling of a type; `quote` puts struct member names in back-quotes, as Spark's DDL parser wants odd names.
+
+    A name that would break the text is quoted either way.
+    """
+    if kind[0] == "decimal":
+        return f"decimal({kind[1]},{kind[2]})"
+    if kind[0] == "array":
+        return f"array<{text(kind[1], quote)}>"
+    if kind[0] == "map":
+        return f"map<{text(kind[1], quote)},{text(kind[2], quote)}>"
+    if kind[0] == "struct":
+        inside = ",".join(f"{_member(name, quote)}:{text(member, quote)}" for name, member in kind[1])
+        return f"struct<{inside}>"
+    return str(kind[0])
+
+
+def _member(name: str, quote: bool) -> str:
+    return "`" + name.replace("`", "``") + "`" if quote or _BREAKING.search(name) else name
+
+
+def widest(left: Type, right: Type, numbers: bool = False, also: Collection[str] = ()) -> Type | None:
+    """The narrowest type that holds every value of both without loss, or None.
+
+    int < bigint < decimal; int < double; float < double (int and float: double); decimals grow to 38 digits; arrays, maps and structs member by
+    member (a struct gains members). With `numbers` a whole number and a fraction make a double whatever their size: JSON has one kind of number,
+    and which of them a file holds is chance. `also` names those of ON_REQUEST that were asked for.
+    """
+    if left == right:
+        return left
+    if numbers and {left[0], right[0]} & {"float", "double"} and all(_whole(kind) or kind[0] in ("float", "double") for kind in (left, right)):
+        return ("double",)
+    if left[0] in _INTEGERS and right[0] in _INTEGERS:
+        return max(left, right, key=lambda kind: _INTEGERS.index(kind[0]))
+    if left[0] == right[0] == "array":
+        item = widest(left[1], right[1], numbers, also)
+        return ("array", item) if item else None
+    if left[0] == right[0] == "map":
+        key, value = widest(left[1], right[1], numbers, also), widest(left[2], right[2], numbers, also)
+        return ("map", key, value) if key and value else None
+    if left[0] == right[0] == "struct":
+        return _widest_struct(left, right, numbers, also)
+    request = on_request(left, right)
+    if request:
+        return ON_REQUEST[request][1] if request in also else None
+    if _RANK.get(left[0], 9) > _RANK.get(right[0], 9):
+        left, right = right, left
+    if right[0] == "decimal" and (left[0] in _INTEGERS or left[0] == "decimal"):
+        whole, scale = (_DIGITS[left[0]], 0) if left[0] in _INTEGERS else (left[1] - left[2], left[2])
+        whole, scale = max(whole, right[1] - right[2]), max(scale, right[2])
+        return ("decimal", whole + scale, scale) if whole + scale <= 38 else None
+    if (left[0], right[0]) in (("float", "double"), ("int", "double"), ("smallint", "double"), ("tinyint", "double"), ("int", "float")):
+        return ("double",)
+    if (left[0], right[0]) in (("tinyint", "float"), ("smallint", "float")):
+        return ("float",)
+    return None
+
+
+def on_request(left: Type, right: Type) -> str | None:
+    """Which of ON_REQUEST two different types are.
+
+    >>> on_request(("timestamp",), ("date",))
+    'date_to_timestamp'
+    """
+    return next((name for name, (pair, _) in ON_REQUEST.items() if {left[0], right[0]} == pair), None)
+
+
+def _whole(kind: Type) -> bool:
+    return kind[0] in _INTEGERS or (kind[0] == "decimal" and kind[2] == 0)
+
+
+def _widest_struct(left: Type, right: Type, numbers: bool, also: Collection[str]) -> Type | None:
+    members = dict(left[1])
+    for name, kind in right[1]:
+        joined = widest(members[name], kind, numbers, also) if name in members else kind
+        if joined is None:
+            return None
+        members[name] = joined
+    return ("struct", tuple(members.items()))
+
+
+def is_scalar(kind: Type) -> bool:
+    """Whether a value of this type has one text form (no array, map, struct, binary)."""
+    return kind[0] not in ("array", "map", "struct", "binary")
+
+
+def lower_names(kind: Type) -> Type:
+    """The type with struct member names lower-cased (Hive keeps no case: nested names too); equal ones get `_2`, `_3`."""
+    if kind[0] == "array":
+        return ("array", lower_names(kind[1]))
+    if kind[0] == "map":
+        return ("map", lower_names(kind[1]), lower_names(kind[2]))
+    if kind[0] == "struct":
+        taken: list[str] = []
+        members = []
+        for name, member in kind[1]:
+            taken.append(unique_name(name.lower(), taken))
+            members.append((taken[-1], lower_names(member)))
+        return ("struct", tuple(members))
+    return kind
+
+
+def stored_names(kind: Type) -> Type:
+    """The type with struct member names as they are stored (`names.member_name`); equal ones get `_2`, `_3`."""
+    if kind[0] == "array":
+        return ("array", stored_names(kind[1]))
+    if kind[0] == "map":
+        return ("map", stored_names(kind[1]), stored_names(kind[2]))
+    if kind[0] == "struct":
+        taken: list[str] = []
+        for name, _ in kind[1]:
+            taken.append(names.unique(names.member_name(name), taken))
+        return ("struct", tuple((name, stored_names(member)) for name, (_, member) in zip(taken, kind[1])))
+    return kind
+
+
+def unique_name(name: str, taken: list[str] | set[str]) -> str:
+    """`name`, or `name_2`, `name_3`, ... - the first that is not taken."""
+    candidate, n = name, 1
+    while candidate in taken:
+        n += 1
+        candidate = f"{name}_{n}"
+    return candidate

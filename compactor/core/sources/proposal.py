@@ -1,0 +1,134 @@
+"""Proposed tables, and the commented compactor.yaml made of them. Pure.
+
+The file is written as text, because its comments say where each value comes from. A line that begins with `# ` is a setting to complete: the
+file stays valid without the mark. Prose begins with `## `. A flow value of YAML is JSON, so `json.dumps` quotes whatever is no plain word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from textwrap import wrap
+from typing import Any
+
+STANDARD = "{table}/incremental/increment_%Y%m%d%H"
+"""Default of `increments:`."""
+
+
+@dataclass(frozen=True)
+class TableProposal:
+    """One proposed table."""
+
+    name: str
+    """Name in compactor.yaml."""
+    source: str
+    """Topic or folder it comes from."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Its keys in compactor.yaml, in order."""
+    key_from: str = ""
+    """Where the key comes from."""
+    questions: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    """What could not be inferred: a sentence, and the setting to complete with a placeholder ({} when no single setting answers it)."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the key is known."""
+        return "key" in self.settings
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """All proposed tables."""
+
+    tables: tuple[TableProposal, ...]
+    """In order of their sources."""
+    left_out: tuple[tuple[str, str], ...] = ()
+    """Topics and folders without a table, each with the reason."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        tables = []
+        for table in self.tables:
+            questions = [{"question": sentence, "settings": dict(setting)} for sentence, setting in table.questions]
+            tables.append({**asdict(table), "settings": dict(table.settings), "questions": questions, "complete": table.complete})
+        return {"tables": tables, "left_out": [{"source": source, "reason": reason} for source, reason in self.left_out]}
+
+
+def text(proposal: Proposal, command: str, warehouse: str, database: str, registry: Mapping[str, Any], hive: bool) -> str:
+    """Return the content of compactor.yaml.
+
+    `command` is the command line that made it, `registry` the mapping below that key, `hive` whether Hive 2 or 3 reads the tables.
+    """
+    keyless = [table.name for table in proposal.tables if not table.complete]
+    todo = (
+        f"Before the first run: set `key:` for {', '.join(keyless)}." if keyless else "Review it, then `compactor sync --dry-run`, `compactor run`."
+    )
+    shared = _shared(proposal)
+    lines = [
+        *_prose(f"Written by `{command}`: {len(proposal.tables)} tables. All keys and defaults: docs/configuration.md."),
+        *_prose(f"{todo} Lines that begin with a single # are settings to complete."),
+        "",
+        _noted(f"warehouse: {_flow(warehouse)}", "table <t> is stored in <warehouse>/<t>"),
+        "catalog:",
+        _noted(f"  database: {_flow(database)}", "embedded metastore; set `uri: thrift://host:9083` to use yours"),
+        *(["registry:", *_settings(registry, "  ")] if registry else []),
+        "",
+        "defaults:",
+        _noted(f"  timestamps: {'int96' if hive else 'int64'}", "Hive 2 and 3 read int96 only; with int64 filters on time skip data"),
+        *_settings(shared, "  "),
+        "",
+        "tables:",
+    ]
+    for table in proposal.tables:
+        lines.append(_noted(f"  {table.name}:", table.source))
+        for name, value in table.settings.items():
+            if name not in shared:
+                line = f"    {name}: {_flow(value)}"
+                lines.append(_noted(line, table.key_from) if name == "key" and table.key_from else line)
+        for sentence, setting in table.questions:
+            lines += [*_prose(sentence, "    "), *_settings(setting, "    # ")]
+    if proposal.left_out:
+        lines += ["", "## Left out:", *(f"##   {_printable(source)}: {_printable(reason)}" for source, reason in proposal.left_out)]
+    return "\n".join(lines) + "\n"
+
+
+def _shared(proposal: Proposal) -> dict[str, Any]:
+    """Return the settings that are the same in all tables and go below `defaults:`."""
+    first = proposal.tables[0].settings if len(proposal.tables) > 1 else {}
+    return {
+        name: value
+        for name, value in first.items()
+        if name in ("envelope", "format", "container") and all(table.settings.get(name) == value for table in proposal.tables)
+    }
+
+
+def _settings(settings: Mapping[str, Any], indent: str) -> list[str]:
+    return [f"{indent}{name}: {_flow(value)}" for name, value in settings.items()]
+
+
+def _noted(line: str, comment: str) -> str:
+    return f"{line:<29} # {_printable(comment)}"
+
+
+def _prose(sentence: str, indent: str = "") -> Iterator[str]:
+    return (f"{indent}## {line}" for line in wrap(_printable(sentence), 108, break_long_words=False, break_on_hyphens=False))
+
+
+def _flow(value: Any) -> str:
+    """Return a YAML flow value on one line; plain words without quotes."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_flow, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_flow(name)}: {_flow(inner)}' for name, inner in value.items())}}}"
+    word = str(value)
+    if re.fullmatch(r"[A-Za-z_./][\w./-]*", word, re.ASCII) and word.lower() not in ("null", "true", "false", "yes", "no", "on", "off", "y", "n"):
+        return word
+    # what YAML would not print, such as U+0085, is escaped
+    return json.dumps(word, ensure_ascii=not word.isprintable())
+
+
+def _printable(comment: str) -> str:
+    """Return text for a comment: a line break in a name would end it."""
+    return "".join(char if char.isprintable() else "?" for char in comment)

@@ -1,0 +1,331 @@
+"""Infer envelope, container, key and columns of a source from a few landed files. Pure.
+
+Every format becomes a sequence of JSON-like documents. A Parquet footer or an Avro schema becomes one example document, whose values are LEAF.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from compactor.core.schema import avro, parquet_footer
+from compactor.core.schema.parquet_footer import LEAF
+from compactor.core.sources import increment
+
+ROWS_MIN = 5
+"""Distinct values a column needs before it is a candidate for the key."""
+
+_CSV_BYTES, _JSON_BYTES = 1 << 16, 1 << 26
+_DEPTH_MAX = 4
+_ROUTING = ("__dbz__physicalTableIdentifier",)
+_INTERNAL = ("io.debezium.connector.common.Heartbeat", "io.debezium.connector.common.TransactionMetadata", "io.debezium.connector.schema.Change")
+"""Schema names of Debezium's own records begin so. These records hold no rows."""
+
+
+@dataclass
+class SourceProfile:
+    """What is known about one source table."""
+
+    table: str = ""
+    """`schema.table` as the records name it; "" when they do not."""
+    topic: str = ""
+    """Kafka topic, if the records or the file names show it."""
+    envelope: str = "flat"
+    """Value for `envelope:`."""
+    container: str = "value"
+    """Value for `container:`."""
+    connector: str = ""
+    """Debezium's connector, such as `postgresql`."""
+    key: tuple[str, ...] | None = None
+    """Key columns; () when the records have no key, None when the key is unknown."""
+    key_from: str = ""
+    """Where `key` comes from, for the comment in the file."""
+    columns: tuple[str, ...] = ()
+    """Columns in order of appearance."""
+    has_offsets: bool = False
+    """Whether every record has a Kafka offset."""
+    opaque: bool = False
+    """Whether there are records whose value cannot be read here, such as Avro bytes."""
+    csv: dict[str, Any] = field(default_factory=dict)
+    """Value for `csv:`. `columns` holds placeholders when the files have no header."""
+    values: dict[str, set[str] | None] = field(default_factory=dict, repr=False)
+    """Distinct values of a column in inserted rows; None once a value was null or came twice."""
+    inserted: int = 0
+    """Number of inserted rows."""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Columns that were never null and always different in at least ROWS_MIN inserted rows."""
+        return tuple(name for name in self.columns if len(self.values.get(name) or ()) >= ROWS_MIN)
+
+    @property
+    def is_signal_table(self) -> bool:
+        """Whether the columns are those of Debezium's signal table, which holds commands to the connector."""
+        return {*self.columns} == {"id", "type", "data"}
+
+    def add(self, row: Mapping[str, Any], inserted: bool) -> None:
+        """Add a row's columns, and its values if the row was inserted."""
+        self.columns = tuple(dict.fromkeys([*self.columns, *row]))
+        for name in self.columns if inserted else ():
+            # a column that earlier rows lacked was null there
+            known = self.values.setdefault(name, None if self.inserted else set())
+            value = row.get(name)
+            if known is None or value is None or isinstance(value, (dict, list, float)) or repr(value) in known:
+                self.values[name] = None
+            else:
+                known.add(repr(value))
+        self.inserted += inserted
+
+
+Profiles = dict[str, SourceProfile]
+"""Profiles by `schema.table`; "" where records name no table, `?topic` where they cannot be read."""
+
+
+def of_file(path: str, data: bytes, lines_max: int, profiles: Profiles) -> None:
+    """Add what a file shows to `profiles`. Raises ValueError, OSError, EOFError, zlib.error or SchemaRefused when it cannot be read."""
+    kind = increment.file_format(path) or "json"
+    if kind == "csv":
+        text = _text(path, data, _CSV_BYTES)
+        profiles[""] = of_csv(text if len(text) < _CSV_BYTES else text.rpartition("\n")[0], path, profiles.get(""))
+    elif kind == "parquet":
+        of_documents([parquet_footer.columns(data)], profiles)
+    elif kind == "avro":
+        of_documents([_avro_document(avro.parse(avro.container_schema(data)))], profiles)
+    else:
+        of_documents(_json_lines(_text(path, data, _JSON_BYTES), lines_max), profiles)
+    name = path.rpartition("/")[2]
+    for profile in profiles.values():
+        if profile.envelope == "flat" and _is_dms(path):
+            profile.envelope = "dms"
+        # Kafka Connect's sinks name files <topic>+<partition>+<offset>
+        profile.topic = profile.topic or (name.split("+")[0] if name.count("+") >= 2 else "")
+
+
+def _is_dms(path: str) -> bool:
+    return increment.is_full_load(path) or increment.is_dated_changes(path)
+
+
+def _text(path: str, data: bytes, size: int) -> str:
+    """Return the first `size` bytes of a text file, unpacked. Raises ValueError for a compression that only Spark reads."""
+    if path.lower().endswith((".zst", ".snappy")):
+        raise ValueError(f"{path}: only Spark reads this compression")
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(size)
+    elif path.lower().endswith(".bz2"):
+        data = bz2.BZ2Decompressor().decompress(data, size)
+    return data[:size].decode("utf-8", "replace").lstrip("\ufeff")
+
+
+def _json_lines(text: str, lines_max: int) -> Iterator[Any]:
+    # not `splitlines`: a value may hold U+2028. An invalid line is for the run to report.
+    return (document for line in text.split("\n")[:lines_max] if (document := _json(line)) is not None)
+
+
+def _json(value: Any) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return None
+
+
+def of_avro(text: str) -> SourceProfile | None:
+    """Return the profile of an Avro schema of values, None for Debezium's own records. Raises SchemaRefused for a schema that is no record."""
+    return next(iter(of_documents([_avro_document(avro.parse(text))], {}).values()), None)
+
+
+def _avro_document(schema: avro.AvroSchema) -> dict[str, Any]:
+    """Return an example document with its schema's name, as Kafka Connect's JSON converter writes it."""
+
+    def example(kind: Any, depth: int) -> Any:
+        known = schema.present(kind)
+        if known["type"] != "record" or depth > _DEPTH_MAX:
+            return LEAF
+        return {member["name"]: example(member["type"], depth + 1) for member in known["fields"]}
+
+    # raises when the root is no record
+    schema.row()
+    root = schema.present(schema.root)
+    return {"schema": {"name": root.get("connect.name") or root.get("name")}, "payload": example(schema.root, 0)}
+
+
+def of_csv(text: str, path: str, profile: SourceProfile | None = None) -> SourceProfile:
+    """Add the head of a CSV file to a profile: its delimiter, whether it has a header, and its rows if it has one."""
+    delimiter, rows = max(((char, _csv_rows(text, char)) for char in ",;\t|"), key=lambda parsed: _csv_fit(parsed[1]))
+    first: list[str] = rows[0] if rows else []
+    dms = _is_dms(path)
+    has_header = all(re.fullmatch(r"[A-Za-z_][\w $.-]*", name) for name in first) and len({*first}) == len(first) > 0
+    if dms and "Op" not in first:
+        # DMS writes a header only when asked; a first row of words differs from the second one, which holds a digit
+        has_header = has_header and first[0] not in ("I", "U", "D") and any(re.search(r"\d", cell) for cell in (rows[1:2] or [[]])[0])
+    profile = profile or SourceProfile(envelope="dms" if dms else "flat")
+    profile.csv = {} if delimiter == "," else {"delimiter": delimiter}
+    if not has_header:
+        count = len(first) - (dms and first[:1] in (["I"], ["U"], ["D"]))
+        profile.csv = {"columns": [f"column_{at + 1}" for at in range(max(count, 1))], **profile.csv}
+        return profile
+    if dms:
+        profile.csv = {"header": "true", **profile.csv}
+    profile.columns = tuple(dict.fromkeys([*profile.columns, *first]))
+    for row in rows[1:]:
+        profile.add(dict(zip(first, (cell or None for cell in row))), inserted=True)
+    return profile
+
+
+def _csv_rows(text: str, delimiter: str) -> list[list[str]]:
+    try:
+        return [row for row in islice(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), 300) if row]
+    except csv.Error:
+        return []
+
+
+def _csv_fit(rows: Sequence[Sequence[str]]) -> tuple[bool, float, int]:
+    """Rate a delimiter: several columns, then the share of rows as wide as the first, then the number of columns."""
+    width = len(rows[0]) if rows else 0
+    return width > 1, sum(len(row) == width for row in rows) / max(len(rows), 1), width
+
+
+def of_documents(documents: Iterable[Any], profiles: Profiles | None = None) -> Profiles:
+    """Add documents, whole Kafka records or their values, to `profiles` and return them."""
+    profiles = {} if profiles is None else profiles
+    for document in documents:
+        name, value = _without_schema(document)
+        base = SourceProfile()
+        if isinstance(value, dict) and _is_kafka_record(value):
+            record = value
+            name, value = _without_schema(_json(sent := record.get("value", record.get("payload"))))
+            base = SourceProfile(topic=str(record.get("topic") or ""), container="kafka", has_offsets=record.get("offset") is not None)
+            base.key, base.key_from = _record_key(record), "the keys of the Kafka records"
+            if sent is not None and (value is None or not isinstance(value, dict) or value.keys() == {"b64"}):
+                # Avro's bytes, or text that is no JSON
+                profiles.setdefault(f"?{base.topic}", replace(base, opaque=True, key=None, key_from=""))
+                continue
+        if isinstance(value, dict) and not name.startswith(_INTERNAL):
+            base.topic = base.topic or (name[: -len(".Envelope")] if name.endswith(".Envelope") else "")
+            _add_value(value, base, profiles)
+    return profiles
+
+
+def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles) -> None:
+    """Add the rows of one value. `base` holds what the Kafka record around it shows."""
+    envelope, _, rows_of = next(entry for entry in _ENVELOPES if entry[1](value))
+    for row in rows_of(value):
+        profile = profiles.get(row.table)
+        if profile is None:
+            profile = replace(base, table=row.table, envelope=envelope, connector=row.connector, key=None, key_from="", values={})
+            profiles[row.table] = profile
+        profile.has_offsets = profile.has_offsets and base.has_offsets
+        key, key_from = row.key, row.key_from
+        if base.key is not None and envelope in ("debezium", "flat"):
+            key, key_from = base.key, base.key_from
+        if key is not None and (profile.key is None or key):
+            # a renamed key column is missing from a few keys: the longest key counts
+            profile.key, profile.key_from = max(profile.key or (), key, key=len), key_from
+        profile.add(row.columns, row.inserted)
+
+
+def _without_schema(document: Any) -> tuple[str, Any]:
+    """Return (name of the schema, payload) of a value in Kafka Connect's JSON wrapper, ("", document) of any other."""
+    if isinstance(document, dict) and document.keys() == {"schema", "payload"}:
+        schema = document["schema"]
+        return str(schema.get("name") or "") if isinstance(schema, dict) else "", document["payload"]
+    return "", document
+
+
+def _is_kafka_record(document: Mapping[str, Any]) -> bool:
+    return ("value" in document or "payload" in document) and bool({"offset", "partition", "topic", "headers"} & document.keys())
+
+
+def _record_key(record: Mapping[str, Any]) -> tuple[str, ...] | None:
+    if record.get("key", LEAF) == LEAF:
+        return None
+    _, key = _without_schema(_json(record["key"]))
+    return tuple(name for name in key if name not in _ROUTING) if isinstance(key, dict) else ()
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One change of a row, as its envelope shows it. `key` is None when the envelope does not name it."""
+
+    table: str
+    columns: dict[str, Any]
+    inserted: bool
+    key: tuple[str, ...] | None = None
+    key_from: str = ""
+    connector: str = ""
+
+
+def _qualified(source: Mapping[str, Any], *parts: str) -> str:
+    return ".".join(str(source[part]) for part in parts if source.get(part))
+
+
+def _no_rows(_: Mapping[str, Any]) -> Iterator[_Row]:
+    return iter(())
+
+
+def _debezium(value: Mapping[str, Any]) -> Iterator[_Row]:
+    source = value["source"] if isinstance(value.get("source"), dict) else {}
+    # MySQL has databases instead of schemas, MongoDB collections instead of tables
+    table = _qualified(source, "schema" if source.get("schema") else "db", "table") if source.get("table") else str(source.get("collection") or "")
+    row = value.get("after") or value.get("before")
+    if isinstance(row, dict):
+        yield _Row(table, row, value["op"] in ("c", "r"), connector=str(source.get("connector") or ""))
+
+
+def _wal2json_1(value: Mapping[str, Any]) -> Iterator[_Row]:
+    for change in value["change"]:
+        if isinstance(change, dict) and change.get("kind") in ("insert", "update", "delete"):
+            row = dict(zip(change.get("columnnames") or (), change.get("columnvalues") or ()))
+            old, primary = (change.get("oldkeys") or {}).get("keynames"), (change.get("pk") or {}).get("pknames")
+            yield _wal2json(change, row, change["kind"] == "insert", old, primary)
+
+
+def _wal2json_2(value: Mapping[str, Any]) -> Iterator[_Row]:
+    names = {part: [column["name"] for column in value.get(part) or ()] for part in ("identity", "pk")}
+    row = {column["name"]: column.get("value") for column in value.get("columns") or ()}
+    if value["action"] != "T":
+        yield _wal2json(value, row, value["action"] == "I", names["identity"], names["pk"])
+
+
+def _wal2json(change: Mapping[str, Any], row: dict[str, Any], inserted: bool, old: Sequence[str] | None, primary: Sequence[str] | None) -> _Row:
+    table = f"{change.get('schema')}.{change.get('table')}"
+    if primary:
+        return _Row(table, row, inserted, tuple(primary), "wal2json's primary key")
+    # REPLICA IDENTITY FULL names all columns; a delete alone does not show whether its old key is all of them
+    known = old and row and len(old) < len(row)
+    return _Row(table, row, inserted, tuple(old or ()) if known else None, "wal2json's old keys")
+
+
+def _change_event(value: Mapping[str, Any]) -> Iterator[_Row]:
+    row = dict(zip(value.get("columnNames") or (), value.get("columnValues") or ()))
+    inserted = str(value["changeType"]).lower()[:1] in ("i", "c")
+    yield _Row(_qualified(value, "schema", "table"), row, inserted, tuple(value.get("oldKeyNames") or ()) or None, "oldKeyNames")
+
+
+def _flat(value: Mapping[str, Any]) -> Iterator[_Row]:
+    deleted = str(value.get("__deleted")).lower() == "true"
+    code = str(value.get("__op") or value.get("op") or value.get("Op") or "c").lower()
+    yield _Row(str(value.get("__table") or ""), dict(value), not deleted and code in ("c", "i", "r", "insert", "create"))
+
+
+_WAL2JSON_MARKER = frozenset({"action", "xid", "timestamp", "lsn", "nextlsn", "schema", "table", "transactional", "prefix", "content", "origin"})
+
+_ENVELOPES: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Iterator[_Row]]], ...] = (
+    ("debezium", lambda v: v.get("op") in ("c", "u", "d", "r", LEAF) and v.get("after", v.get("before", LEAF)) != LEAF, _debezium),
+    ("wal2json", lambda v: isinstance(v.get("change"), list), _wal2json_1),
+    ("wal2json", lambda v: v.get("action") in ("I", "U", "D", "T") and ("columns" in v or "identity" in v), _wal2json_2),
+    ("change-event", lambda v: "changeType" in v and ("columnNames" in v or "oldKeyNames" in v), _change_event),
+    # wal2json's transactions, Debezium's messages, heartbeats and transactions
+    ("", lambda v: v.get("action") in ("B", "C", "M", "T") and v.keys() <= _WAL2JSON_MARKER, _no_rows),
+    ("", lambda v: v.get("op") in ("m", "t", LEAF) and "source" in v, _no_rows),
+    ("", lambda v: v.keys() <= {"ts_ms", "ts_us", "ts_ns"} or v.keys() >= {"status", "id", "event_count"}, _no_rows),
+    ("flat", lambda v: True, _flat),
+)
+"""Each envelope as (name, predicate, its rows). The first entry whose predicate holds applies; "" names records without rows."""

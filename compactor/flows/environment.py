@@ -1,0 +1,40 @@
+"""Environment: everything a flow needs from outside, handed in by `app/app.py` (or by a test)."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from compactor.core.results.notice import Message, Target
+from compactor.ports import Catalog, Engine, Storage
+
+
+def _nonce() -> str:
+    return secrets.token_hex(4)
+
+
+def _nobody(target: Target, message: Message) -> None:
+    """Notify nobody."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
+
+    `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
+    """
+
+    storage: Storage
+    engine: Callable[[], Engine]
+    catalog: Callable[[], Catalog]
+    clock: Callable[[], float] = time.time
+    nonce: Callable[[], str] = _nonce
+    notify: Callable[[Target, Message], None] = _nobody
+    files_only: bool = False
+
+    def now(self) -> str:
+        """The time as ISO 8601 text, UTC."""
+        return datetime.fromtimestamp(self.clock(), timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

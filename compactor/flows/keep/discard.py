@@ -1,0 +1,66 @@
+"""Discard: delete ingested raw files from the archive when `archive_retention` is over. A part of vacuum.
+
+First vacuum's Snapshot notes `discarded` entries in the ledger, then the files are deleted. A crash in between leaves files that the next vacuum
+deletes. A file with records in quarantine, or whose rows a restore undid, stays: it is the only place where they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from compactor.core.model.files import FileInfo
+from compactor.core.model.snapshot import Input, Snapshot
+from compactor.flows import ledger
+from compactor.flows.table import Table
+
+DISCARDED = "discarded"
+
+
+@dataclass(frozen=True)
+class Discards:
+    """`entries` for the ledger, about inputs whose files go now for the first time; `files` that go, those of an interrupted vacuum too."""
+
+    entries: tuple[Input, ...] = ()
+    files: tuple[FileInfo, ...] = ()
+
+
+def due(table: Table, newest: Snapshot, now: float) -> Discards:
+    """What may go at `now`, epoch seconds of the store's clock; a file's age counts from its Last-Modified."""
+    if table.spec.archive_retention is None:
+        return Discards()
+    layout = table.layout
+    there = {info.path: info for info in table.storage.list(layout.inside("archive"))}
+    by_path: dict[str, list[Input]] = {}
+    for item in ledger.latest(ledger.everything(table, newest)).values():
+        by_path.setdefault(item.path, []).append(item)
+    entries: list[Input] = []
+    files: list[FileInfo] = []
+    for inputs in by_path.values():
+        # inputs of one name may have each other's places (H1): they go together or not at all
+        files_of_name = _files(table, inputs, there)
+        if (
+            files_of_name
+            and all(_spent(item) for item in inputs)
+            and all(now - info.modified >= table.spec.archive_retention for info in files_of_name)
+        ):
+            files += files_of_name
+            entries += [dataclasses.replace(item, outcome=DISCARDED) for item in inputs if item.outcome != DISCARDED]
+    return Discards(tuple(entries), tuple(files))
+
+
+def ever(entries: Iterable[Input]) -> set[tuple[str, str]]:
+    """(path, etag) of inputs whose raw files were discarded."""
+    return {(item.path, item.etag) for item in entries if item.outcome == DISCARDED}
+
+
+def _spent(item: Input) -> bool:
+    """Whether all that an input can give is in the table."""
+    return not item.unabsorbed and not item.waits
+
+
+def _files(table: Table, inputs: Sequence[Input], there: Mapping[str, FileInfo]) -> list[FileInfo]:
+    layout = table.layout
+    places = dict.fromkeys(place for item in inputs for place in (layout.archived(item.path), layout.archived(item.path, item.etag)))
+    return [there[place] for place in places if place in there]

@@ -1,0 +1,138 @@
+"""ingest: Kafka topics → files in landing folders, each offset in exactly one file.
+
+The files' names say which offsets they hold, and nothing else is remembered: what comes next follows from the names in landing, archive and
+quarantine, so a process that died between any two steps leaves at worst staged files, which the next one removes. A file goes to the folder of
+the hour of its newest record, whenever it is written.
+
+One ingest of a warehouse at a time: two would land records twice (the tables stay right, `run` counts them as duplicates).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from compactor.core.model.errors import Refused
+from compactor.core.model.layout import Layout, join
+from compactor.core.model.spec import TableSpec
+from compactor.core.sources import increment
+from compactor.core.sources.kafka_files import Fetched, Offsets, offsets_of
+from compactor.ports import Storage, Topics
+
+Partition = tuple[str, int]
+"""(topic, number)"""
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What was landed of a topic; `behind` records were there already and are left for the next round."""
+
+    table: str
+    topic: str
+    records: int
+    files: int
+    behind: int
+
+    def plus(self, later: Ingested) -> Ingested:
+        """Both together; `behind` is the later one's."""
+        return Ingested(self.table, self.topic, self.records + later.records, self.files + later.files, later.behind)
+
+
+@dataclass
+class Ingest:
+    """Lands the topics of these tables in rounds; `staging` is a directory of its own, `max_records` the most of a partition that a file takes.
+
+    `skip_lost`: go on behind offsets that Kafka has not kept.
+    """
+
+    storage: Storage
+    topics: Topics
+    specs: Sequence[TableSpec]
+    staging: str
+    max_records: int
+    skip_lost: bool = False
+    # stretches without any record (aborted transactions) make no file that could name them
+    _empty: dict[Partition, int] = field(default_factory=dict)
+
+    def all_there_is(self) -> list[Ingested]:
+        """Rounds until nothing is left of what was there."""
+        total = {item.topic: item for item in self.one_round()}
+        while any(item.behind for item in total.values()):
+            for item in self.one_round():
+                total[item.topic] = total[item.topic].plus(item)
+        return list(total.values())
+
+    def one_round(self) -> list[Ingested]:
+        """At most one file of every partition. Raises Refused for topics that were created anew or have lost the next records."""
+        specs = {str(spec.topic): spec for spec in self.specs}
+        self.storage.delete(info.path for info in self.storage.list(self.staging))
+        bounds = self.topics.bounds(list(specs))
+        ranges = list(self._next_offsets(specs, bounds))
+        fetched = self.topics.fetch(ranges, self.staging) if ranges else []
+        for item in fetched:
+            self._land(specs[item.offsets.topic], item)
+        landed = {item.offsets for item in fetched}
+        self._empty.update({(item.topic, item.partition): item.last for item in ranges if item not in landed})
+        behind = {(item.topic, item.partition): bounds[item.topic, item.partition][1] - 1 - item.last for item in ranges}
+        return [
+            Ingested(
+                spec.name,
+                topic,
+                sum(item.records for item in fetched if item.offsets.topic == topic),
+                sum(item.offsets.topic == topic for item in fetched),
+                sum(count for (name, _), count in behind.items() if name == topic),
+            )
+            for topic, spec in specs.items()
+        ]
+
+    def _next_offsets(self, specs: Mapping[str, TableSpec], bounds: Mapping[Partition, tuple[int, int]]) -> list[Offsets]:
+        taken = {partition: last for spec in specs.values() for partition, last in self._taken(spec).items()}
+        for partition, last in self._empty.items():
+            taken[partition] = max(last, taken.get(partition, -1))
+        out = []
+        for partition, (begin, end) in bounds.items():
+            first = self._next(specs[partition[0]], partition, (begin, end), taken)
+            if first < end:
+                out.append(Offsets(*partition, first, min(end, first + self.max_records) - 1))
+        return out
+
+    def _taken(self, spec: TableSpec) -> dict[Partition, int]:
+        """Per partition the highest offset in a file's name."""
+        layout = Layout(spec.root, spec.landing)
+        fetched: dict[Partition, int] = {}
+        for place in (spec.landing, layout.archived(""), layout.quarantined("")):
+            for info in self.storage.list(place):
+                offsets = offsets_of(info.path)
+                if offsets is not None and offsets.topic == spec.topic:
+                    key = (offsets.topic, offsets.partition)
+                    fetched[key] = max(fetched.get(key, -1), offsets.last)
+        return fetched
+
+    def _next(self, spec: TableSpec, partition: Partition, kept: tuple[int, int], taken: Mapping[Partition, int]) -> int:
+        """The first offset that is not landed."""
+        begin, end = kept
+        first = taken.get(partition, begin - 1) + 1
+        where = f"table {spec.name}: topic {partition[0]}, partition {partition[1]}"
+        if first > end:
+            raise Refused(
+                f"{where}: offsets up to {first - 1} are landed, and the topic ends before {end}. It was created anew. Nothing was landed. Land the "
+                "new one in another folder (`increments:`), and say with `epoch:` that its positions have begun again."
+            )
+        if first < begin and not self.skip_lost:
+            raise Refused(
+                f"{where}: the next offset is {first}, and Kafka has kept none before {begin}: {begin - first} records are lost. Nothing was landed. "
+                "`--skip-lost` goes on behind the gap; the table is right again after a new snapshot at the source."
+            )
+        return max(first, begin)
+
+    def _land(self, spec: TableSpec, item: Fetched) -> None:
+        """Move a staged file to where it belongs; one that is there already (another process was faster) is let go."""
+        moment = self.storage.now() if item.until is None else item.until
+        path = join(increment.folder_at(spec.pattern, moment, spec.hours_in), item.offsets.name())
+        layout = Layout(spec.root, spec.landing)
+        try:
+            if self.storage.stat(layout.archived(path)) is None and self.storage.move(item.file, layout.landed(path)):
+                return
+        except FileExistsError:
+            pass
+        self.storage.delete([item.file.path])

@@ -1,0 +1,202 @@
+"""Propose tables for a configuration, from a registry's subjects or from landed files. Reads only and starts no Spark."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from compactor.core.model.errors import Refused, RegistryRefused, SchemaRefused
+from compactor.core.model.files import FileInfo
+from compactor.core.model.layout import join, relative
+from compactor.core.model.spec import ROW_ID
+from compactor.core.schema import avro
+from compactor.core.sources import increment, path_inference, source_profile
+from compactor.core.sources.path_inference import LandingFolder
+from compactor.core.sources.proposal import STANDARD, Proposal, TableProposal
+from compactor.core.sources.source_profile import Profiles, SourceProfile
+from compactor.ports import Registry, Storage
+
+LINES_MAX = 300
+"""Lines read from a file in a folder of one table."""
+STREAM_LINES_MAX = 50_000
+"""Lines read from each file where several tables share a folder: a table that is not seen is not proposed."""
+SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
+
+_ORDERED = ("__source_sequence", "__sequence", "__source_lsn", "__lsn", "__source_pos", "__pos", "__file", "__source_file")
+_LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H_CHANGE_SEQ", "transact_id", "seq", "lsn", "version", "updated_at")
+_CONNECTORS = ("", "postgresql", "mysql", "mariadb", "sqlserver", "oracle")
+
+LeftOut = list[tuple[str, str]]
+
+
+def from_registry(registry: Registry, increments: str = "") -> Proposal:
+    """Propose a table for each topic. `increments`: where files land, with `{table}` or `{topic}` in it."""
+    topics, left_out = _topics(registry)
+    if not topics:
+        raise Refused(
+            f"{registry}: expected subjects <topic>-value of topics with rows, found {', '.join(registry.subjects()[:10]) or 'no subjects'}"
+        )
+    tables = []
+    for name, (topic, profile) in zip(path_inference.table_names([*topics]), topics.items()):
+        place = "" if increments == STANDARD else increments.replace("{table}", name).replace("{topic}", topic)
+        settings = {"increments": place, "envelope": profile.envelope, "container": profile.container, "schema": {"subject": f"{topic}-value"}}
+        tables.append(_proposal(name, f"topic {topic}", profile, settings))
+    return Proposal(tuple(tables), tuple(left_out))
+
+
+def _topics(registry: Registry) -> tuple[Profiles, LeftOut]:
+    """Return the profile of every topic with a `-value` subject that holds rows, and the subjects left out."""
+    subjects = registry.subjects()
+    topics: Profiles = {}
+    left_out: LeftOut = []
+    for subject in subjects:
+        topic, _, kind = subject.rpartition("-")
+        if kind == "value":
+            try:
+                latest = registry.latest(subject)
+                profile = source_profile.of_avro(latest.text) if latest else None
+            except (SchemaRefused, RegistryRefused) as error:
+                # Protobuf, JSON Schema or an invalid schema concerns one topic only
+                left_out.append((topic, str(error)))
+                continue
+            if profile is None or profile.is_signal_table:
+                left_out.append((topic, SIGNAL if profile else "holds no rows: heartbeats, transactions or messages"))
+                continue
+            profile.topic, profile.key, profile.key_from = topic, *_registered_key(registry, topic, profile, subjects)
+            topics[topic] = profile
+        elif kind != "key":
+            left_out.append((subject, "a subject that ends neither in -value nor in -key belongs to no topic"))
+    return topics, left_out
+
+
+def _registered_key(registry: Registry, topic: str, profile: SourceProfile, subjects: list[str]) -> tuple[tuple[str, ...] | None, str]:
+    subject = f"{topic}-key"
+    if subject not in subjects:
+        # Debezium registers no key for a table without one; other producers may just not register it
+        return ((), f"no subject {subject}") if profile.envelope == "debezium" else (None, "")
+    try:
+        latest = registry.latest(subject)
+        return (avro.key_fields(latest.text), subject) if latest else (None, "")
+    except SchemaRefused:
+        return None, ""
+
+
+def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | None = None) -> Proposal:
+    """Propose a table for each landing root below `top`, or for each source table where several share one. `registry` supplies keys and schemas."""
+    infos = {relative(info.path, top): info for info in storage.list(top)}
+    folders = path_inference.landing_folders(infos)
+    if not folders:
+        raise Refused(f"{top}: no landed files there" + (f", only {len(infos)} markers or unfinished ones" if infos else ""))
+    topics, left_out = _topics(registry) if registry else ({}, [])
+    empty: LeftOut = []
+    landings: list[tuple[LandingFolder, SourceProfile, bool]] = []
+    for folder in folders:
+        try:
+            profiles = [*_sample(storage, folder, infos).values()]
+        except SchemaRefused as error:
+            empty.append((folder.root or top, str(error)))
+            continue
+        rows = [profile for profile in profiles if not profile.is_signal_table]
+        if len(rows) < len(profiles) or not rows:
+            empty.append((folder.root or top, SIGNAL if profiles else "no rows in the sampled files"))
+        landings += [(folder, _with_topic(profile, folder, topics), len(rows) > 1) for profile in rows]
+    if not landings:
+        raise Refused(f"{top}: found no table. " + "; ".join(f"{source}: {reason}" for source, reason in empty[:5]))
+    base = top.rstrip("/").rpartition("/")[2]
+    names = path_inference.table_names([(profile.table or profile.topic) if shared else folder.name(base) for folder, profile, shared in landings])
+    tables = []
+    for name, (folder, profile, shared) in zip(names, landings):
+        landing = join(*(part for part in (top, folder.root, folder.pattern) if part))
+        settings = {
+            "increments": landing if landing != join(warehouse, STANDARD.replace("{table}", name)) else "",
+            "envelope": profile.envelope,
+            "container": profile.container,
+            # names without a suffix show no format
+            "format": "json" if any(increment.file_format(path) is None for path in folder.files) else "",
+            "source_table": profile.table if shared else "",
+            "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
+        }
+        source = f"{profile.table or profile.topic or 'records without a table'} in {folder.root or top}" if shared else folder.root or top
+        tables.append(_proposal(name, source, profile, settings, shared))
+    return Proposal(tuple(tables), (*left_out, *empty))
+
+
+def _sample(storage: Storage, folder: LandingFolder, infos: Mapping[str, FileInfo]) -> Profiles:
+    """Profile the smallest file of the first, the middle and the last folder; all files when the first three show several tables."""
+    full = [path for path in folder.files if infos[path].size > 0] or list(folder.files)
+    parents = sorted({path.rpartition("/")[0] for path in full})
+    chosen = [
+        min((path for path in full if path.rpartition("/")[0] == parent), key=lambda path: infos[path].size)
+        for parent in dict.fromkeys((parents[0], parents[len(parents) // 2], parents[-1]))
+    ]
+    profiles = _read(storage, chosen, infos, LINES_MAX)
+    return profiles if len(profiles) < 2 else _read(storage, folder.files, infos, STREAM_LINES_MAX)
+
+
+def _read(storage: Storage, paths: Any, infos: Mapping[str, FileInfo], lines_max: int) -> Profiles:
+    profiles: Profiles = {}
+    for path in paths:
+        try:
+            source_profile.of_file(infos[path].path, storage.read(infos[path].path), lines_max, profiles)
+        except (OSError, EOFError, zlib.error, ValueError):
+            # a run reports what is wrong with it
+            continue
+    return profiles
+
+
+def _with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles) -> SourceProfile:
+    """Add the registry's key. The topic is the one that the records or files name, else the one that the folder is named after."""
+    if profile.topic not in topics:
+        last = folder.root.rpartition("/")[2]
+        alike = [topic for topic in topics if last and (topic == last or topic.endswith(f".{last}"))]
+        alike = alike or [topic for topic in topics if profile.table and topic.endswith(f".{profile.table}")]
+        if len(alike) != 1:
+            return profile
+        profile.topic = alike[0]
+    topic = topics[profile.topic]
+    if profile.key is None and topic.key is not None:
+        # as the files spell it: Connect's Avro converter writes `a_b` for `a.b`
+        spelled = {re.sub(r"[^A-Za-z0-9]", "_", column): column for column in profile.columns}
+        profile.key = tuple(name if name in profile.columns else spelled.get(name, name) for name in topic.key)
+        profile.key_from = topic.key_from
+    return profile
+
+
+def _proposal(name: str, source: str, profile: SourceProfile, settings: Mapping[str, Any], shared: bool = False) -> TableProposal:
+    """Assemble a table: known settings without those that are the default, and questions about the others."""
+    key = profile.key
+    if (key == () and profile.envelope == "flat") or ROW_ID in (key or ()):
+        # an update of a flat row could not find its row; a key that names compactor's own column is none
+        key = None
+    csv = {} if "columns" in profile.csv else {"csv": profile.csv}
+    given = {"increments": settings["increments"], **settings, **csv}
+    settings = {item: value for item, value in given.items() if value and (item, value) != ("container", "value")}
+    if key is not None:
+        settings = {"key": list(key), **settings}
+    key_from = "" if key is None else profile.key_from if key else f"no key: {profile.key_from}"
+    return TableProposal(name, source, settings, key_from, tuple(_questions(name, profile, key, shared)))
+
+
+def _questions(name: str, profile: SourceProfile, key: tuple[str, ...] | None, shared: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if key is None:
+        reason = "The records have no key; without one only inserts can be followed. " if profile.key == () else ""
+        unique = f" Never null and unique in the sample: {', '.join(profile.candidates)}." if profile.candidates else ""
+        likely = rf"(?:{re.escape(name)}_?)?(?:id|uuid|guid)"
+        placeholder = [column for column in profile.candidates if re.fullmatch(likely, column, re.IGNORECASE)][:1]
+        yield f"{reason}Could not infer the primary key; set it here. `key: []` if rows have none.{unique}", {"key": placeholder}
+    if profile.envelope == "debezium" and profile.connector not in _CONNECTORS and not profile.has_offsets:
+        yield (
+            f"The connector {profile.connector} has no default order; set the fields that order the changes of a row.",
+            {"order_by": ["source.ts_ms"]},
+        )
+    if profile.envelope == "flat" and not profile.has_offsets and not {*_ORDERED} & {*profile.columns}:
+        likely_order = [column for column in _LIKELY_ORDER if column in profile.columns][:1] or ["changed_at"]
+        yield "Which columns order the changes of a row, the most significant first?", {"order_by": likely_order}
+    if "columns" in profile.csv:
+        yield "The files have no header; name their columns in order" + (", without Op." if profile.envelope == "dms" else "."), {"csv": profile.csv}
+    if profile.opaque:
+        yield "The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`.", {}
+    if shared and not profile.table:
+        yield "Several sources share this folder, and these records name no table: they cannot be separated.", {}

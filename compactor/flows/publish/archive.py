@@ -1,0 +1,155 @@
+"""Archive: take absorbed files out of landing (or copy them), and those that cannot be opened into quarantine.
+
+Works from the stored Snapshot; every step may be interrupted and repeated.
+
+What a crash leaves: a file in landing, or in both places (the next run finishes), never in none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from compactor.core.model.files import FileInfo
+from compactor.core.model.snapshot import AGAIN, Input, Snapshot
+from compactor.core.schema.adoption import ADOPTED
+from compactor.flows.table import Table
+
+
+def archive(table: Table, snapshot: Snapshot) -> int:
+    """Move the Snapshot's pending inputs to where they belong; gives back how many had not been moved yet."""
+    moved = 0
+    for item in snapshot.pending:
+        moved += _archived(table, item)
+    return moved
+
+
+def unfinished(table: Table, pending: Sequence[Input]) -> tuple[Input, ...]:
+    """Those of `pending` that are not where they belong yet: what the next Snapshot has to carry on."""
+    return tuple(item for item in pending if _to_move(table, item))
+
+
+def still_landed(table: Table, item: Input) -> bool:
+    """Whether landing still holds this input, and not what the sink has written over it since."""
+    return _same(table.storage.stat(table.layout.landed(item.path)), item)
+
+
+def place(table: Table, item: Input) -> str | None:
+    """Where an input that was taken lies now, None when it is gone."""
+    layout = table.layout
+    places = [layout.archived(item.path, item.etag), layout.archived(item.path)]
+    if item.outcome == "quarantined":
+        places = [layout.quarantined(item.path, item.etag), layout.quarantined(item.path), *places]
+    location = next((place for place in places if table.storage.stat(place) is not None), None)
+    return location or (layout.landed(item.path) if still_landed(table, item) else None)
+
+
+def repaired(table: Table, item: Input) -> tuple[str, str] | None:
+    """The original of an input and its repaired copy in the archive, where both lie there.
+
+    Under the name with the etag may also lie an original, whose plain name another input has (H1): that one has the size that was read first.
+    """
+    layout = table.layout
+    both = (layout.archived(item.path), layout.archived(item.path, item.etag))
+    original, copy = (table.storage.stat(place) for place in both)
+    return both if original and copy and original.size == item.size != copy.size else None
+
+
+def content(table: Table, item: Input, there: str | None, again: bool) -> str | None:
+    """Where the very content of an input lies, None when it is gone; `there` is where a file of its name does, which may hold another's (H1).
+
+    An input that was ingested `again` from quarantine may have been repaired and may have any size.
+    """
+    info = table.storage.stat(there) if there else None
+    if info is None:
+        return None
+    if info.size == item.size or again or item.etag.endswith("~original"):
+        return info.path
+    # repaired after this version: what that absorbed is in the original
+    both = repaired(table, item)
+    return both[0] if both else None
+
+
+def unread(entries: Iterable[Input]) -> set[tuple[str, str]]:
+    """Return (path, etag) of the files that had landed before the table was adopted. The adopted rows already contain their changes."""
+    return {(item.path, item.etag) for item in entries if item.outcome == ADOPTED}
+
+
+def taken(table: Table, entries: Iterable[Input]) -> tuple[list[Input], dict[tuple[str, str], str]]:
+    """The inputs whose rows are in the table by these entries of the ledger, each once, and where they lie; what is gone has no place.
+
+    Inputs from before an adoption are left out: the adopted rows contain their changes.
+    A repaired copy may hold the repaired records only: then the original is an input beside it, with `~original` in its etag.
+    """
+    every = list(entries)
+    reread = {(item.path, item.etag) for item in every if item.outcome == "reread"}
+    before = unread(every)
+    latest = {name: item for item in every if (name := (item.path, item.etag)) not in before}
+    inputs = [item for item in latest.values() if not item.unabsorbed]
+    locations = {(item.path, item.etag): place(table, item) for item in inputs}
+    places = {name: there for name, there in locations.items() if there}
+    for item in [item for item in inputs if (item.path, item.etag) in reread and (item.path, item.etag) in places]:
+        both = repaired(table, item)
+        if both and places[item.path, item.etag] == both[1]:
+            inputs.append(dataclasses.replace(item, etag=f"{item.etag}~original"))
+            places[item.path, f"{item.etag}~original"] = both[0]
+    return inputs, places
+
+
+def _to_move(table: Table, item: Input) -> bool:
+    if item.outcome in AGAIN:
+        return not item.reason and _taken_again(table, item) is not None
+    return still_landed(table, item) and not (table.spec.archive == "copy" and table.storage.stat(_copied(table, item)))
+
+
+def _archived(table: Table, item: Input) -> bool:
+    layout = table.layout
+    if item.outcome in AGAIN:
+        return _left_quarantine(table, item)
+    goes_to = layout.quarantined if item.outcome == "quarantined" else layout.archived
+    source = table.storage.stat(layout.landed(item.path))
+    if source is None or not _same(source, item):
+        # archived by an earlier attempt; or the sink wrote the name again: that is a new input, and this one's content is in the Snapshot's rows only
+        return False
+    if table.spec.archive == "copy":
+        target = _copied(table, item)
+        return table.storage.stat(target) is None and table.storage.move(source, target, keep=True)
+    try:
+        return table.storage.move(source, goes_to(item.path))
+    except FileExistsError:
+        # another input of this name was archived before (H1)
+        return table.storage.move(source, goes_to(item.path, item.etag))
+
+
+def _copied(table: Table, item: Input) -> str:
+    """Return the location of a copy. Its name contains the etag, so the name alone shows whether this content was copied."""
+    layout = table.layout
+    return (layout.quarantined if item.outcome == "quarantined" else layout.archived)(item.path, item.etag)
+
+
+def _left_quarantine(table: Table, item: Input) -> bool:
+    """Move a file that was taken again out of quarantine into the archive, and its reasons away when nothing of it is left there."""
+    layout = table.layout
+    if item.reason:
+        return False
+    if not item.quarantined:
+        table.storage.delete([layout.reason(item.path, item.etag)])
+    source = _taken_again(table, item)
+    if source is None:
+        return False
+    for target in (layout.archived(item.path), layout.archived(item.path, item.etag)):
+        with contextlib.suppress(FileExistsError):
+            return table.storage.move(source, target)
+    return table.storage.move(source, layout.archived(item.path, source.etag))
+
+
+def _taken_again(table: Table, item: Input) -> FileInfo | None:
+    """The file in quarantine that a replay has read, while it is there."""
+    layout = table.layout
+    info = table.storage.stat(layout.quarantined(item.path, item.etag))
+    return info or (table.storage.stat(layout.quarantined(item.path)) if item.outcome == "replayed" else None)
+
+
+def _same(info: FileInfo | None, item: Input) -> bool:
+    return info is not None and info.etag == item.etag

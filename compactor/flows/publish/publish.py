@@ -1,0 +1,157 @@
+"""Publish: make the catalog show a Snapshot. Tables, then partitions, then one replacement of the view; never backwards.
+
+What a crash leaves: tables or partitions that no view reads yet; the next run registers what is missing and replaces the view.
+This module is the only one that replaces the table's view.
+"""
+
+from __future__ import annotations
+
+from compactor.core.catalog import feed as feeds
+from compactor.core.catalog import history_views, views
+from compactor.core.catalog.ddl import ViewDef
+from compactor.core.model.errors import CatalogRefused, TryLater
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Snapshot
+from compactor.flows.table import Table
+from compactor.flows.write import feed
+
+
+def _views(table: Table, snapshot: Snapshot) -> list[ViewDef]:
+    """Every view to show, the table's own last."""
+    return [*history_views.published(table.spec, snapshot), *views.published(table.spec, snapshot)]
+
+
+def behind(table: Table, snapshot: Snapshot) -> bool:
+    """Whether the catalog shows something older than `snapshot`, or something else than its text. Raises CatalogRefused for another table's view."""
+    # all of them are looked at: none is replaced while another is not ours
+    results = [_behind(table, snapshot, view) for view in _views(table, snapshot)]
+    return any(results)
+
+
+def _behind(table: Table, snapshot: Snapshot, view: ViewDef) -> bool:
+    shown = table.catalog().view(view.database, view.name)
+    if shown is None:
+        return True
+    _owned(table, snapshot, shown)
+    version = _version(shown)
+    return version < snapshot.version or (version == snapshot.version and shown.text != view.text)
+
+
+def shown_version(table: Table, snapshot: Snapshot) -> int | None:
+    """The oldest version that a view of the table shows, None without any. Raises CatalogRefused for another table's view."""
+    results = []
+    for view in _views(table, snapshot):
+        shown = table.catalog().view(view.database, view.name)
+        if shown is not None:
+            _owned(table, snapshot, shown)
+            results.append(_version(shown))
+    return min(results, default=None)
+
+
+def publish(table: Table, snapshot: Snapshot) -> Snapshot:
+    """Show `snapshot`, or what has become newer meanwhile; gives back what is shown.
+
+    Raises TryLater when the process slept longer than `publish_window` between reading the Snapshot and the replacement (H23).
+    """
+    if snapshot.publish != "yes":
+        return snapshot
+    while True:
+        began = table.env.clock()
+        if behind(table, snapshot):
+            try:
+                _register(table, snapshot)
+            except CatalogRefused:
+                newest = table.newest()
+                if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
+                    raise
+                # a newer Snapshot's columns are registered already, which ours lacks: nothing may show ours any more
+                snapshot = newest
+                continue
+            if table.env.clock() - began > table.spec.publish_window:
+                raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
+            for view in _views(table, snapshot):
+                if _behind(table, snapshot, view):
+                    table.catalog().replace_view(view)
+        newest = table.newest()
+        # a writer that came after us and published before our replacement has just been undone: show the newest again
+        if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
+            return snapshot
+        snapshot = newest
+
+
+def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
+    """Publish, and bring up to date what publishing does not look at: comments and properties of what shows the right rows already."""
+    snapshot = publish(table, snapshot)
+    shown = table.catalog().view(table.spec.database, table.spec.view)
+    if snapshot.publish == "yes" and shown is not None and _version(shown) == snapshot.version:
+        _register(table, snapshot)
+        table.catalog().replace_view(views.view(table.spec, snapshot))
+    return snapshot
+
+
+def declare(table: Table, schema: Schema) -> None:
+    """Show a table that has no Snapshot yet, empty. Raises CatalogRefused for a view that somebody else has made."""
+    empty, view = views.declared(table.spec, schema)
+    catalog = table.catalog()
+    shown = catalog.view(table.spec.database, table.spec.view)
+    if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, table.spec.root):
+        raise CatalogRefused(
+            f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists, and nothing is stored below {table.spec.root} yet: it is "
+            "another table's, or of another incarnation of this one. Drop it if that one is not used any more, or choose another name with `view:`."
+        )
+    for database in dict.fromkeys((table.spec.database, table.spec.tables_in)):
+        catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
+    catalog.ensure_table(empty)
+    catalog.replace_view(view)
+
+
+def _register(table: Table, snapshot: Snapshot) -> None:
+    catalog = table.catalog()
+    for database in dict.fromkeys((table.spec.database, table.spec.tables_in)):
+        catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
+    base, delta = views.tables(table.spec, snapshot)
+    catalog.ensure_table(base)
+    catalog.ensure_table(delta)
+    if snapshot.history is not None:
+        rows = history_views.table(table.spec, snapshot)
+        catalog.ensure_table(rows)
+        catalog.ensure_partitions(rows.database, rows.name, history_views.partitions(table.spec, snapshot.history))
+    base_partitions, delta_partitions = views.partitions(table.spec, snapshot)
+    catalog.ensure_partitions(base.database, base.name, base_partitions)
+    if delta_partitions:
+        catalog.ensure_partitions(delta.database, delta.name, delta_partitions)
+    if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
+        # a run that died before it published has left its changes to us
+        for changes, partitions in feeds.registrations(table.spec, feed.after(table, snapshot, _shown(table, snapshot))):
+            catalog.ensure_table(changes)
+            if partitions:
+                catalog.ensure_partitions(changes.database, changes.name, partitions)
+
+
+def _shown(table: Table, snapshot: Snapshot) -> int:
+    """The version up to which the catalog has the changes."""
+    shown = table.catalog().view(table.spec.database, table.spec.view)
+    version = _version(shown) if shown is not None else 0
+    return version if version < snapshot.version else 0
+
+
+def _owned(table: Table, snapshot: Snapshot, shown: ViewDef) -> None:
+    owner = shown.properties.get(views.UUID)
+    if owner is None:
+        raise CatalogRefused(
+            f"table {table.name}: the view {shown.database}.{shown.name} exists and is not ours. Rename it, or choose another name with `view:`."
+        )
+    if owner == views.NOBODY and shown.properties.get(views.ROOT) == table.spec.root:
+        return
+    if owner != snapshot.uuid:
+        raise CatalogRefused(
+            f"table {table.name}: the view {shown.database}.{shown.name} belongs to another life of this table (uuid {owner}, ours is "
+            f"{snapshot.uuid}): two environments on one database, or a wiped warehouse. Drop the view if that life is over."
+        )
+
+
+def _version(shown: ViewDef) -> int:
+    try:
+        return int(shown.properties.get(views.VERSION, "0"))
+    except ValueError:
+        return 0

@@ -1,0 +1,136 @@
+"""Quarantine: write down what a commit could not use, list what waits there, and take it again once its cause is repaired.
+
+A replay reads the whole file again under its old name, so every event has the Position it would have had; what was absorbed before is then
+a duplicate. That gives the table a never-broken run would have given, as long as the events are inside the tombstone retention.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.results.batch import BatchSummary
+from compactor.core.sources import full_loads, increment
+from compactor.core.sources.quarantine import reason_file
+from compactor.flows import ledger
+from compactor.flows.publish import archive
+from compactor.flows.table import Table
+
+WHOLE = ("quarantined", "replayed")
+"""Outcomes of inputs that had no row ingested before."""
+
+
+@dataclass(frozen=True)
+class QuarantinedFile:
+    """An input that waits in quarantine: the whole file (`records` is None), or some of its records.
+
+    `location` is the file that a replay would read, None when it is gone; a repaired copy at `repaired` is read instead.
+    """
+
+    table: str
+    path: str
+    etag: str
+    hour: str | None
+    records: int | None
+    reason: str
+    location: str | None
+    repaired: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+def describe(table: Table, commit: str, summary: BatchSummary) -> None:
+    """Write the reason files of a commit, before its Snapshot. One that is never committed is written again by the next attempt."""
+    for item in summary.inputs:
+        if item.waits:
+            text = reason_file(item.path, item.etag, commit, item.quarantined, summary.unusable)
+            table.storage.write(table.layout.reason(item.path, item.etag), text)
+
+
+def waiting(table: Table, snapshot: Snapshot | None) -> list[QuarantinedFile]:
+    """Return the inputs that wait in quarantine, oldest first, by the ledger, not by the folder's content."""
+    if snapshot is None:
+        return []
+    entries_by_input = ledger.latest(ledger.everything(table, snapshot))
+    return [_quarantined(table, item) for item in entries_by_input.values() if item.waits]
+
+
+def reasons(table: Table, item: QuarantinedFile) -> dict[str, Any]:
+    """The reason file of one input; without one (somebody removed it) what the ledger knows."""
+    try:
+        content: dict[str, Any] = json.loads(table.storage.read(table.layout.reason(item.path, item.etag)))
+    except FileNotFoundError:
+        content = {"path": item.path, "etag": item.etag, "records": item.records or 0, "unusable": [{"reason": item.reason}] if item.reason else []}
+    return content
+
+
+def chosen(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Sequence[str]) -> list[QuarantinedFile]:
+    """Those to take again: all, or those of these paths; of a full copy all its files or none.
+
+    Raises InputRefused for a path that does not wait, and for a file that is gone.
+    """
+    unknown = [path for path in paths if path not in {item.path for item in waiting_files}]
+    if unknown:
+        raise InputRefused(f"table {table.name}: {unknown[0]} is not in quarantine; `compactor quarantine list {table.name}` lists what is")
+    selected = [item for item in waiting_files if not paths or item.path in paths]
+    if table.spec.source.full_loads:
+        folders = {_folder(table, item.path) for item in selected}
+        selected = [item for item in waiting_files if _folder(table, item.path) in folders]
+    gone = [item.path for item in selected if item.location is None]
+    if gone:
+        raise InputRefused(
+            f"table {table.name}: {gone[0]} is neither in quarantine nor in the archive; restore it, or replay the other paths by name"
+        )
+    return selected
+
+
+def _folder(table: Table, path: str) -> str:
+    place = increment.landed(table.spec.pattern, path, table.spec.hours_in)
+    return place.folder if place else ""
+
+
+def again(table: Table, waiting_files: Sequence[QuarantinedFile], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
+    """The inputs of a replay, and where they lie. Raises InputRefused for a full copy that has come again since, whole."""
+    ids = {(item.path, item.etag): item.location or "" for item in waiting_files}
+    inputs = {}
+    entries = ledger.everything(table, snapshot)
+    if table.spec.source.full_loads:
+        there = full_loads.other_delivery(ledger.latest(entries).values(), {_folder(table, item.path) for item in waiting_files}, ids)
+        if there is not None:
+            raise InputRefused(
+                f"table {table.name}: the full copy in {there.folder} has come again since, and was absorbed ({there.path}). "
+                "Replay other paths by name."
+            )
+    for item in entries:
+        if (item.path, item.etag) in ids:
+            outcome = "replayed" if item.outcome in WHOLE else "reread"
+            inputs[item.path, item.etag] = dataclasses.replace(item, outcome=outcome, quarantined=0, reason="")
+    return list(inputs.values()), ids
+
+
+def _quarantined(table: Table, item: Input) -> QuarantinedFile:
+    whole = item.outcome in WHOLE
+    layout = table.layout
+    # a repaired copy of a partly ingested file may lie in quarantine, under a name with the etag of the content it repairs
+    places = [layout.quarantined(item.path, item.etag)]
+    places += [layout.quarantined(item.path)] if whole else [layout.archived(item.path, item.etag), layout.archived(item.path)]
+    location = next((place for place in places if table.storage.stat(place) is not None), None)
+    if location is None and archive.still_landed(table, item):
+        location = layout.landed(item.path)
+    return QuarantinedFile(
+        table.name,
+        item.path,
+        item.etag,
+        item.hour,
+        None if whole else item.quarantined,
+        item.reason,
+        location,
+        layout.quarantined(item.path, item.etag),
+    )

@@ -1,0 +1,60 @@
+"""Status: where a table stands, from its files alone (no JVM)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compactor.core.planning import plan
+from compactor.core.results.reports import TableStatus
+from compactor.flows.land import discover
+from compactor.flows.listed import listed
+from compactor.flows.publish import archive
+from compactor.flows.read import quarantine
+from compactor.flows.table import Table
+
+
+def lateness(statuses: Iterable[TableStatus], deadline: str) -> dict[str, str]:
+    """Return table name → why it is late, for tables with files waiting in landing after the `deadline` of their DAG run."""
+    late = {}
+    for item in statuses:
+        if item.waiting_files:
+            since = f", the oldest of {item.oldest_waiting}" if item.oldest_waiting else ""
+            shown = f"version {item.version} of {item.committed}" if item.version is not None else "no version"
+            late[item.table] = f"{deadline} after the run was to start {item.waiting_files} files wait in landing{since}; {shown} is shown"
+    return late
+
+
+def status(table: Table) -> TableStatus:
+    """The newest Snapshot and what waits in landing."""
+    snapshot = table.newest()
+    landing = discover.landing(table, snapshot)
+    hours = [item.hour for item in landing.new if item.hour]
+    delta = snapshot.delta if snapshot else None
+    history = snapshot.history if snapshot else None
+    estimate = plan.delta_estimate(snapshot) if snapshot else 0
+    return TableStatus(
+        table=table.name,
+        version=snapshot.version if snapshot else None,
+        hour=snapshot.hour if snapshot else None,
+        source_time=snapshot.source_time if snapshot else None,
+        committed=snapshot.time if snapshot else None,
+        rows=snapshot.rows if snapshot else 0,
+        segments=len(snapshot.segments) if snapshot else 0,
+        bytes=snapshot.size if snapshot else 0,
+        delta_rows=delta.rows if delta else 0,
+        delta_tombstones=delta.tombstones if delta else 0,
+        delta_estimate=estimate,
+        delta_limit=plan.DELTA_LIMIT,
+        regime="none" if delta is None else "broadcast" if estimate <= plan.DELTA_LIMIT else "sort-merge",
+        waiting_files=len(landing.new) + landing.waiting,
+        waiting_bytes=landing.size,
+        oldest_waiting=min(hours) if hours else None,
+        pending_archive=len(archive.unfinished(listed(table), snapshot.pending)) if snapshot else 0,
+        quarantined=len(quarantine.waiting(listed(table), snapshot)),
+        publish=snapshot.publish if snapshot else "nothing",
+        feed=snapshot.feed.mode if snapshot and snapshot.feed else "off",
+        feed_from=snapshot.feed.first if snapshot and snapshot.feed and snapshot.feed.mode != "off" else None,
+        history_events=sum(part.rows for part in history.parts) if history else 0,
+        history_bytes=history.size if history else 0,
+        history_since=history.since if history else None,
+    )

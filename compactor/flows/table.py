@@ -1,0 +1,149 @@
+"""Table: one table and its environment, and everything that is read of its Snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from compactor.core.model.errors import StateRefused
+from compactor.core.model.layout import Layout
+from compactor.core.model.snapshot import DataFile, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning.retention import is_pending_deletion
+from compactor.core.schema.adoption import OPERATION
+from compactor.flows.environment import Environment
+from compactor.ports import Catalog, Engine, Storage
+
+
+@dataclass(frozen=True)
+class Table:
+    """An environment and a TableSpec. Every flow takes one of these."""
+
+    env: Environment
+    """Ports, clock and randomness."""
+    spec: TableSpec
+    """What the operator declares."""
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The paths of the table."""
+        return Layout(self.spec.root, self.spec.landing)
+
+    @property
+    def name(self) -> str:
+        """The name in the configuration."""
+        return self.spec.name
+
+    @property
+    def storage(self) -> Storage:
+        """The object store."""
+        return self.env.storage
+
+    def engine(self) -> Engine:
+        """Return the engine. Starts Spark at the first call (H31)."""
+        return self.env.engine()
+
+    def catalog(self) -> Catalog:
+        """Return the catalog. May start Spark at the first call."""
+        return self.env.catalog()
+
+    # Snapshots --------------------------------------------------------------------------------------------------------
+
+    def snapshot(self, version: int) -> Snapshot | None:
+        """Return one Snapshot, or its stub, or None."""
+        path = self.layout.snapshot(version)
+        try:
+            return Snapshot.from_bytes(self.storage.read(path), path)
+        except FileNotFoundError:
+            return None
+
+    def committed(self, version: int) -> Snapshot:
+        """Return one Snapshot, or its stub, of a version that was committed. Raises StateRefused if somebody deleted it."""
+        snapshot = self.snapshot(version)
+        if snapshot is None:
+            raise self._deleted(version)
+        return snapshot
+
+    def newest(self) -> Snapshot | None:
+        """Return the Snapshot with the greatest version, or None for a table that was never committed.
+
+        Names are predictable: the search goes from the hint (or a listing) upwards until a number is free. A stale hint or listing costs time
+        and nothing else.
+        """
+        version = self._hinted()
+        if version is None:
+            listed = [self.layout.version_of(info.path) for info in self.storage.list(self.layout.snapshots())]
+            versions = [number for number in listed if number is not None]
+            if not versions:
+                return self.snapshot(1)
+            version = max(versions)
+        while self.has(version + 1):
+            version += 1
+        snapshot = self.snapshot(version)
+        if snapshot is None:
+            raise self._deleted(version)
+        return snapshot
+
+    def has(self, version: int) -> bool:
+        """Return whether a version was committed."""
+        return self.storage.stat(self.layout.snapshot(version)) is not None
+
+    def history(self) -> Iterator[Snapshot]:
+        """Yield Snapshots, newest first, as far back as they are kept."""
+        snapshot = self.newest()
+        while snapshot is not None:
+            yield snapshot
+            snapshot = self.snapshot(snapshot.parent) if snapshot.parent else None
+
+    def superseded_since(self, snapshot: Snapshot | None) -> bool:
+        """Return whether a newer version was committed since `snapshot` was read."""
+        return self.has(snapshot.version + 1 if snapshot else 1)
+
+    def vacuumed(self, snapshot: Snapshot | None) -> bool:
+        """Return whether vacuum has given up a Snapshot since it was read: its files may be gone."""
+        if snapshot is None:
+            return False
+        stored = self.snapshot(snapshot.version)
+        return stored is not None and stored.expired
+
+    def files_exist(self, newest: Snapshot, files: Sequence[tuple[str, DataFile]]) -> bool:
+        """Return whether files (directory below the root, file) are all there and not pending deletion.
+
+        Vacuum takes the files of a writer that slept longer than `grace` for orphans (H21). An entry leaves `pending_deletions` when its files are
+        deleted.
+        """
+        pending_deletions = {item.path for item in newest.pending_deletions}
+        if any(path in pending_deletions for path, _ in files):
+            return False
+        return all(self.storage.stat(f"{self.layout.inside(path)}/{file.name}") for path, file in files)
+
+    # adopted tables ---------------------------------------------------------------------------------------------------
+
+    def adopted(self) -> Snapshot | None:
+        """Return the version, or its stub, with which the table adopted a foreign base; None for a table that did not."""
+        first = self.snapshot(1)
+        return first if first is not None and first.operation == OPERATION else None
+
+    def origin(self, newest: Snapshot) -> Snapshot | None:
+        """Return the adopted version; None for a table that adopted nothing, or whose first version was vacuumed."""
+        first = self.adopted()
+        return first if first is not None and not is_pending_deletion(first, self.layout, newest) else None
+
+    def origin_lost(self, newest: Snapshot) -> str | None:
+        """Return a sentence if no version or file holds the adopted rows any more, else None."""
+        first = self.adopted()
+        if first is None or not is_pending_deletion(first, self.layout, newest):
+            return None
+        return "adopted with rows that no landed file holds, and version 1, which had them, is not kept any more"
+
+    def _hinted(self) -> int | None:
+        try:
+            version = int(self.storage.read(self.layout.hint()))
+        except (FileNotFoundError, ValueError):
+            return None
+        return version if version > 0 and self.has(version) else None
+
+    def _deleted(self, version: int) -> StateRefused:
+        path = self.layout.snapshot(version)
+        return StateRefused(f"{path} was committed and is gone: somebody deletes files below {self.layout.root}. Restore it from a backup.")

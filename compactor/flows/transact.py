@@ -1,0 +1,94 @@
+"""transact: the only way to change a table. It commits the Edit that a verb plans, and plans again after a lost race.
+
+What a crash leaves: before the put, data directories and a ledger file that no Snapshot names (garbage for vacuum); after it, a commit that
+stands. Publishing and archiving work from the stored Snapshot alone (H2).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Optional
+
+from compactor.core.model.edit import Edit, Stamp, apply, unmet
+from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, RequirementFailed, TryLater
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning.plan import tiling_problem
+from compactor.flows import ledger
+from compactor.flows.table import Table
+
+ATTEMPTS = 5
+"""How often a verb plans within one call."""
+
+Plan = Callable[[Optional[Snapshot], ExitStack], Optional[Edit]]
+"""(newest Snapshot, stack that is closed after the put) → the Edit to commit, or None if there is nothing to do."""
+
+
+def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool] = lambda: False) -> Snapshot | None:
+    """Commit what `plan` returns on top of the newest Snapshot. Return the new Snapshot, or None if there is nothing to do.
+
+    `plan` is called again when another writer commits first, and when it fails on ground that moved meanwhile: a newer version exists (its run
+    may have archived the files that were being read, or vacuumed them), or `moved` returns True. Any other error is raised as it is.
+    Raises Conflict after `ATTEMPTS` attempts, RequirementFailed when the newest Snapshot does not meet what the Edit requires.
+    """
+    last: Exception | None = None
+    for attempt in range(ATTEMPTS):
+        parent = table.newest()
+        with ExitStack() as scratch:
+            try:
+                edit = plan(parent, scratch)
+                if edit is None:
+                    return None
+                _check(table, parent, edit, planned_before=attempt > 0)
+                made = apply(parent, edit, stamp(table, label), ledger.carried(table, parent, edit.writer))
+                put(table, made)
+                return made
+            except RequirementFailed:
+                raise
+            except Conflict as error:
+                last = error
+            except Exception as error:
+                if isinstance(error, TryLater) and not isinstance(error, InconsistentRead):
+                    raise
+                if not table.superseded_since(parent) and not moved():
+                    raise
+                last = error
+    raise Conflict(
+        f"table {table.name}: {ATTEMPTS} attempts lost to other writers, or to files that changed while they were read. Run again. The last "
+        f"error: {last}"
+    ) from last
+
+
+def stamp(table: Table, label: str) -> Stamp:
+    """Return what `apply` notes of the caller."""
+    return Stamp(table.name, str(uuid.uuid4()), label, table.env.now())
+
+
+def put(table: Table, snapshot: Snapshot) -> None:
+    """Create the Snapshot's object if its name is free: the commit point.
+
+    A put that seemed to fail but took effect is recognised by its bytes, which contain the attempt's random id. Raises Conflict when another
+    writer has the version, CheckFailed when the segments do not tile the keys or the Snapshot names what vacuum has given up.
+    """
+    problem = tiling_problem(snapshot.segments)
+    if problem:
+        raise CheckFailed(f"table {table.name}: the segments of version {snapshot.version} do not tile the keys: {problem}. Nothing was committed.")
+    part = snapshot.feed.part if snapshot.feed else None
+    given_up = {*snapshot.named, *([part.path] if part else [])} & {item.path for item in snapshot.pending_deletions}
+    if given_up:
+        raise CheckFailed(f"table {table.name}: version {snapshot.version} names {min(given_up)}, which vacuum has given up. Nothing was committed.")
+    data = snapshot.to_bytes()
+    path = table.layout.snapshot(snapshot.version)
+    if not table.storage.put_if_absent(path, data) and table.storage.read(path) != data:
+        raise Conflict(f"table {table.name}: another writer committed version {snapshot.version} first")
+    table.storage.write(table.layout.hint(), str(snapshot.version).encode())
+
+
+def _check(table: Table, parent: Snapshot | None, edit: Edit, planned_before: bool) -> None:
+    """Raises RequirementFailed if `edit` must not be applied to `parent`."""
+    problem = unmet(edit.requires, parent)
+    if problem is None and planned_before and parent is not None and edit.files and not table.files_exist(parent, edit.files):
+        problem = "expected the files that were written for it, found that vacuum has taken them for orphans"
+    if problem is not None:
+        raise RequirementFailed(f"table {table.name}: {edit.operation} cannot be committed on version {parent.version if parent else 0}: {problem}")

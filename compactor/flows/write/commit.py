@@ -1,0 +1,168 @@
+"""Commit: ingest new increments, or inputs that were ingested before, into a new Delta (or base).
+
+What a crash leaves: data directories and reason files that no Snapshot names, or the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Optional
+
+from compactor.core.model.edit import Edit
+from compactor.core.model.errors import CheckFailed, InputUnfinished, SchemaRefused
+from compactor.core.model.layout import commit_id
+from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.planning import plan
+from compactor.core.results.batch import InputLocations, Staged
+from compactor.core.results.reports import Progress
+from compactor.core.sources import full_loads
+from compactor.flows import ledger
+from compactor.flows.land import discover
+from compactor.flows.publish import archive, notices
+from compactor.flows.read import quarantine
+from compactor.flows.table import Table
+from compactor.flows.transact import transact
+from compactor.flows.write import feed, state
+from compactor.ports import Batch
+
+_LANDING: InputLocations = {}
+
+Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], InputLocations]"]
+"""The newest Snapshot → inputs to ingest, and the locations of those that do not lie in landing."""
+
+
+def commit(table: Table, label: str, progress: Progress) -> Snapshot | None:
+    """Ingest what has landed. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does."""
+    return ingest(table, lambda parent: (discover.landing(table, parent).new, _LANDING), "commit", label, progress)
+
+
+def replay(table: Table, paths: Sequence[str], label: str, progress: Progress) -> Snapshot | None:
+    """Ingest what waits in quarantine again: all of it, or these paths. Return None if nothing waits. Raises Conflict as `transact` does."""
+
+    def choose(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
+        waiting = quarantine.chosen(table, quarantine.waiting(table, parent), paths)
+        return quarantine.again(table, waiting, parent) if parent else ((), _LANDING)
+
+    return ingest(table, choose, "replay", label, progress)
+
+
+def ingest(table: Table, choose: Choice, operation: str, label: str, progress: Progress) -> Snapshot | None:
+    """Commit the inputs that `choose` returns. Return None if there are none."""
+    attempts: list[_Ingestion] = []
+
+    def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
+        inputs, locations = choose(parent)
+        attempts.append(_Ingestion(table, parent, locations, operation, progress, scratch))
+        return attempts[-1].edit(inputs)
+
+    return transact(table, planned, label, moved=lambda: bool(attempts) and attempts[-1].inputs_changed())
+
+
+class _Ingestion:
+    """One attempt to ingest inputs on top of `parent`."""
+
+    def __init__(
+        self, table: Table, parent: Snapshot | None, locations: InputLocations, operation: str, progress: Progress, scratch: ExitStack
+    ) -> None:
+        self.table, self.parent, self.operation, self.progress, self.scratch = table, parent, operation, progress, scratch
+        self.locations = locations
+        self.inputs: Sequence[Input] = ()
+
+    def edit(self, inputs: Sequence[Input]) -> Edit | None:
+        """Read, resolve and write these inputs. Files that are still being written wait for the next run."""
+        self.inputs = inputs
+        if not inputs:
+            return None
+        self.progress(self.table.name, "read", 0.1)
+        version = self.parent.version + 1 if self.parent else 1
+        commit = commit_id(version, self.table.env.nonce())
+        try:
+            batch = self._read(inputs, version)
+        except InputUnfinished as error:
+            young = [path for path in error.paths if self._young(path)]
+            if self.locations or not young:
+                raise
+            return self.edit(full_loads.kept(self.table.spec, inputs, young))
+        self.scratch.callback(batch.close)
+        unsteady = self._unsteady(batch)
+        if unsteady:
+            return self.edit(full_loads.kept(self.table.spec, inputs, unsteady))
+        return self._written(batch, commit)
+
+    def inputs_changed(self) -> bool:
+        """Return whether a file in landing is not what it was when it was listed."""
+        return not self.locations and not all(self._unchanged(item) for item in self.inputs)
+
+    def _read(self, inputs: Sequence[Input], version: int) -> Batch:
+        copies = ledger.copies(self.table, self.parent, inputs)
+        try:
+            return self.table.engine().read(self.table.spec, self.parent, inputs, version, self.locations, copies)
+        except SchemaRefused as error:
+            notices.notify(self.table, self.parent, error.decisions, None)
+            raise
+
+    def _unsteady(self, batch: Batch) -> list[str]:
+        """Return the paths that were written while we read them (H1), or that a sink has not finished. What was read of them is worth nothing."""
+        summary = batch.summary
+        young = {path for path in summary.unfinished if self._young(path)}
+        landed = [item for item in summary.inputs if (item.path, item.etag) not in self.locations]
+        return [item.path for item in landed if item.path in young or not self._unchanged(item)]
+
+    def _written(self, batch: Batch, commit: str) -> Edit:
+        table, parent = self.table, self.parent
+        evolved = batch.summary.evolved
+        notices.notify(table, parent, evolved.decisions, evolved.schema)
+        whole = plan.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
+        self.progress(table.name, "resolve", 0.4)
+        resolution = table.engine().resolve(batch, whole)
+        self.scratch.callback(resolution.close)
+        staged = table.engine().write(resolution, commit, state.purge_through(table, parent) if whole else 0)
+        history = table.engine().write_history(resolution, commit) if table.spec.history else None
+        self.progress(table.name, "check", 0.8)
+        _check_gone(table, parent, staged, whole)
+        quarantine.describe(table, commit, resolution.summary)
+        made = state.after(table, parent, resolution.summary, staged, history, commit, whole)
+        edit = Edit(
+            self.operation,
+            commit,
+            made,
+            inputs=resolution.summary.inputs,
+            pending=self._pending(resolution.summary.inputs),
+            counts={"read": resolution.summary.read, **staged.counts},
+            ties=staged.ties,
+            unresolved=staged.unresolved,
+        )
+        return feed.with_changes(table, parent, edit, resolution)
+
+    def _pending(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
+        if self.table.spec.archive == "keep":
+            return ()
+        return (*archive.unfinished(self.table, self.parent.pending if self.parent else ()), *inputs)
+
+    def _young(self, path: str) -> bool:
+        info = self.table.storage.stat(self.table.layout.landed(path))
+        return info is not None and self.table.storage.now() - info.modified < plan.UNFINISHED_GRACE
+
+    def _unchanged(self, item: Input) -> bool:
+        info = self.table.storage.stat(self.table.layout.landed(item.path))
+        return info is not None and info.etag == item.etag
+
+
+def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool) -> None:
+    """Raises CheckFailed when more of the table's rows would go than `checks: {max_gone: ..}` allows: a TRUNCATE or a DELETE nobody meant."""
+    spec = table.spec
+    if parent is None or spec.max_gone >= 1.0 or spec.source.full_loads:
+        # a full load was compared with the one before it when it was read
+        return
+    old, new = parent.delta, staged.delta
+    before = sum(segment.rows - segment.tombstones for segment in parent.segments) - (old.tombstones if old else 0)
+    if whole:
+        gone = before - sum(segment.rows - segment.tombstones for segment in staged.segments)
+    else:
+        gone = (new.tombstones if new else 0) - (old.tombstones if old else 0)
+    if gone > spec.max_gone * max(before, 1):
+        raise CheckFailed(
+            f"table {table.name}: {gone:,} of {before:,} rows would be deleted in one run, the limit is {spec.max_gone:.0%} (`checks.max_gone`). "
+            "Nothing was committed; the increments stay in landing. If that is right, raise the limit for one run."
+        )

@@ -1,0 +1,112 @@
+"""Compact: rewrite the Segments whose share of the Delta is worth it, while commits go on (H16).
+
+A compaction that loses the race to commits is applied to the newest version, because the Delta wins over the base. One that loses it to a
+restore, a rebuild, a truncate or another compaction of the same Segments is thrown away (garbage for vacuum).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import datetime
+
+from compactor.core.model.edit import ContinuesState, Edit, HasSegments
+from compactor.core.model.errors import RequirementFailed
+from compactor.core.model.layout import commit_id
+from compactor.core.model.position import latest
+from compactor.core.model.snapshot import Segment, Snapshot
+from compactor.core.planning import plan
+from compactor.core.results.batch import Staged
+from compactor.core.results.reports import Progress
+from compactor.flows.table import Table
+from compactor.flows.transact import transact
+from compactor.flows.write import state
+
+log = logging.getLogger(__name__)
+
+
+def due(table: Table, snapshot: Snapshot) -> bool:
+    """Return whether to look for Segments worth compacting: inside `compaction.window`, the Delta is too large to broadcast or `every` has passed."""
+    spec = table.spec
+    if snapshot.delta is None or spec.write_mode == "copy-on-write" or not plan.compaction_allowed(spec.compact_window, table.env.clock()):
+        return False
+    if plan.delta_estimate(snapshot) > plan.DELTA_LIMIT:
+        return True
+    since = datetime.fromisoformat((snapshot.compacted_at or snapshot.time).replace("Z", "+00:00")).timestamp()
+    return table.env.clock() - since >= spec.compact_every
+
+
+def compact(table: Table, label: str, progress: Progress) -> Snapshot | None:
+    """Compact the newest version. Return the new Snapshot, or None if nothing is worth it or the result became useless meanwhile."""
+    progress(table.name, "compact", 0.5)
+    work: list[_Compaction] = []
+
+    def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
+        if parent is None:
+            return None
+        if not work:
+            work.append(_Compaction(table, parent))
+        return work[0].edit(parent)
+
+    try:
+        return transact(table, planned, label)
+    except RequirementFailed as error:
+        log.info("%s: compaction of version %d thrown away: %s", table.name, work[0].base_version.version, error)
+        return None
+
+
+class _Compaction:
+    """Segments compacted once, from the version `seen`."""
+
+    def __init__(self, table: Table, base_version: Snapshot) -> None:
+        self.table, self.base_version = table, base_version
+        self.commit = commit_id(base_version.version + 1, table.env.nonce())
+        shares = table.engine().shares(table.spec, base_version)
+        recent = sum(base_version.counts.get(name, 0) for name in ("applied", "superseded")) or (base_version.delta.rows if base_version.delta else 0)
+        self.targets = plan.compaction_targets(base_version, shares, recent)
+        self.staged: Staged | None = None
+        if self.targets:
+            self.staged = table.engine().compact(table.spec, base_version, self.targets, self.commit, state.purge_through(table, base_version))
+
+    def edit(self, parent: Snapshot) -> Edit | None:
+        """Return the result as an Edit of `parent`: `seen`, or a later version that only commits lie between."""
+        if self.staged is None:
+            return None
+        replaced = tuple(segment.id for segment in self.targets)
+        segments = _placed(parent.segments, set(replaced), self.staged.segments)
+        same_delta = parent.delta is not None and self.base_version.delta is not None and parent.delta.id == self.base_version.delta.id
+        everything = all(segment.compacted_through >= self.base_version.version for segment in segments)
+        made = dataclasses.replace(
+            parent.state,
+            base_id=self.commit,
+            segments=tuple(segments),
+            # every row of this Delta is in the base now: readers need not look at it any more
+            delta=None if same_delta and everything else parent.delta,
+            purged_to=latest([parent.purged_to, self.staged.purged_to]),
+            compacted_at=self.table.env.now(),
+        )
+        written = tuple((segment.path, file) for segment in self.staged.segments for file in segment.files)
+        return Edit("compact", self.commit, made, requires=(ContinuesState(self.base_version), HasSegments(replaced)), files=written)
+
+
+def _placed(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment]) -> list[Segment]:
+    """Return `segments` with `made` in place of those that it replaces. A range whose rows were all purged goes to its neighbour.
+
+    Keys are never compared here: bounds are only matched.
+    """
+    new = {segment.low: segment for segment in made}
+    out: list[Segment] = []
+    for segment in segments:
+        if segment.id not in replaced:
+            out.append(segment)
+            continue
+        low = segment.low
+        # one old segment may have become several, each beginning where the one before it ends
+        while low in new:
+            out.append(new.pop(low))
+            low = out[-1].high
+    closed = [dataclasses.replace(left, high=right.low) for left, right in zip(out, out[1:])]
+    closed += [dataclasses.replace(out[-1], high=None)] if out else []
+    return [dataclasses.replace(closed[0], low=None), *closed[1:]] if closed else []

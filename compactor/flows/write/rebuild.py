@@ -1,0 +1,296 @@
+"""Rebuild: a new base from everything the ledger names, read again from archive and landing, in place of base and Delta (H20).
+
+Schema, order and rows come from the files and from the present settings, which makes it the way to another key or order. The result is compared
+with what it replaces before it is committed. What others ingest meanwhile is found in the ledger and read too.
+
+What a crash leaves: data directories that no Snapshot names, or a commit that the next run publishes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, apply, unmet
+from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
+from compactor.core.model.layout import commit_id
+from compactor.core.model.schema import Schema, schema_differences
+from compactor.core.model.snapshot import AGAIN, Input, Snapshot, State
+from compactor.core.model.spec import ROW_ID
+from compactor.core.planning import plan
+from compactor.core.results.batch import BatchSummary
+from compactor.core.results.checks import Difference
+from compactor.core.results.reports import Progress, RebuildReport, silent
+from compactor.core.sources import full_loads
+from compactor.flows import ledger
+from compactor.flows.keep import discard
+from compactor.flows.publish import archive, publish
+from compactor.flows.table import Table
+from compactor.flows.transact import stamp, transact
+from compactor.flows.write import feed, restore, state
+from compactor.ports import Batch
+
+Locations = dict[tuple[str, str], str]
+
+
+def rebuild(
+    table: Table,
+    target: Snapshot | None = None,
+    accept: bool = False,
+    dry: bool = False,
+    progress: Progress = silent,
+    label: str = "",
+) -> RebuildReport:
+    """Build the newest version again, or `target`, and publish it if its rows are those of that version, or if `accept`. Never publish when `dry`.
+
+    Raises InputRefused naming the files that are gone or cannot be read, RequirementFailed when others restore or rebuild meanwhile, Conflict when
+    they go on committing.
+    """
+    work = _Rebuild(table, target, accept, dry, progress)
+    made = transact(table, work.edit, label, moved=work.files_moved)
+    if made is None:
+        return work.report
+    publish.publish(table, made)
+    archive.archive(table, made)
+    note = f"`compactor restore {table.name} --version {work.report.version}` goes back"
+    return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, notes=(note,))
+
+
+class _Rebuild:
+    """The rebuild of one table. It builds once, and catches up with what others commit."""
+
+    def __init__(self, table: Table, target: Snapshot | None, accept: bool, dry: bool, progress: Progress) -> None:
+        self.table, self.target, self.accept, self.dry, self.progress = table, target, accept, dry, progress
+        self.inputs: Sequence[Input] = ()
+        self.locations: Locations = {}
+        self.head: Snapshot | None = None
+        """The version that `built` is on top of."""
+        self.built: Snapshot | None = None
+        """The result so far, as the Snapshot it would be."""
+        self.report: RebuildReport
+
+    def edit(self, parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
+        """Return the rebuilt State as an Edit of `parent`; None if it must not be committed."""
+        if parent is None:
+            raise Refused(
+                f"table {self.table.name}: nothing is committed yet, so there is nothing to rebuild; `compactor run {self.table.name}` builds it"
+            )
+        if self.head is None or self.built is None:
+            edit = self._build(parent)
+            if not self._equal_or_accepted(parent):
+                return None
+            self.progress(self.table.name, "publish", 0.85)
+        else:
+            edit = self._caught_up(self.head, self.built, parent)
+        return feed.with_changes(self.table, parent, edit)
+
+    def files_moved(self) -> bool:
+        """Return whether files that were being read were archived, or written again by their sink."""
+        if self.built is not None or not self.inputs:
+            return False
+        newest = self.target or self.table.newest()
+        return newest is None or self.locations != _sources(self.table, newest)[1] or not _steady(self.table, self.inputs, self.locations)
+
+    def _build(self, parent: Snapshot) -> Edit:
+        table, target = self.table, self.target
+        if target is not None and table.vacuumed(target):
+            raise RequirementFailed(f"table {table.name}: version {target.version} was vacuumed while it was being rebuilt")
+        _check_origin(table, parent)
+        self.inputs, self.locations = _sources(table, target or parent)
+        version = parent.version + 1
+        writer = commit_id(version, table.env.nonce())
+        self.progress(table.name, "read", 0.1)
+        try:
+            batch = table.engine().read(table.spec.unguarded, _origin(table, parent), self.inputs, version, self.locations)
+        except NoRowsYet as error:
+            raise Refused(str(error)) from error
+        then = restore.changed(ledger.everything(table, target), ledger.everything(table, parent)) if target else ()
+        edit = self._written(batch, parent, None, writer, True, self.inputs, self.locations)
+        requires: Requirement = NewestIs(parent.version) if target else NotReplaced(parent.version)
+        edit = dataclasses.replace(edit, inputs=then, restored=target.version if target else None, requires=(requires,))
+        self._keep(parent, edit)
+        return edit
+
+    def _equal_or_accepted(self, parent: Snapshot) -> bool:
+        """Compare the result with what it is to replace, and make the report."""
+        built = self.built
+        if built is None:
+            raise AssertionError("compared before it was built")
+        against = self.target or parent
+        self.progress(self.table.name, "check", 0.7)
+        difference = self._difference(against, built)
+        undone, size = sum(item.outcome == "undone" for item in built.inputs), sum(item.size for item in self.inputs)
+        self.report = RebuildReport(self.table.name, "equal", None, against.version, len(self.inputs), size, built.rows, difference, undone)
+        if not self.dry and (self.accept or not difference):
+            self.report = dataclasses.replace(self.report, version=parent.version)
+            return True
+        # nobody has seen the files: the nonce in their names is ours alone
+        self.table.storage.delete(f"{self.table.layout.inside(path)}/{file.name}" for path, file in built.data_files)
+        self.report = dataclasses.replace(self.report, outcome="differs" if difference else "equal")
+        return False
+
+    def _difference(self, against: Snapshot, made: Snapshot) -> Difference:
+        """Raises RequirementFailed when vacuum has taken one of the two meanwhile: the rebuild slept longer than `grace`."""
+        table = self.table
+        try:
+            difference = table.engine().difference(table.spec, against, made)
+        except Exception as error:
+            newest = table.newest()
+            if newest is None or table.files_exist(newest, made.data_files):
+                raise
+            raise RequirementFailed(f"table {table.name}: vacuum deleted the rebuilt files before they were compared; rebuild again") from error
+        if difference.unreadable and table.vacuumed(against):
+            raise RequirementFailed(f"table {table.name}: version {against.version} was vacuumed before it could be compared; rebuild again")
+        return dataclasses.replace(difference, columns=schema_differences(against.schema, made.schema))
+
+    def _caught_up(self, head: Snapshot, built: Snapshot, parent: Snapshot) -> Edit:
+        """Return the result on top of `parent`: what was ingested since `head` is read from the raw files (H20)."""
+        table = self.table
+        requires: Requirement = NewestIs(head.version) if self.target else NotReplaced(head.version)
+        problem = unmet((requires,), parent)
+        if problem is None and not table.files_exist(parent, built.data_files):
+            problem = "expected the rebuilt files, found that vacuum has taken them for orphans"
+        if problem is not None:
+            raise RequirementFailed(f"table {table.name}: {problem}; look at `compactor log {table.name}`, then rebuild again")
+        inputs, locations = self._since(head, parent)
+        writer = commit_id(parent.version + 1, table.env.nonce())
+        if inputs:
+            batch = table.engine().read(table.spec.unguarded, built, inputs, parent.version + 1, locations, self._hours(head))
+            edit = self._written(batch, parent, built, writer, False, inputs, locations)
+        else:
+            edit = self._edit(parent, built.state, writer, dict(built.counts), built.ties, built.unresolved)
+        # what this Edit is made of continues what was seen at the first head
+        edit = dataclasses.replace(edit, requires=(NotReplaced(head.version),))
+        self._keep(parent, edit)
+        return edit
+
+    def _since(self, head: Snapshot, parent: Snapshot) -> tuple[list[Input], Locations]:
+        before = ledger.latest(ledger.everything(self.table, head))
+        inputs, locations = _sources(self.table, parent)
+        now = ledger.latest(ledger.everything(self.table, parent))
+        since = {name for name, item in now.items() if before.get(name) != item and item.outcome != "discarded"}
+        return [item for item in inputs if (item.path, item.etag.removesuffix("~original")) in since], locations
+
+    def _hours(self, head: Snapshot) -> tuple[str, ...]:
+        if not self.table.spec.source.full_loads:
+            return ()
+        return full_loads.hours(ledger.latest(ledger.everything(self.table, head)).values())
+
+    def _written(
+        self, batch: Batch, parent: Snapshot, before: Snapshot | None, writer: str, whole: bool, inputs: Sequence[Input], locations: Locations
+    ) -> Edit:
+        """Write the batch on top of `before`; None: on nothing. Tombstones are never purged: no event is too old for a rebuild."""
+        table = self.table
+        with ExitStack() as scratch:
+            scratch.callback(batch.close)
+            summary = batch.summary
+            _check_read(table, summary, inputs, locations)
+            whole = whole or plan.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
+            self.progress(table.name, "resolve", 0.3)
+            resolution = table.engine().resolve(batch, whole)
+            scratch.callback(resolution.close)
+            staged = table.engine().write(resolution, writer, 0)
+            history = table.engine().write_history(resolution, writer) if table.spec.history else None
+            made = state.after(table, before, resolution.summary, staged, history, writer, whole)
+            counts = {"read": resolution.summary.read, **staged.counts}
+            if before is not None:
+                counts = {name: before.counts.get(name, 0) + number for name, number in counts.items()}
+            return self._edit(parent, made, writer, counts, staged.ties + (before.ties if before else 0), staged.unresolved)
+
+    def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:
+        made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw, publish="yes")
+        pending = archive.unfinished(self.table, parent.pending)
+        return Edit("rebuild", writer, made, True, pending=pending, counts=counts, ties=ties, unresolved=unresolved, files=tuple(made.data_files))
+
+    def _keep(self, parent: Snapshot, edit: Edit) -> None:
+        self.head, self.built = parent, apply(parent, edit, stamp(self.table, ""))
+
+
+def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
+    """What to read: the inputs whose rows are in a version, and where they lie. Raises InputRefused naming those that are gone.
+
+    Of a name that its sink wrote again before it was archived the first content is lost; the second, absorbed later, holds what it did.
+    """
+    entries = ledger.everything(table, snapshot)
+    inputs, places = archive.taken(table, entries)
+    again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
+    discarded = discard.ever(entries)
+    chosen: dict[str, Input] = {}
+    gone, chosen_paths = [], set()
+    for item in reversed(inputs):
+        name = (item.path, item.etag)
+        there = archive.content(table, item, places.get(name), name in again) if name not in discarded else None
+        if there is not None:
+            # of two inputs in one place one is read
+            chosen.setdefault(there, item)
+            chosen_paths.add(item.path)
+        elif item.path not in chosen_paths:
+            gone.append(item.path)
+    if gone:
+        more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+        raise InputRefused(
+            f"table {table.name}: {len(gone)} files that version {snapshot.version} was made of are neither in landing nor archived as they were: "
+            f"{', '.join(gone[:3])}{more} (`archive_retention`? deleted by hand?). Restore them from a backup: without them their rows would be lost."
+        )
+    if not chosen:
+        raise Refused(f"table {table.name}: nothing that was absorbed by version {snapshot.version} has rows in it")
+    kept = [(dataclasses.replace(item, outcome="absorbed", quarantined=0, reason=""), there) for there, item in chosen.items()]
+    kept.sort(key=lambda each: each[0].path)
+    return [item for item, _ in kept], {(item.path, item.etag): there for item, there in kept}
+
+
+def _steady(table: Table, inputs: Iterable[Input], places: dict[tuple[str, str], str]) -> bool:
+    """Whether those that were read in landing are still what the ledger names (H1)."""
+    layout = table.layout
+    landed = [item for item in inputs if places[item.path, item.etag] == layout.landed(item.path)]
+    return all(archive.still_landed(table, item) for item in landed)
+
+
+def _check_origin(table: Table, head: Snapshot) -> None:
+    """Raises Refused for an adopted table whose first version is not kept: nothing else holds the rows it began with."""
+    lost = table.origin_lost(head)
+    if lost:
+        raise Refused(
+            f"table {table.name}: it was {lost} (`compactor pin {table.name} 1` would have kept it). To mend it go back to a version that is kept "
+            "(`compactor restore`), or adopt a base anew: docs/operations.md."
+        )
+
+
+def _origin(table: Table, head: Snapshot) -> Snapshot | None:
+    """What the first file meets: nothing; in a table that was adopted, what it began with.
+
+    Where `on_schema_change` keeps columns out, a table with the columns of now and no rows: then what was left out stays out. Not with another key
+    or order: these ask for a table made anew.
+    """
+    adopted = table.origin(head)
+    if adopted is not None:
+        return adopted
+    same = {head.schema.field(name).source for name in head.schema.key} == {*table.spec.key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
+    same = same and (not table.spec.order_by or table.spec.order_by == tuple(name for name, _ in head.order))
+    if not same or table.spec.policy.whole:
+        return None
+    nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
+    return dataclasses.replace(head, **nothing, segments=(), offsets=())
+
+
+def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], places: dict[tuple[str, str], str]) -> None:
+    """Raises Conflict when files changed while they were read, InputRefused naming one that could be read once and cannot any more."""
+    if not _steady(table, inputs, places):
+        raise Conflict(f"table {table.name}: files changed in landing while they were read")
+    unreadable = [item for item in summary.inputs if item.reason]
+    if unreadable:
+        raise InputRefused(
+            f"table {table.name}: {places[unreadable[0].path, unreadable[0].etag]} was ingested and cannot be read now ({unreadable[0].reason}); "
+            f"{len(unreadable)} files in all. Restore them from a backup."
+        )
+
+
+def _placed(parent: Snapshot, built: State) -> Schema:
+    """Return the new columns, those that the table has in its order; in a new generation when the columns or the form of the rows differ (H14)."""
+    order = {field.name: at for at, field in enumerate(parent.schema.fields)}
+    fields = tuple(sorted(built.schema.fields, key=lambda field: order.get(field.name, len(order))))
+    same = [(field.name, field.type) for field in fields] == [(field.name, field.type) for field in parent.schema.fields]
+    same = same and parent.order == built.order and parent.schema.key == built.schema.key
+    return dataclasses.replace(built.schema, fields=fields, generation=parent.schema.generation + (0 if same else 1))

@@ -1,0 +1,183 @@
+"""Restore: bring back the state of an older, kept version as a new Snapshot (H19). Undoable: the version before is a version like others.
+
+State and barriers come from the old Snapshot, the ledger from the newest: what was absorbed between is marked `undone`, so that no run takes
+it again by itself, and later increments go on top. `reabsorb` takes it again from where it lies. Going back to a version before an
+undoing marks what was undone then as `redone`.
+
+What a crash leaves: before the put, a ledger file that nothing names; after it, a catalog that is behind, which the next run publishes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from contextlib import ExitStack
+from datetime import datetime, timezone
+
+from compactor.core.model.edit import Edit, NewestIs
+from compactor.core.model.errors import InputRefused, Refused
+from compactor.core.model.history import brought_back
+from compactor.core.model.layout import commit_id
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import AGAIN, LATER, Input, Snapshot
+from compactor.core.planning import retention
+from compactor.core.results.reports import Progress, TableReport, silent
+from compactor.flows import ledger
+from compactor.flows.publish import archive, publish
+from compactor.flows.table import Table
+from compactor.flows.transact import transact
+from compactor.flows.write import commit, feed
+
+
+def at_version(table: Table, version: int) -> Snapshot:
+    """A version that can be restored or pinned. Raises Refused, naming those that can."""
+    layout = table.layout
+    head, snapshot = table.newest(), table.snapshot(version)
+    if head is not None and snapshot is not None and not retention.is_pending_deletion(snapshot, layout, head):
+        return snapshot
+    raise Refused(f"table {table.name}: there is no version {version} any more, or yet; {_listed(_available(table))}")
+
+
+def named(table: Table, text: str | None) -> Snapshot | None:
+    """The Snapshot of a version's number, or as of a time (ISO 8601, UTC without zone); None for None."""
+    if text is None:
+        return None
+    return at_version(table, int(text)) if text.isdecimal() else as_of(table, text)
+
+
+def as_of(table: Table, moment: str) -> Snapshot:
+    """The newest version committed at or before `moment` (ISO 8601; UTC where it names no zone). Raises Refused."""
+    limit = _time(moment)
+    for snapshot in table.history():
+        if _time(snapshot.time) <= limit:
+            return at_version(table, snapshot.version)
+    raise Refused(f"table {table.name}: nothing was committed by {moment}; {_listed(_available(table))}")
+
+
+def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
+    """Make the State of `target` the newest. Raises RequirementFailed when another writer commits meanwhile: the request may be wrong by then."""
+    head = table.newest()
+    if head is not None and head.version == target.version:
+        return TableReport(table.name, "idle", head.version, notes=(f"version {head.version} is the newest already",))
+    if head is None or retention.is_pending_deletion(target, table.layout, head):
+        raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(_available(table))}")
+    head_version = head.version
+
+    def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
+        return _edit(table, target, parent, head_version) if parent is not None else None
+
+    made = transact(table, planned, label)
+    if made is None:
+        raise Refused(f"table {table.name}: nothing is committed yet")
+    publish.publish(table, made)
+    archive.archive(table, made)
+    undone = sum(item.outcome == "undone" for item in made.inputs)
+    redone = len(made.inputs) - undone
+    notes = [f"the state of version {target.version}; `compactor restore {table.name} --version {head_version}` goes back"]
+    notes += [f"{undone} files are undone: they stay where they are, and `--reabsorb` takes them again"] if undone else []
+    notes += [f"{redone} files that an earlier restore had undone are in the table again"] if redone else []
+    return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), len(made.inputs), rows=made.rows, notes=tuple(notes))
+
+
+def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -> Edit:
+    writer = commit_id(parent.version + 1, table.env.nonce())
+    state = dataclasses.replace(target.state, schema=_schema(parent.schema, target.schema), history=brought_back(target.history, writer))
+    edit = Edit(
+        "restore",
+        writer,
+        state,
+        replaces=True,
+        inputs=changed(ledger.everything(table, target), ledger.everything(table, parent)),
+        pending=archive.unfinished(table, parent.pending),
+        restored=target.version,
+        requires=(NewestIs(head_version),),
+    )
+    return feed.with_changes(table, parent, edit)
+
+
+def reabsorb(table: Table, progress: Progress = silent, label: str = "") -> Snapshot | None:
+    """Take again what restores have undone; None when nothing is. Raises Conflict as `commit` does, InputRefused when a file is gone."""
+
+    def undone(parent: Snapshot | None) -> tuple[list[Input], dict[tuple[str, str], str]]:
+        if parent is None:
+            return [], {}
+        entries = ledger.everything(table, parent)
+        latest_entries = ledger.latest(entries)
+        inputs = [
+            dataclasses.replace(item, outcome="redone", quarantined=0, reason="") for item in latest_entries.values() if item.outcome == "undone"
+        ]
+        reread = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
+        again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
+        places = {
+            (item.path, item.etag): archive.content(table, item, archive.place(table, item), (item.path, item.etag) in again) for item in inputs
+        }
+        # what its sink wrote again before it was archived is lost; what it wrote then holds it
+        lost = [item for item in inputs if not places[item.path, item.etag] and _replaced(table, item, entries)]
+        inputs = [item for item in inputs if item not in lost]
+        places = {(item.path, item.etag): places[item.path, item.etag] for item in inputs}
+        gone = [path for (path, _), location in places.items() if location is None]
+        if gone:
+            raise InputRefused(
+                f"table {table.name}: {gone[0]} was undone and is neither in landing nor archived (`archive_retention`?): restore it from a backup"
+            )
+        _check_repaired(table, [item for item in inputs if (item.path, item.etag) in reread])
+        return inputs, {name: location for name, location in places.items() if location}
+
+    return commit.ingest(table, undone, "reabsorb", label, progress)
+
+
+def _replaced(table: Table, item: Input, entries: Iterable[Input]) -> bool:
+    """Whether the sink has written another content under an input's name: absorbed after it, or in landing now."""
+    first = [entry.etag for entry in entries if entry.path == item.path and entry.outcome not in LATER]
+    there = table.storage.stat(table.layout.landed(item.path))
+    return first[-1:] != [item.etag] or (there is not None and there.etag != item.etag)
+
+
+def _check_repaired(table: Table, inputs: Iterable[Input]) -> None:
+    """Raises InputRefused for a repaired input: the copy may contain the repaired records only and the original the others."""
+    for item in inputs:
+        both = archive.repaired(table, item)
+        if both:
+            raise InputRefused(
+                f"table {table.name}: {item.path} was repaired, its records are in {both[0]} and {both[1]}. "
+                "Join them in the second, move the first away"
+            )
+
+
+def changed(target: Iterable[Input], head: Iterable[Input]) -> tuple[Input, ...]:
+    """The entries that say what a restore does to inputs: rows of theirs go, or come back."""
+    then, out = ledger.latest(target), []
+    for name, item in ledger.latest(head).items():
+        before = then.get(name)
+        if before is None:
+            out += [] if item.unabsorbed else [dataclasses.replace(item, outcome="undone")]
+        elif (before.unabsorbed, before.quarantined, before.reason) != (item.unabsorbed, item.quarantined, item.reason):
+            out.append(dataclasses.replace(before, outcome="undone" if before.unabsorbed else "redone"))
+    return tuple(out)
+
+
+def _schema(head: Schema, target: Schema) -> Schema:
+    """The old columns; in tables of a new generation where the present tables have others, because tables only ever gain columns (H14)."""
+    same = [(field.name, field.type) for field in head.fields] == [(field.name, field.type) for field in target.fields]
+    return dataclasses.replace(target, generation=head.generation if same else head.generation + 1)
+
+
+def _available(table: Table) -> list[Snapshot]:
+    layout = table.layout
+    versions = list(table.history())
+    return [snapshot for snapshot in versions if not retention.is_pending_deletion(snapshot, layout, versions[0])]
+
+
+def _listed(versions: list[Snapshot]) -> str:
+    if not versions:
+        return "nothing is committed yet"
+    listed = ", ".join(f"{snapshot.version} ({snapshot.time})" for snapshot in versions[:10])
+    return f"the versions are {listed}{' and older ones' if len(versions) > 10 else ''}"
+
+
+def _time(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise Refused(f"expected a time such as 2026-11-20T14:00:00Z, found {text!r}") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -1,0 +1,72 @@
+"""The State after a batch of inputs was written, and which tombstones may be purged."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from datetime import datetime
+
+from compactor.core.model.history import History
+from compactor.core.model.position import Partitions, latest
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Input, Snapshot, State
+from compactor.core.results.batch import BatchSummary, Staged
+from compactor.flows.table import Table
+
+
+def after(table: Table, parent: State | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
+    """Return the State that continues `parent` with a batch. `whole`: a new base was written, else a new Delta."""
+    base = whole or parent is None
+    return State(
+        schema=registered(table, summary.evolved.schema),
+        order=summary.order,
+        base_id=commit if base or parent is None else parent.base_id,
+        segments=staged.segments if base or parent is None else parent.segments,
+        delta=staged.delta,
+        hour=_greatest([parent.hour if parent else None, newest_hour(summary.inputs)]),
+        position=latest([summary.last, parent.position if parent else None]),
+        source_time=_greatest([parent.source_time if parent else None, summary.source_time]),
+        truncated_to=latest([summary.truncate, parent.truncated_to if parent else None]),
+        purged_to=latest([staged.purged_to, parent.purged_to if parent else None]),
+        epoch=table.spec.epoch,
+        compacted_at=table.env.now() if whole else (parent.compacted_at if parent else None),
+        raw=summary.raw or (parent.raw if parent else ()),
+        offsets=_offsets(parent, summary, table.spec.epoch),
+        history=history,
+    )
+
+
+def registered(table: Table, schema: Schema) -> Schema:
+    """Return the schema with the registry's version as it was before this run; without one, with what an earlier run noted."""
+    version = table.spec.registry_version
+    return schema if version is None else dataclasses.replace(schema, registered=version)
+
+
+def newest_hour(inputs: Iterable[Input]) -> str | None:
+    """Return the newest landing hour of these inputs, or None."""
+    return _greatest(item.hour for item in inputs)
+
+
+def purge_through(table: Table, parent: Snapshot | None) -> int:
+    """Return the newest version whose tombstones are past their retention; 0 for none. Age counts from the commit that ingested them (H12)."""
+    if (
+        parent is None
+        or table.spec.soft
+        or not (any(segment.tombstones for segment in parent.segments) or (parent.delta and parent.delta.tombstones))
+    ):
+        return 0
+    limit = table.env.clock() - table.spec.tombstone_retention
+    for snapshot in table.history():
+        if snapshot.version <= parent.version and datetime.fromisoformat(snapshot.time.replace("Z", "+00:00")).timestamp() < limit:
+            return snapshot.version
+    return 0
+
+
+def _offsets(parent: State | None, summary: BatchSummary, epoch: int) -> Partitions:
+    """The greatest offset per partition since the epoch began."""
+    offsets = dict(parent.offsets) if parent and parent.epoch == epoch else {}
+    return tuple(sorted({**offsets, **{name: max(offset, offsets.get(name, offset)) for name, offset in summary.offsets}}.items()))
+
+
+def _greatest(values: Iterable[str | None]) -> str | None:
+    return max((value for value in values if value), default=None)

@@ -1,0 +1,121 @@
+"""Runtime: the ports made from a JobConfig, on an operator's machine and on a cluster alike. The only module that chooses adapters.
+
+Spark starts when something first needs it: what reads only files never starts a JVM (H31).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from compactor.core.model.errors import Refused
+from compactor.core.model.layout import join
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.notice import Message, Target
+from compactor.core.settings.job_config import JobConfig
+from compactor.flows.environment import Environment
+from compactor.flows.table import Table
+from compactor.ports import Catalog, Engine, Storage
+from compactor.storage.local import LocalStorage
+from compactor.storage.routed import RoutedStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Schemas = Callable[[int], str]
+"""The id of a registered schema → its text."""
+
+Notify = Callable[[Target, Message], None]
+
+
+class Runtime:
+    """The ports of one process. Close it: that ends the JVM it started. It can be used again, and starts another."""
+
+    def __init__(self, config: JobConfig, open_session: Callable[[], SparkSession], schemas: Schemas | None, notify: Notify) -> None:
+        self.config = config
+        self.storage = RoutedStorage(LocalStorage(), self._s3)
+        self._open_session, self._schemas, self._notify = open_session, schemas, notify
+        self._lock = threading.RLock()
+        self._made: dict[str, Any] = {}
+
+    def environment(self, files_only: bool = False) -> Environment:
+        """Return what flows get. Engine and catalog start Spark when they are first asked for."""
+        return Environment(self.storage, self._engine, self._catalog, notify=self._notify, files_only=files_only)
+
+    def table(self, spec: TableSpec, files_only: bool = False) -> Table:
+        """Return a table in this environment."""
+        return Table(self.environment(files_only), spec)
+
+    def spark(self) -> SparkSession:
+        """Return the session, started at the first call."""
+        session: SparkSession = self._once("spark", self._open_session)
+        return session
+
+    @property
+    def started(self) -> bool:
+        """Whether Spark runs."""
+        return "spark" in self._made
+
+    def check_commits(self) -> None:
+        """Raises Refused for a store without conditional puts: nothing could be committed there. Called before anything is computed."""
+        home = self.config.warehouse
+        if home.startswith("s3://"):
+            from compactor.storage.s3.storage import S3Storage
+
+            store = self.storage.at(home)
+            assert isinstance(store, S3Storage)  # noqa: S101 - what `_s3` makes
+            # below the warehouse, where we may write
+            store.conditional_puts(join(home, "x"))
+
+    def close(self) -> None:
+        """End Spark, if it was started, and forget all adapters."""
+        with self._lock:
+            spark = self._made.pop("spark", None)
+            self._made.clear()
+        if spark is not None:
+            from compactor.spark.session import close_session
+
+            close_session(spark)
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        # several tables ask at the same time
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = make()
+            return self._made[name]
+
+    def _engine(self) -> Engine:
+        from compactor.spark.engine import SparkEngine
+
+        engine: Engine = self._once("engine", lambda: SparkEngine(self.spark(), self.storage, self._schemas))
+        return engine
+
+    def _catalog(self) -> Catalog:
+        if self.config.catalog == "glue":
+            from compactor.aws.client import ClientConfig
+            from compactor.catalog.glue.catalog import GlueCatalog
+            from compactor.catalog.glue.client import GlueSettings
+
+            settings = GlueSettings(self.config.catalog_id or "", ClientConfig(self.config.catalog_region))
+            found: Catalog = self._once("catalog", lambda: GlueCatalog(settings))
+            return found
+        from compactor.catalog.hive import HiveCatalog
+
+        catalog: Catalog = self._once("catalog", lambda: HiveCatalog(self.spark()))
+        return catalog
+
+    def _s3(self, location: str) -> Storage:
+        try:
+            from compactor.storage.s3.storage import S3Storage
+        except ImportError:
+            raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
+        home = self.config.warehouse if self.config.warehouse.startswith("s3://") else location
+        return S3Storage(home, self.config.s3.within(os.environ))
+
+
+def with_catalog(table: Table, catalog: Catalog) -> Table:
+    """Return the table with another catalog, such as one that records statements."""
+    return dataclasses.replace(table, env=dataclasses.replace(table.env, catalog=lambda: catalog))

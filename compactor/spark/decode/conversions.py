@@ -1,0 +1,216 @@
+"""Raw values → the values Hive stores: one SQL expression per semantic type. No UDFs, and only expressions that cannot fail (H29).
+
+A value that no engine can hold (`infinity`, a timestamp after the year 294246, more digits than the declared precision) becomes null,
+never a wrong value.
+"""
+
+from __future__ import annotations
+
+from compactor.core.model import types
+from compactor.core.schema.writer import DECIMAL, VARIABLE_DECIMAL, WriterField
+from compactor.core.sources.postgres import HEX, TEXT
+from compactor.spark.decode import pg_text
+from compactor.spark.sql import cast, literal, member, null, struct
+
+PLACEHOLDER = "__debezium_unavailable_value"
+_PACKED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+_MAPPED = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
+
+_DAY_MIN, _DAY_MAX = -2440588, 2145042905
+"""4714-11-24 BC and 5874897-12-31 in days since 1970-01-01: what a source's date can be; the numbers that stand for infinity lie outside."""
+
+_MICROS_MIN, _MICROS_MAX = -2440588 * 86_400_000_000, 2**63 - 1 - 1_000_000_000
+"""The same for timestamps; a long of microseconds ends in the year 294247, and its ends stand for infinity."""
+
+_MICROS = {
+    "Timestamp": "({0}) * 1000L",
+    "Time": "({0}) * 1000L",
+    "NanoTimestamp": "({0}) div 1000L",
+    "NanoTime": "({0}) div 1000L",
+}
+"""Semantic type → its number as microseconds; those not named here are microseconds already."""
+
+
+def json_type(raw: types.Type) -> types.Type:
+    """The type as which a raw value is read out of JSON: Connect writes bytes as base64 text, so they are text there."""
+    if raw[0] == "binary":
+        return ("string",)
+    if raw[0] == "array":
+        return ("array", json_type(raw[1]))
+    if raw[0] == "map":
+        return ("map", json_type(raw[1]), json_type(raw[2]))
+    if raw[0] == "struct":
+        return ("struct", tuple((name, json_type(kind)) for name, kind in raw[1]))
+    return raw
+
+
+def stored(value: str, found: types.Type, field: WriterField) -> str:
+    """`value`, read as type `found` and meant as `field` says, as an expression of type `field.type`."""
+    if field.semantic in (TEXT, HEX):
+        return pg_text.stored(value, field)
+    if field.item is not None and found[0] == "array":
+        return f"transform({value}, _e -> {stored('_e', found[1], field.item)})"
+    if field.semantic and found == ("string",) and field.raw[0] in ("int", "bigint"):
+        # another writer of the batch wrote text under this name, so that all was read as text
+        value, found = cast(value, field.raw), field.raw
+    short = field.semantic.rsplit(".", 1)[-1]
+    number = found[0] in ("int", "bigint")
+    if field.semantic == DECIMAL and found[0] in ("string", "binary"):
+        digits = _integer(_bytes(value, found))
+        return _point(digits, str(field.scale)) if field.type[0] == "string" else cast(f"concat({digits}, 'E-{field.scale}')", field.type)
+    if field.semantic == VARIABLE_DECIMAL and found[0] == "struct":
+        return _point(_integer(_bytes(member(value, "value"), dict(found[1])["value"])), f"{member(value, 'scale')}")
+    if field.type[0] == "date" and number:
+        return f"CASE WHEN {value} BETWEEN {_DAY_MIN} AND {_DAY_MAX} THEN date_add(DATE'1970-01-01', CAST({value} AS INT)) END"
+    if field.type[0] == "date" and found[0] == "string":
+        return cast(f"nullif(regexp_extract({value}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
+    if field.type[0] == "timestamp" and number:
+        return _moment(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"), short)
+    if field.type[0] == "timestamp" and found[0] == "string":
+        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", ("timestamp",))
+    if short in ("Time", "MicroTime", "NanoTime") and number:
+        return _time_of_day(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
+    return plain(value, found, field.type)
+
+
+def from_text(value: str, wanted: types.Type) -> str:
+    """A value that a CSV file holds as text. Bytes are hexadecimal there, as AWS DMS writes them; a date may have a midnight behind it (Oracle's)."""
+    if wanted[0] == "string":
+        return value
+    if wanted[0] == "binary":
+        return f"CASE WHEN {value} RLIKE '^([0-9A-Fa-f]{{2}})*$' THEN unhex({value}) END"
+    if wanted[0] == "date":
+        day = f"regexp_extract({value}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})(Z|[ T]00:00:00([.]0+)?)?$', 1)"
+        return cast(f"nullif({day}, '')", wanted)
+    if wanted[0] == "timestamp":
+        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", wanted)
+    if not types.is_scalar(wanted):
+        inside = types.text(("struct", (("v", wanted),)), quote=True)[len("struct<") : -1]
+        return f"from_json(concat('{{\"v\":', {value}, '}}'), {literal(inside)}).v"
+    return cast(value, wanted)
+
+
+def plain(value: str, found: types.Type, wanted: types.Type, packed: bool = True) -> str:
+    """A value without special meaning, from the type it was read as to the one it is stored as.
+
+    `packed`: text where bytes are wanted is base64, as JSON has it. Between types of a table, old and new, text is its own bytes: see `follow`.
+    """
+    if found == wanted:
+        return value
+    if wanted[0] == "binary" and found[0] == "string" and packed:
+        return f"try_to_binary({value}, 'base64')"
+    if wanted[0] == "array" and found[0] == "array":
+        return f"transform({value}, _i -> {plain('_i', found[1], wanted[1], packed)})"
+    if wanted[0] == "map" and found[0] == "map":
+        return f"transform_values({value}, (_k, _i) -> {plain('_i', found[2], wanted[2], packed)})"
+    if wanted[0] == "struct" and found[0] == "struct":
+        return _struct(value, found, wanted, packed)
+    if wanted[0] == "string" and not types.is_scalar(found):
+        return f"base64({value})" if found[0] == "binary" else f"to_json({value})"
+    return cast(value, wanted)
+
+
+def follow(value: str, was: types.Type, wanted: types.Type) -> str:
+    """A column's value in the type that the column has now, or that the table has for it."""
+    return plain(value, was, wanted, packed=False)
+
+
+def _struct(value: str, found: types.Type, wanted: types.Type, packed: bool) -> str:
+    # stored_names numbers names that would be equal; doing both at once keeps the pairs together
+    has = {low: (name, kind) for (low, _), (name, kind) in zip(types.stored_names(found)[1], found[1])}
+    members = []
+    for name, kind in wanted[1]:
+        members.append((name, plain(member(value, has[name][0]), has[name][1], kind, packed) if name in has else null(kind)))
+    return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
+
+
+def _moment(micros: str, short: str) -> str:
+    # milliseconds near the ends of a long overflow on their way to microseconds: try_multiply, not *
+    micros = micros.replace(") * 1000L", ", 1000L)").replace("(CAST", "try_multiply(CAST", 1) if short == "Timestamp" else micros
+    return f"CASE WHEN {micros} BETWEEN {_MICROS_MIN}L AND {_MICROS_MAX}L THEN timestamp_micros({micros}) END"
+
+
+def _time_of_day(micros: str) -> str:
+    seconds = f"({micros} div 1000000L)"
+    whole = f"format_string('%02d:%02d:%02d', {seconds} div 3600L, ({seconds} div 60L) % 60L, {seconds} % 60L)"
+    fraction = f"concat({whole}, format_string('.%06d', {micros} % 1000000L))"
+    return f"CASE WHEN {micros} % 1000000L = 0L THEN {whole} WHEN {micros} IS NOT NULL THEN {fraction} END"
+
+
+def _bytes(value: str, found: types.Type) -> str:
+    return f"hex({value})" if found[0] == "binary" else f"hex(try_to_binary({value}, 'base64'))"
+
+
+def _let(value: str, name: str, body: str) -> str:
+    """SQL for `body` with `name` standing for `value`, which is written (and computed) once: texts that repeat a part grow without bound."""
+    return f"get(transform(array({value}), {name} -> {body}), 0)"
+
+
+def _integer(digits: str) -> str:
+    """Big-endian two's complement (hex text) → decimal text, any length.
+
+    Up to 16 bytes by two 64-bit halves; longer ones by limbs of nine digits, because Spark's decimal ends at 38.
+    """
+    padded = "lpad(_h, 32, CASE WHEN substr(_h, 1, 1) >= '8' THEN 'F' ELSE '0' END)"
+    high, low = (
+        "CAST(conv(substr(_p, 1, 16), 16, -10) AS DECIMAL(19,0))",
+        "CAST(conv(substr(_p, 17, 16), 16, 10) AS DECIMAL(20,0))",
+    )
+    short = f"CAST(try_add(try_multiply({high}, CAST(18446744073709551616 AS DECIMAL(20,0))), {low}) AS STRING)"
+    fits = f"CASE WHEN length(_h) BETWEEN 1 AND 32 THEN {_let(padded, '_p', short)} END"
+    return _let(digits, "_h", _let(fits, "_f", f"CASE WHEN _f IS NOT NULL THEN _f WHEN length(_h) > 0 THEN {_long()} END"))
+
+
+def _long() -> str:
+    """SQL: `_h` of any length."""
+    negative = "substr(_h, 1, 1) >= '8'"
+    magnitude = f"CASE WHEN {negative} THEN translate(_h, '0123456789ABCDEF', 'FEDCBA9876543210') ELSE _h END"
+    even = f"lpad({magnitude}, CAST(ceil(length(_h) / 6.0) AS INT) * 6, '0')"
+    chunks = "transform(sequence(1, length(_e), 6), _q -> CAST(conv(substr(_e, _q, 6), 16, 10) AS BIGINT))"
+    limbs = _let(even, "_e", f"aggregate({chunks}, array(0L), (_a, _c) -> {_times_plus('_a', '16777216L', '_c')})")
+    # two's complement: the magnitude of a negative number is its inverted bits plus one
+    signed = _let(limbs, "_n", f"CASE WHEN {negative} THEN {_times_plus('_n', '1L', '1L')} ELSE _n END")
+    joined = f"array_join(transform(reverse({signed}), _l -> lpad(CAST(_l AS STRING), 9, '0')), '')"
+    return f"concat(CASE WHEN {negative} THEN '-' ELSE '' END, regexp_replace({joined}, '^0+(?=.)', ''))"
+
+
+def _times_plus(limbs: str, factor: str, plus: str) -> str:
+    sum_ = f"(_d * {factor} + _s.k)"
+    start = f"named_struct('k', {plus}, 'out', CAST(array() AS ARRAY<BIGINT>))"
+    step = f"named_struct('k', {sum_} div 1000000000L, 'out', concat(_s.out, array({sum_} % 1000000000L)))"
+    return f"aggregate({limbs}, {start}, (_s, _d) -> {step}, _s -> CASE WHEN _s.k > 0L THEN concat(_s.out, array(_s.k)) ELSE _s.out END)"
+
+
+def _point(digits: str, scale: str) -> str:
+    bare = "ltrim('-', _t)"
+    sign = "CASE WHEN _t LIKE '-%' THEN '-' ELSE '' END"
+    wide = f"lpad({bare}, greatest(length({bare}), {scale} + 1), '0')"
+    fraction = f"concat({sign}, substr({wide}, 1, length({wide}) - {scale}), '.', substr({wide}, length({wide}) - {scale} + 1))"
+    return _let(digits, "_t", f"CASE WHEN {scale} > 0 THEN {fraction} WHEN _t = '0' THEN '0' ELSE concat(_t, repeat('0', -({scale}))) END")
+
+
+def unfit(raw: str, found: types.Type, value: str, wanted: types.Type) -> str | None:
+    """Whether text is no value of its column's type; None when that cannot be.
+
+    What a source can hold and no engine can - infinities, years before 0 or after 9999 in dates and timestamps - is no fault: null, by policy.
+    """
+    if found[0] != "string" or wanted[0] in ("string", "binary") or not types.is_scalar(wanted):
+        return None
+    far = "|[+-].*|[0-9]{5,}-.*|.*BC" if wanted[0] in ("date", "timestamp") else ""
+    return f"({raw} IS NOT NULL AND ({value}) IS NULL AND NOT {raw} RLIKE '(?i)^\\\\s*([+-]?(inf(inity)?|nan){far})?\\\\s*$')"
+
+
+def is_placeholder(value: str, found: types.Type) -> str | None:
+    """Whether a raw value stands for "unchanged, not sent" (Debezium's unavailable-value placeholder); None when its type cannot carry it."""
+    codes = ", ".join(f"{code}L" for code in PLACEHOLDER.encode())
+    if found[0] == "string":
+        return f"{value} IN ({literal(PLACEHOLDER)}, {literal(_PACKED)}, {literal(PLACEHOLDER.encode().hex())}, {literal(_MAPPED)})"
+    if found[0] == "binary":
+        return f"{value} = {literal(PLACEHOLDER.encode())}"
+    if found[0] == "array" and found[1][0] in ("string", "binary"):
+        return f"size({value}) = 1 AND {is_placeholder(f'get({value}, 0)', found[1])}"
+    if found[0] == "array" and found[1][0] in ("smallint", "int", "bigint"):
+        return f"CAST({value} AS ARRAY<BIGINT>) = array({codes})"
+    if found[0] == "map" and found[1][0] == "string":
+        return f"size({value}) = 1 AND get(map_keys({value}), 0) = {literal(PLACEHOLDER)}"
+    return None

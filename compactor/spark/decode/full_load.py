@@ -1,0 +1,46 @@
+"""Full loads: plain rows without operation. The hour of a row's folder is its place in the order, and its time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from pyspark.sql import functions as F
+
+from compactor.core.model.snapshot import Input
+from compactor.core.model.spec import TableSpec
+from compactor.core.sources.full_loads import HOUR
+from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.order import FULL_LOADS
+from compactor.spark.sql import null
+
+
+def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
+    """Return a frame of plain rows with the hour of each row's folder as order and time."""
+    assert frame.images is not None
+    hours = frame.rows.sparkSession.createDataFrame([(item.path, item.hour) for item in inputs], "_file STRING, _hour STRING")
+    keep = [name for name in frame.rows.columns if name not in ("_op", "_source", "_time", "_before")]
+    rows = frame.rows.join(F.broadcast(hours), ["_file"], "left").selectExpr(
+        *keep,
+        f"{null(frame.images)} AS _before",
+        "CASE WHEN _op IS NOT NULL THEN 'r' END AS _op",
+        "struct(_hour AS hour) AS _source",
+        f"{micros('_hour')} AS _time",
+    )
+    # every value was sent: no text of a plain row is a placeholder
+    return dataclasses.replace(frame, rows=rows, absent=(), order_names=FULL_LOADS)
+
+
+def declared_order(spec: TableSpec) -> tuple[str, ...]:
+    """Return the order column of full loads."""
+    return (HOUR,)
+
+
+def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
+    """Return the order column of full loads, whatever the files hold."""
+    return (HOUR,)
+
+
+def micros(hour: str) -> str:
+    """SQL: the hour of a folder as microseconds since 1970."""
+    return f"unix_micros(to_timestamp({hour}, \"yyyy-MM-dd'T'HH:mm\"))"

@@ -1,0 +1,110 @@
+"""Values that came as text → what Hive stores: PostgreSQL's output format, and what hand-made events write. No expression here can fail (H29).
+
+| type | text | stored |
+|---|---|---|
+| numbers, boolean | `12.50`, `-3`, `true`, `t` | as the type says; `NaN` of a float, null for a decimal |
+| date, timestamp | ISO, `0044-03-15 BC`, `2024-03-05 10:00:00.5+05:30` | in UTC; `infinity`, and years that the type cannot hold: null |
+| binary | `\\x00ff` (bytea also without `\\x`), else base64 | bytes |
+| array | `{1,NULL,"a \\"b\\""}`, `{{1,2},{3,4}}`, `[0:1]={1,2}`; else JSON `[1,null]` | array; of columns whose values differ in depth JSON text |
+"""
+
+from __future__ import annotations
+
+from compactor.core.model import types
+from compactor.core.schema.writer import WriterField
+from compactor.core.sources.postgres import HEX
+from compactor.spark.sql import cast, literal
+
+_STRING = r'"(?:[^"\\]++|\\.)*+"'
+_NUMBER = r"-?[0-9][0-9.eE+-]*+"
+_DEPTHS = 3
+
+ISO_DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
+INFINITE = r"^[+-]?infinity$"
+_OPENING = r"^(\{+|\[+)[^\]}]"
+_BOUNDS = r"^(\[[0-9:-]+\])+="
+
+
+def exact_numbers(text: str) -> str:
+    """SQL: the JSON text with every number made a string. JSON readers make doubles of fractions, and 30 digits become 17."""
+    # \G goes on where the last match ended, so that only numbers outside of strings are found; possessive, so that long strings need no stack
+    pattern = rf'(?s)\G((?:[^"0-9-]++|{_STRING})*+)({_NUMBER})'
+    return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
+
+
+def stored(value: str, field: WriterField) -> str:
+    """Text as an expression of type `field.type`."""
+    kind = field.type
+    if field.item is not None:
+        return _array(value, field) if kind[0] == "array" else _array_text(value, field.item)
+    if kind[0] == "date":
+        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}( BC|Z)?$' THEN {_era(value)} END", kind)
+    if kind[0] == "timestamp":
+        return cast(f"CASE WHEN {value} RLIKE '{ISO_DATE}' THEN {_era(value)} END", kind)
+    if kind[0] == "binary":
+        bare = f"CASE WHEN {value} LIKE '\\\\\\\\x%' THEN substr({value}, 3) ELSE {value} END"
+        coded = f"try_to_binary({value}, 'base64')"
+        return f"unhex({bare})" if field.semantic == HEX else f"CASE WHEN {value} LIKE '\\\\\\\\x%' THEN unhex(substr({value}, 3)) ELSE {coded} END"
+    if kind[0] in ("array", "map", "struct"):
+        return f"from_json({value}, '{types.text(kind, quote=True)}')"
+    return value if kind == ("string",) else cast(value, kind)
+
+
+def _era(value: str) -> str:
+    """PostgreSQL counts years before Christ from 1, ISO has a year 0: `0044-03-15 BC` is `-0043-03-15`."""
+    year = f"lpad(CAST(CAST(regexp_extract({value}, '^([0-9]+)', 1) AS INT) - 1 AS STRING), 4, '0')"
+    return (
+        f"CASE WHEN {value} RLIKE '^[0-9]{{4,6}}-.* BC$' THEN concat('-', {year}, regexp_extract({value}, '^[0-9]+(-.*) BC$', 1)) "
+        f"WHEN {value} RLIKE 'Z$' AND length({value}) < 13 THEN rtrim('Z', {value}) ELSE {value} END"
+    )
+
+
+def dimensions(value: str) -> str:
+    """SQL: the number of dimensions of an array's text; null for an empty one and for what is no array, which fit any."""
+    return f"nullif(length(regexp_extract({_bare(value)}, {literal(_OPENING)}, 1)), 0)"
+
+
+def _bare(value: str) -> str:
+    return f"regexp_replace({value}, {literal(_BOUNDS)}, '')"
+
+
+def _array(value: str, field: WriterField) -> str:
+    """An array of the field's depth. A value of another depth is null; where types come from PostgreSQL, `signatures` made the column text then."""
+    depth, item = 0, field
+    while item.item is not None:
+        depth, item = depth + 1, item.item
+    fits = f"CASE WHEN coalesce({dimensions(value)}, {depth}) = {depth} THEN {as_json(value)} END"
+    parsed = f"from_json({fits}, '{'array<' * depth}string{'>' * depth}', map('allowUnquotedControlChars', 'true'))"
+    return _each(parsed, depth, item)
+
+
+def _each(parsed: str, depth: int, item: WriterField) -> str:
+    if item.type == ("string",):
+        return parsed
+    inner = f"_i{depth}"
+    return f"transform({parsed}, {inner} -> {_each(inner, depth - 1, item) if depth > 1 else stored(inner, item)})"
+
+
+def _array_text(value: str, item: WriterField) -> str:
+    cases = []
+    field = item
+    for depth in range(1, _DEPTHS + 1):
+        field = WriterField("", ("string",), ("array", field.type), item=field)
+        test = f"{dimensions(value)} = {depth}" if depth > 1 else f"coalesce({dimensions(value)}, 1) = 1"
+        cases.append(f"WHEN {test} THEN to_json({_array(value, field)})")
+    return f"CASE {' '.join(cases)} ELSE {value} END"
+
+
+def as_json(value: str) -> str:
+    """SQL: PostgreSQL's array text as JSON text whose leaves are strings and nulls; JSON stays as it is."""
+    text = _bare(value)
+    between = rf"(?:[{{}},]|{_STRING})"
+    steps = (
+        (rf"(?s)\G((?:{between}|(?!NULL[,}}])[^{{}},\"]++)*+)NULL(?=[,}}])", "$1null"),
+        (rf"(?s)\G((?:{between}|null(?=[,}}]))*+)(?!null[,}}])([^{{}},\"]++)", '$1"$2"'),
+        (rf"(?s)\G((?:[^\"{{]++|{_STRING})*+)\{{", "$1["),
+        (rf"(?s)\G((?:[^\"}}]++|{_STRING})*+)\}}", "$1]"),
+    )
+    for pattern, put in steps:
+        text = f"regexp_replace({text}, {literal(pattern)}, '{put}')"
+    return f"CASE WHEN {value} LIKE '[%' AND {value} NOT RLIKE {literal(_BOUNDS)} THEN {value} ELSE {text} END"

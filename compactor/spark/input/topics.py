@@ -1,0 +1,118 @@
+"""Topics: Kafka as Spark reads it, in batches between given offsets, and asked for its bounds by Kafka's own client inside Spark's JVM.
+
+Both come with the package spark-sql-kafka. Records are written as they are: what they hold is decoded when they are absorbed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.layout import join
+from compactor.core.sources.kafka_files import Fetched, Offsets
+from compactor.ports import Storage
+from compactor.spark.input.files import reason
+from compactor.spark.sql import named
+
+_PLACE = re.compile(r"_topic=(?P<topic>[^/]+)/_partition=(?P<partition>\d+)/[^/]+\.parquet")
+_COLUMNS = ("topic AS _topic", "partition AS _partition", "key", "value", "topic", "partition", "offset", "timestamp", "headers")
+_TIMEOUT_MS = "20000"
+
+
+class KafkaTopics:
+    """A cluster. `properties` are Kafka's client settings (`security.protocol`, ...), which may hold secrets and are shown nowhere."""
+
+    def __init__(self, spark: SparkSession, storage: Storage, servers: str, properties: Mapping[str, str]) -> None:
+        self._spark, self._storage = spark, storage
+        self._servers = servers
+        self._properties = {"bootstrap.servers": servers, "request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **properties}
+
+    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """(topic, partition) → (first offset still there, offset the next record will get)."""
+        jvm: Any = self._spark._jvm
+        settings = jvm.java.util.Properties()
+        for name, value in self._properties.items():
+            settings.setProperty(name, value)
+        try:
+            admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+        except Py4JJavaError as error:
+            raise Refused(f"kafka: {self._servers}: {reason(error)}") from None
+        try:
+            names = jvm.java.util.ArrayList()
+            for topic in topics:
+                names.add(topic)
+            described = admin.describeTopics(names).allTopicNames().get()
+            places = [
+                jvm.org.apache.kafka.common.TopicPartition(topic, part.partition()) for topic in topics for part in described.get(topic).partitions()
+            ]
+            spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
+            first, last = (self._offsets(admin, places, made) for made in (spec.earliest(), spec.latest()))
+            return {place: (offset, last[place]) for place, offset in first.items()}
+        except Py4JJavaError as error:
+            raise self._told(error) from None
+        finally:
+            admin.close()
+
+    def fetch(self, wanted: Sequence[Offsets], staging: str) -> list[Fetched]:
+        """Write these records below `staging`: a task reads one partition and writes one file."""
+        places = {(item.topic, item.partition): item for item in wanted}
+        if len(places) != len(wanted):
+            raise ValueError("a partition is wanted twice")
+        try:
+            self._read(wanted).selectExpr(*_COLUMNS).write.partitionBy("_topic", "_partition").mode("overwrite").parquet(staging)
+            found = self._facts(staging) if self._any(staging) else []
+        except (Py4JJavaError, PySparkException) as error:
+            raise self._told(error) from None
+        told = {(row.topic, row.partition): row for row in found}
+        out = []
+        for info in self._storage.list(staging):
+            match = _PLACE.fullmatch(info.path[len(join(staging)) + 1 :])
+            if match:
+                row = told[match["topic"], int(match["partition"])]
+                out.append(Fetched(places[row.topic, row.partition], info, row.records, row.until.timestamp()))
+        if len(out) != len(told):
+            raise Refused(f"kafka: {staging} holds {len(out)} files of {len(told)} partitions; is another ingest at work in this warehouse?")
+        return out
+
+    def _read(self, wanted: Sequence[Offsets]) -> Any:
+        by_topic: dict[str, list[Offsets]] = {}
+        for item in wanted:
+            by_topic.setdefault(item.topic, []).append(item)
+        said = {
+            "assign": {topic: [item.partition for item in items] for topic, items in by_topic.items()},
+            "startingOffsets": {topic: {str(item.partition): item.first for item in items} for topic, items in by_topic.items()},
+            "endingOffsets": {topic: {str(item.partition): item.last + 1 for item in items} for topic, items in by_topic.items()},
+        }
+        client = {f"kafka.{name}": value for name, value in {"isolation.level": "read_committed", **self._properties}.items()}
+        options = {**{name: json.dumps(value) for name, value in said.items()}, **client, "includeHeaders": "true"}
+        return self._spark.read.format("kafka").options(**options).load()
+
+    def _facts(self, staging: str) -> list[Any]:
+        rows = self._spark.read.parquet(staging).groupBy("topic", "partition")
+        return rows.agg(named("count(*)", "records"), named("max(timestamp)", "until")).collect()
+
+    def _any(self, staging: str) -> bool:
+        return any(info.path.endswith(".parquet") for info in self._storage.list(staging))
+
+    def _offsets(self, admin: Any, places: Sequence[Any], which: Any) -> dict[tuple[str, int], int]:
+        jvm: Any = self._spark._jvm
+        asked = jvm.java.util.HashMap()
+        for place in places:
+            asked.put(place, which)
+        answer = admin.listOffsets(asked).all().get()
+        return {(place.topic(), place.partition()): answer.get(place).offset() for place in places}
+
+    def _told(self, error: Exception) -> Exception:
+        said = reason(error)
+        if "UnknownTopicOrPartition" in said:
+            return Refused(f"kafka: {self._servers} has no such topic: {said}. `topic:` names it, as the connector created it.")
+        if "Timeout" in said or "TimedOut" in said or "Disconnect" in said or "No resolvable bootstrap" in said:
+            return Unavailable(f"kafka: {self._servers} did not answer: {said}")
+        return Refused(f"kafka: {self._servers}: {said}")

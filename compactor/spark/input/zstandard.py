@@ -1,0 +1,68 @@
+"""Text files packed with zstd, for Sparks whose Hadoop has no native library (the one on PyPI): unpacked into a scratch directory first.
+
+Hadoop reads `.gz`, `.bz2` and `.snappy` with Java alone, `.zst` only with its native library, which EMR has. Parquet and Avro files are not
+concerned: they are packed inside, and Spark unpacks those itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from compactor.core.model.errors import InputRefused
+from compactor.spark import failures
+from compactor.spark.consistency import ConsistentReads
+from compactor.spark.input.files import RawFrame, reason
+
+_PLAIN = ".plain"
+"""Ends the name of an unpacked copy: `.zst` at its end would have Hadoop unpack it again."""
+
+
+def needed(spark: SparkSession, path: str) -> bool:
+    """Whether a text file must be unpacked before Spark can read it."""
+    if not path.endswith(".zst"):
+        return False
+    jvm: Any = spark._jvm
+    try:
+        jvm.org.apache.hadoop.io.compress.ZStandardCodec.checkNativeCodeLoaded()
+    except Exception:
+        return True
+    return False
+
+
+def copied(spark: SparkSession, path: str, copy: str) -> str:
+    """The location of an unpacked copy, called like `copy` and a suffix. Raises InputRefused naming a file that cannot be unpacked."""
+    if not str(spark.sparkContext.master).startswith("local"):
+        raise InputRefused(
+            f"{path}: this cluster's Hadoop cannot unpack zstd (no native library). Have the sink write gzip, or install libhadoop with zstd."
+        )
+    target = copy + _PLAIN
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    ConsistentReads.again_if_empty(lambda: _unpack(spark, path, target))
+    return target
+
+
+def _unpack(spark: SparkSession, path: str, target: str) -> int:
+    """Unpack a file and return the size of its content in bytes."""
+    jvm: Any = spark._jvm
+    location = jvm.org.apache.hadoop.fs.Path(path)
+    stream = location.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).open(location)
+    try:
+        jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(jvm.com.github.luben.zstd.ZstdInputStream(stream), jvm.java.io.File(target))
+    except Exception as error:
+        failures.spare_the_data(error)
+        raise InputRefused(f"{path}: cannot be unpacked ({reason(error)}). Have the sink write it again, or remove it.") from None
+    finally:
+        stream.close()
+    return os.path.getsize(target)
+
+
+def renamed(raw: RawFrame) -> RawFrame:
+    """A frame of copies with the names of the files that they are copies of."""
+    rows = raw.rows.selectExpr(
+        *[f"substr(_file, 1, length(_file) - {len(_PLAIN)}) AS _file" if name == "_file" else name for name in raw.rows.columns]
+    )
+    return dataclasses.replace(raw, rows=rows)

@@ -1,0 +1,250 @@
+"""The change feed: what differs between the rows of two Snapshots, as images.
+
+    before: id 1 v a | id 2 v b          after: id 1 v A | id 3 v c
+    →  update_preimage 1 a · update_postimage 1 A · delete 2 b · insert 3 c
+
+A commit marks the rows that it writes with its version, so what it changed is found in its own files; the images of before are looked up by
+key, in the Segments that own these keys. Only a truncate, a restore and a rebuild compare more: they take rows without writing any. Rows are
+read in the newer Snapshot's columns: the images of before have its types, and the defaults of columns that came with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from compactor.core.catalog.feed import AFTER, ALL, APPLIED, BEFORE, DELETE, INSERT
+from compactor.core.model.errors import CheckFailed
+from compactor.core.model.layout import Layout, relative
+from compactor.core.model.position import Position
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import DataFile, FeedPart, Snapshot
+from compactor.core.model.spec import ROW_ID, TableSpec
+from compactor.core.results.checks import Check
+from compactor.ports import Storage
+from compactor.spark.rows import position
+from compactor.spark.rows.resolve import union
+from compactor.spark.sql import literal, named, quoted
+from compactor.spark.tables import compare, table_writer
+from compactor.spark.tables.table_reader import Stored
+
+OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", "_position")
+"""The feed's own columns, before the payload."""
+
+_JSON = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")"
+_KINDS = {"c": INSERT, "r": INSERT, "u": AFTER, "d": DELETE, "x": DELETE}
+"""Operations of events → `_change_type`."""
+
+
+def write(
+    spark: SparkSession, storage: Storage, spec: TableSpec, parent: Snapshot | None, made: Snapshot, events: DataFrame | None
+) -> FeedPart | None:
+    """Write what `made` changes, read it back and check it; None when that is nothing. `events`: as `of_events` takes them, for `feed: all`."""
+    rows = net(spark, spec, parent, made)
+    if events is not None:
+        rows = table_writer.held(rows)
+        rows = union([rows, of_events(events, rows, made)])
+    directory = Layout(spec.root, spec.landing).feed(made.writer)
+    ordered = rows.select(*[quoted(name) for name, _ in columns(made)]).sortWithinPartitions(*_order(made.schema))
+    ordered.write.mode("errorifexists").parquet(directory)
+    return _written(spark, storage, spec, made, directory)
+
+
+def columns(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Name and Hive type of every column of a part's files."""
+    kinds = ("string", "bigint", "timestamp", "boolean", "string", "boolean", position.ddl(snapshot.order))
+    return [*zip(OWN, kinds), *((field.name, field.type) for field in snapshot.schema.fields)]
+
+
+def read(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> DataFrame:
+    """A Snapshot's own part of the feed. It must have one."""
+    assert snapshot.feed is not None
+    assert snapshot.feed.part is not None
+    part = snapshot.feed.part
+    return table_writer.parquet(spark, columns(snapshot), {Layout(spec.root, spec.landing).inside(part.path): part.size})
+
+
+def lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
+    """The part as JSON objects, in the order of keys: images of one key together, the older first; payload under the view's names.
+
+    What tells nothing in this table is left out: `_outcome` without `all`, `_deleted` without `delete: soft`, `_row_id` with a key.
+    """
+    schema, feed = snapshot.schema, snapshot.feed
+    assert feed is not None
+    own = [*OWN[:4], *(["_outcome"] if feed.mode == ALL else []), *(["_deleted"] if feed.soft else []), *([ROW_ID] if spec.keyless else [])]
+    shown = [f"{quoted(field.name)} AS {quoted(schema.view_name(field))}" for field in schema.payload]
+    rows = read(spark, spec, snapshot).orderBy(*_order(schema))
+    for row in rows.selectExpr(f"to_json(struct({', '.join(own)}, {', '.join(shown)}), {_JSON}) AS row").toLocalIterator():
+        yield row[0]
+
+
+def _order(schema: Schema) -> list[Column]:
+    """By key; of a key its events first, then its images, the older first (`update_preimage` > `update_postimage`)."""
+    return [*(F.col(quoted(name)) for name in schema.key), F.col("_applied"), F.col("_change_type").desc()]
+
+
+def net(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
+    """The rows of the feed that make `made` out of `parent`, one insert, delete or pair of images for each key that differs."""
+    new = Stored(spark, Layout(spec.root, spec.landing), made, made.schema)
+    if parent is None:
+        return _images(None, _rows(new), spec, made, "false")
+    old = Stored(spark, Layout(spec.root, spec.landing), parent, made.schema)
+    if made.operation in ("restore", "rebuild"):
+        return _images(*_between(old, new), spec, made, "true")
+    after = _fresh(new, parent)
+    if made.truncated_to != parent.truncated_to and made.truncated_to is not None:
+        # what a truncate takes leaves no trace among the new rows
+        return _images(_rows(old), after, spec, made, _at_or_below("_old", made.truncated_to, made))
+    return _images(_of_keys(old, after), after, spec, made, "false")
+
+
+def _fresh(new: Stored, parent: Snapshot) -> DataFrame:
+    """The rows that this version wrote anew, tombstones among them."""
+    made = new.snapshot
+    if made.base_id != parent.base_id:
+        return new.rows(made.segments).where(f"_version = {made.version}")
+    delta = new.delta()
+    return (new.rows([]) if delta is None else delta).where(f"_version = {made.version}")
+
+
+def _rows(stored: Stored) -> DataFrame:
+    """All stored rows, one per key: the Delta's before the base's."""
+    delta, base = stored.delta(), stored.rows(stored.snapshot.segments)
+    return base if delta is None else union([base.join(_keys(delta, stored.schema), list(stored.schema.key), "left_anti"), delta])
+
+
+def _of_keys(stored: Stored, wanted: DataFrame) -> DataFrame:
+    """The stored rows of the keys in `wanted`, one per key. The base is asked only for those that the Delta does not have."""
+    key, delta = list(stored.schema.key), stored.delta()
+    if delta is None:
+        return _or_none(stored, stored.of_keys(wanted))
+    base = stored.of_keys(_keys(wanted, stored.schema).join(_keys(delta, stored.schema), key, "left_anti"))
+    found = delta.join(_keys(wanted, stored.schema), key, "left_semi")
+    return found if base is None else union([base, found])
+
+
+def _or_none(stored: Stored, found: DataFrame | None) -> DataFrame:
+    return stored.rows([]) if found is None else found
+
+
+def _keys(rows: DataFrame, schema: Schema) -> DataFrame:
+    return rows.select(*[quoted(name) for name in schema.key])
+
+
+def _between(old: Stored, new: Stored) -> tuple[DataFrame, DataFrame]:
+    """The rows of both in which they can differ: of Segments that only one has, and of keys that a Delta has."""
+    both = {segment.id for segment in old.snapshot.segments} & {segment.id for segment in new.snapshot.segments}
+    apart = [each.rows([segment for segment in each.snapshot.segments if segment.id not in both]) for each in (old, new)]
+    apart += [delta for delta in (old.delta(), new.delta()) if delta is not None]
+    wanted = table_writer.held(union([_keys(rows, new.schema) for rows in apart]).distinct())
+    return _of_keys(old, wanted), _of_keys(new, wanted)
+
+
+def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: Snapshot, gone: str) -> DataFrame:
+    """Two sides, one row per key each (tombstones among them), as rows of the feed. `gone`: SQL, when an `_old` row that `after` lacks is deleted."""
+    schema = made.schema
+    new = _side(after, schema, "_new")
+    if before is None:
+        both = new.selectExpr("*", f"CAST(NULL AS {dict(new.dtypes)['_new']}) AS _old")
+    else:
+        live = before if spec.soft else before.where("_op <> 'd'")
+        both = _side(live, schema, "_old").join(new, list(schema.key), "full")
+    shown = "(_new IS NOT NULL)" if spec.soft else "(_new IS NOT NULL AND NOT _new._deleted)"
+    compared = ["_deleted", *(field.name for field in schema.payload if field.name not in schema.key)]
+    kinds = {"_deleted": "boolean", **{field.name: field.type for field in schema.fields}}
+
+    def compared_as(side: str, name: str) -> str:
+        return compare.comparable(f"{side}.{quoted(name)}", kinds[name])
+
+    same = " AND ".join(f"{compared_as('_old', name)} <=> {compared_as('_new', name)}" for name in compared)
+    images = (
+        f"CASE WHEN _old IS NULL AND {shown} THEN {_array((INSERT, '_new'))} "
+        f"WHEN _old IS NOT NULL AND {shown} AND NOT ({same}) THEN {_array((BEFORE, '_old'), (AFTER, '_new'))} "
+        f"WHEN _old IS NOT NULL AND _new IS NOT NULL AND NOT {shown} THEN {_array((DELETE, '_old'))} "
+        f"WHEN _old IS NOT NULL AND _new IS NULL AND {gone} THEN {_array((DELETE, '_old'))} END"
+    )
+    # of a delete the row is the old one, the place in the source's order its own
+    at = f"CASE WHEN _image.kind = '{DELETE}' THEN _new._position ELSE _image.row._position END"
+    keys = [quoted(name) for name in schema.key]
+    rows = both.selectExpr(*keys, "_new", f"explode({images}) AS _image")
+    values = [quoted(name) if name in schema.key else f"_image.row.{quoted(name)} AS {quoted(name)}" for name in schema.names]
+    own = _own("_image.kind", made, "true", literal(APPLIED), "_image.row._deleted", at)
+    return rows.selectExpr(*own, *values)
+
+
+def _side(rows: DataFrame, schema: Schema, name: str) -> DataFrame:
+    members = ", ".join(quoted(name) for name in schema.values)
+    row = f"struct((_op = 'd') AS _deleted, _position{', ' + members if members else ''}) AS {name}"
+    return rows.selectExpr(*[quoted(name) for name in schema.key], row)
+
+
+def _array(*images: tuple[str, str]) -> str:
+    return "array(" + ", ".join(f"named_struct('kind', {literal(kind)}, 'row', {row})" for kind, row in images) + ")"
+
+
+def _own(kind: str, made: Snapshot, applied: str, outcome: str, deleted: str, at: str) -> list[str]:
+    values = (kind, f"CAST({made.version} AS BIGINT)", f"CAST({literal(made.time)} AS TIMESTAMP)", applied, outcome, deleted, at)
+    return [f"{value} AS {name}" for name, value in zip(OWN, values)]
+
+
+def of_events(events: DataFrame, changed: DataFrame, made: Snapshot) -> DataFrame:
+    """The events that no row of `changed` stands for, as the source told them: `superseded`, `late`, or `unchanged` (applied, and nothing differs).
+
+    `events`: Changes (no truncates, no event twice) with `_event_outcome`, null for what a truncate has overtaken.
+    """
+    schema = made.schema
+    key = list(schema.key)
+    touched = changed.select(*[quoted(name) for name in key]).distinct().selectExpr(*[quoted(name) for name in key], "true AS _touched")
+    found = events.join(touched, key, "left").where(f"NOT (_event_outcome <=> '{APPLIED}' AND _touched <=> true)")
+    kind = " ".join(f"WHEN '{op}' THEN '{name}'" for op, name in _KINDS.items())
+    outcome = f"CASE WHEN _event_outcome = '{APPLIED}' THEN 'unchanged' ELSE coalesce(_event_outcome, 'superseded') END"
+    # the other columns of a delete are whatever the connector made up for them
+    values = [quoted(name) if name in key else f"CASE WHEN _op <> 'd' THEN {quoted(name)} END AS {quoted(name)}" for name in schema.names]
+    return found.selectExpr(*_own(f"CASE _op {kind} END", made, "false", outcome, "(_op = 'd')", "_position"), *values)
+
+
+def _at_or_below(row: str, bound: Position, made: Snapshot) -> str:
+    return f"{row}._position <= {position.fixed(bound, made.order)}"
+
+
+def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snapshot, directory: str) -> FeedPart | None:
+    """What was written, read back: one row per key that changed, two for an update. Raises CheckFailed."""
+    files = tuple(
+        DataFile(relative(info.path, directory), info.size)
+        for info in storage.list(directory)
+        if not relative(info.path, directory).rpartition("/")[2].startswith(("_", "."))
+    )
+    part = FeedPart(relative(directory, spec.root), 0, files, 0, 0, 0)
+    wanted = [(name, kind) for name, kind in columns(made) if name in (*OWN[:4], *made.schema.key)]
+    counted = [named(f"count_if(_applied AND _change_type = '{kind}')", f"n{at}") for at, kind in enumerate((INSERT, BEFORE, AFTER, DELETE))]
+    by_key = table_writer.parquet(spark, wanted, {directory: part.size}).groupBy(*[quoted(name) for name in made.schema.key])
+    sums = [named(f"coalesce(sum(n{at}), 0)", f"n{at}") for at in range(4)]
+    wrong = named("coalesce(max(n0 + n2 + n3), 0) > 1 OR coalesce(max(abs(n1 - n2)), 0) > 0", "wrong")
+    (row,) = by_key.agg(named("count(1)", "rows"), *counted).agg(named("coalesce(sum(rows), 0)", "rows"), *sums, wrong).collect()
+    if row.wrong:
+        raise CheckFailed(
+            f"table {spec.name}: staged changes in {directory}: a key changed twice, or an update lacks one of its images. Nothing was committed."
+        )
+    if not row.rows:
+        storage.delete([info.path for info in storage.list(directory)])
+        return None
+    return FeedPart(part.path, row.rows, files, row.n0, row.n2, row.n3)
+
+
+def difference(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
+    """The same as `net`, the long way: by comparing every row of both."""
+    new = Stored(spark, Layout(spec.root, spec.landing), made, made.schema)
+    old = Stored(spark, Layout(spec.root, spec.landing), parent, made.schema) if parent else None
+    return _images(_rows(old) if old else None, _rows(new), spec, made, "true")
+
+
+def check(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
+    """Whether the part of `made` is the difference of the two, found again by comparing every row of both."""
+    again = difference(spark, spec, parent, made)
+    told = [("_change_type", "string"), ("_deleted", "boolean"), *((field.name, field.type) for field in made.schema.fields)]
+    written = read(spark, spec, made).where("_applied") if made.feed and made.feed.part else again.where("false")
+    left, right, example = compare.difference(compare.as_text(written, told), compare.as_text(again, told))
+    detail = f"version {made.version}: {left} rows only in the feed, {right} only in the difference of its Snapshots; such as {example}"
+    return Check(spec.name, "feed = difference", not (left or right), detail if left or right else f"version {made.version}: equal")

@@ -1,0 +1,164 @@
+"""Profiles of a source, inferred from a few records."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from compactor.core.model.errors import SchemaRefused
+from compactor.core.sources import source_profile
+
+
+def debezium(op: str, after: Any, before: Any = None, table: str = "student", **source: Any) -> dict[str, Any]:
+    return {"op": op, "before": before, "after": after, "source": {"connector": "postgresql", "schema": "public", "table": table, **source}}
+
+
+def kafka(key: Any, value: Any, **more: Any) -> dict[str, Any]:
+    written = None if value is None else json.dumps(value)
+    return {"topic": "t", "partition": 0, "offset": 1, "key": None if key is None else json.dumps(key), "value": written, **more}
+
+
+V1 = {"kind": "update", "schema": "public", "table": "t", "columnnames": ["id", "n"], "columnvalues": [1, 2]}
+V2 = {"action": "U", "schema": "public", "table": "t", "columns": [{"name": "id", "value": 1}, {"name": "n", "value": 2}]}
+EVENT = {"changeType": "update", "columnNames": ["id", "n"], "columnValues": ["1", "2"]}
+
+ONE = {
+    "an envelope": ([debezium("c", {"id": 1})], ("public.student", "debezium", "value", None, ("id",))),
+    "an envelope with its schema": (
+        [{"schema": {"name": "p.public.student.Envelope"}, "payload": debezium("r", {"id": 1})}],
+        ("public.student", "debezium", "value", None, ("id",)),
+    ),
+    "MySQL, whose databases are schemas": (
+        [{"op": "c", "after": {"id": 1}, "source": {"connector": "mysql", "db": "school", "table": "t"}}],
+        ("school.t", "debezium", "value", None, ("id",)),
+    ),
+    "a delete": ([debezium("d", None, {"id": 1, "n": 0})], ("public.student", "debezium", "value", None, ("id", "n"))),
+    "Kafka records": ([kafka({"id": 1}, debezium("c", {"id": 1, "n": 2}))], ("public.student", "debezium", "kafka", ("id",), ("id", "n"))),
+    "Kafka records, the key with its schema": (
+        [kafka({"schema": {}, "payload": {"a": 1, "b": 2}}, debezium("c", {"a": 1, "b": 2}))],
+        ("public.student", "debezium", "kafka", ("a", "b"), ("a", "b")),
+    ),
+    "Kafka records without key": ([kafka(None, debezium("c", {"n": 2}))], ("public.student", "debezium", "kafka", (), ("n",))),
+    "a key that once lacks a column": (
+        [kafka({"a": 1}, debezium("c", {"a": 1, "d": 1})), kafka({"a": 2, "d": 3}, debezium("c", {"a": 2, "d": 3}))],
+        ("public.student", "debezium", "kafka", ("a", "d"), ("a", "d")),
+    ),
+    "a key with a router's mark": (
+        [kafka({"id": 1, "__dbz__physicalTableIdentifier": "x"}, debezium("c", {"id": 1}))],
+        ("public.student", "debezium", "kafka", ("id",), ("id",)),
+    ),
+    "a value as an object, as kcat writes": (
+        [{"topic": "t", "offset": 3, "key": '{"id": 1}', "payload": debezium("c", {"id": 1})}],
+        ("public.student", "debezium", "kafka", ("id",), ("id",)),
+    ),
+    "flat rows": ([{"id": 1, "__op": "c"}], ("", "flat", "value", None, ("id", "__op"))),
+    "flat rows of a named table": ([{"id": 1, "__table": "student"}], ("student", "flat", "value", None, ("id", "__table"))),
+    "flat Kafka records": ([kafka({"id": 1}, {"id": 1, "n": 2})], ("", "flat", "kafka", ("id",), ("id", "n"))),
+    "wal2json 1, an old key": (
+        [{"change": [{**V1, "oldkeys": {"keynames": ["id"], "keyvalues": [1]}}]}],
+        ("public.t", "wal2json", "value", ("id",), ("id", "n")),
+    ),
+    "wal2json 1, the primary key": ([{"change": [{**V1, "pk": {"pknames": ["n"]}}]}], ("public.t", "wal2json", "value", ("n",), ("id", "n"))),
+    "wal2json 1, FULL tells no key": (
+        [{"change": [{**V1, "oldkeys": {"keynames": ["id", "n"], "keyvalues": [1, 1]}}]}],
+        ("public.t", "wal2json", "value", None, ("id", "n")),
+    ),
+    "wal2json 2, an old key": ([{**V2, "identity": [{"name": "id", "value": 1}]}], ("public.t", "wal2json", "value", ("id",), ("id", "n"))),
+    "wal2json 2, no key": ([V2], ("public.t", "wal2json", "value", None, ("id", "n"))),
+    "change events": ([EVENT], ("", "change-event", "value", None, ("id", "n"))),
+    "change events with old keys": ([{**EVENT, "oldKeyNames": ["id"]}], ("", "change-event", "value", ("id",), ("id", "n"))),
+}
+
+
+@pytest.mark.parametrize("case", ONE)
+def test_records_of_one_table(case: str) -> None:
+    """Table, envelope, container, key and columns."""
+    documents, expected = ONE[case]
+    ((table, seen),) = source_profile.of_documents(documents).items()
+    assert (table, seen.envelope, seen.container, seen.key, seen.columns) == expected
+
+
+NOTHING = {
+    "a tombstone": kafka({"id": 1}, None),
+    "a heartbeat": {"ts_ms": 1},
+    "a transaction marker": {"status": "BEGIN", "id": "1:2", "event_count": None, "data_collections": None},
+    "a logical message": {"op": "m", "source": {}, "message": {}},
+    "a truncate": {"op": "t", "source": {}, "before": None, "after": None},
+    "wal2json's begin": {"action": "B", "xid": 3},
+    "wal2json's truncate": {"action": "T", "schema": "public", "table": "t"},
+    "an empty transaction": {"change": []},
+    "no object": [1, 2],
+    "a payload that is no row": {"schema": {}, "payload": 3},
+}
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_what_has_no_row_is_no_table(case: str) -> None:
+    """Heartbeats, markers, truncates and tombstones tell nothing of a table."""
+    assert source_profile.of_documents([NOTHING[case]]) == {}
+
+
+def test_a_stream_of_several_tables_is_told_apart() -> None:
+    """By the table that each record names; each has its own key."""
+    found = source_profile.of_documents([kafka({"id": 1}, debezium("c", {"id": 1})), kafka({"no": 1}, debezium("c", {"no": 1}, table="exam"))])
+    assert {table: seen.key for table, seen in found.items()} == {"public.student": ("id",), "public.exam": ("no",)}
+
+
+def test_avro_values_in_kafka_records_are_seen_but_not_into() -> None:
+    """Their schema is in the registry."""
+    (seen,) = source_profile.of_documents([{"topic": "t", "partition": 0, "offset": 1, "key": {"b64": "AAA="}, "value": {"b64": "AAA="}}]).values()
+    assert (seen.opaque, seen.topic, seen.container) == (True, "t", "kafka")
+
+
+def test_candidates_are_never_null_and_always_different() -> None:
+    """Of inserted rows only: an update says the same key again. Fewer rows than ROWS_MIN tell nothing."""
+    rows = [{"id": at, "name": f"n{at}", "same": 1, "gap": None if at == 3 else at, "share": at / 7} for at in range(source_profile.ROWS_MIN)]
+    late = {**rows[0], "id": 99, "late": 1, "name": "x"}
+    events = [debezium("c", row) for row in [*rows, late]] + [debezium("u", rows[1])]
+    assert source_profile.of_documents(events)["public.student"].candidates == ("id", "name")
+    assert source_profile.of_documents(events[:3])["public.student"].candidates == ()
+
+
+def record(name: str, *fields: str, **types: Any) -> str:
+    return json.dumps({"type": "record", "name": name, "fields": [{"name": field, "type": types.get(field, "string")} for field in fields]})
+
+
+def test_an_avro_schema_tells_envelope_and_columns() -> None:
+    """Debezium's envelope names its topic; its own records (heartbeats, transactions, messages) hold no rows; a bare value is refused."""
+    row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
+    envelope = source_profile.of_avro(record("p.public.student.Envelope", "op", "after", after=["null", row]))
+    assert envelope is not None
+    assert (envelope.envelope, envelope.topic, envelope.columns) == ("debezium", "p.public.student", ("id",))
+    flat = source_profile.of_avro(record("Row", "id", "n"))
+    assert flat is not None
+    assert (flat.envelope, flat.columns) == ("flat", ("id", "n"))
+    for other in (
+        record("io.debezium.connector.common.Heartbeat", "ts_ms"),
+        record("x.Transaction", "status", "id", "event_count"),
+        record("p.message.Envelope", "op", "source", "message"),
+    ):
+        assert source_profile.of_avro(other) is None
+    with pytest.raises(SchemaRefused, match="expected an Avro record"):
+        source_profile.of_avro('"string"')
+
+
+CSV = {
+    "a header": ("id,name\n1,Ann\n", "a.csv", ("flat", ("id", "name"))),
+    "rows at once": ("1,Ann\n2,Ben\n", "a.csv", ("flat", ())),
+    "two columns alike": ("a,a\n", "a.csv", ("flat", ())),
+    "DMS without header": ("I,1,Ann\n", "20260101-120000123.csv", ("dms", ())),
+    "DMS with one": ("Op,id,name\nI,1,Ann\n", "20260101-120000123.csv", ("dms", ("Op", "id", "name"))),
+    "DMS's full load, words only": ("Ann,Ben\nCid,Dan\n", "LOAD00000001.csv", ("dms", ())),
+    "nothing": ("", "a.csv", ("flat", ())),
+}
+
+
+@pytest.mark.parametrize("case", CSV)
+def test_the_head_of_a_csv_file(case: str) -> None:
+    """A first line of names is a header; DMS writes none unless asked."""
+    text, path, expected = CSV[case]
+    seen = source_profile.of_csv(text, path)
+    assert (seen.envelope, seen.columns) == expected
+    assert ("columns" not in seen.csv) is bool(expected[1])

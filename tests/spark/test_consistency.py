@@ -1,0 +1,275 @@
+"""Checks of Spark's view of the store. tests/faults_real/test_cut_answers.py truncates real responses of S3."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+
+from compactor.core.model.errors import CheckFailed, InconsistentRead, Refused
+from compactor.core.model.files import FileInfo
+from compactor.core.results.reports import TableReport
+from compactor.flows.run import run_table
+from compactor.flows.table import Table
+from compactor.spark import consistency
+from compactor.spark.consistency import ConsistentReads
+from compactor.spark.engine import SparkEngine
+from compactor.spark.tables import table_writer
+from compactor.storage.local import LocalStorage
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consistency, "_WAIT_SECONDS", 0.0)
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat every file as remote."""
+    monkeypatch.setattr(ConsistentReads, "remote", staticmethod(lambda _: True))
+
+
+class Larger(LocalStorage):
+    """Reports files as larger than they are, by `more(path)` bytes."""
+
+    def __init__(self, more: Callable[[str], int]) -> None:
+        super().__init__()
+        self._more = more
+
+    def list(self, prefix: str) -> Iterator[FileInfo]:
+        for info in super().list(prefix):
+            yield self._larger(info)
+
+    def stat(self, path: str) -> FileInfo | None:
+        info = super().stat(path)
+        return None if info is None else self._larger(info)
+
+    def _larger(self, info: FileInfo) -> FileInfo:
+        return dataclasses.replace(info, size=info.size + self._more(info.path))
+
+
+def _run(lake: Lake, storage: LocalStorage) -> TableReport:
+    engine = SparkEngine(lake.spark, storage)
+    spec = lake.spec()
+    return run_table(Table(dataclasses.replace(lake.env, storage=storage, engine=lambda: engine), spec))
+
+
+def _text(lake: Lake, count: int) -> tuple[Callable[[], DataFrame], list[str]]:
+    """Return a reading of `count` files of 0, 10, 20, .. bytes, and their paths."""
+    folder = lake.root / "text"
+    folder.mkdir()
+    paths = [str(folder / f"{at}.json") for at in range(count)]
+    for at, path in enumerate(paths):
+        Path(path).write_text("x" * 10 * at, encoding="utf-8")
+    return lambda: lake.spark.read.text(paths), paths
+
+
+@pytest.mark.parametrize("kind", ["text", "csv", "json", "parquet"])
+def test_the_sizes_that_spark_lists_are_those_of_the_files(lake: Lake, kind: str) -> None:
+    """In bytes, whatever the format and however many files; also with a setting that has Spark guess larger ones."""
+    place = lake.root / "made"
+    rows = lake.spark.range(100).selectExpr("CAST(id AS STRING) AS v").repartition(3)
+    rows.write.format(kind).save(str(place))
+    size = sum(path.stat().st_size for path in place.glob("part-*"))
+    lake.spark.conf.set("spark.sql.sources.fileCompressionFactor", "3.0")
+    try:
+        reads = ConsistentReads({str(place): size})
+        assert reads.open(lambda: lake.spark.read.format(kind).schema("v STRING").load(str(place)), [str(place)]).count() == 100
+    finally:
+        lake.spark.conf.unset("spark.sql.sources.fileCompressionFactor")
+
+
+def test_files_of_unexpected_size_are_listed_three_times_and_refused(lake: Lake) -> None:
+    """The message has both sizes and what to do."""
+    read, paths = _text(lake, 3)
+    calls: list[int] = []
+
+    def counted() -> DataFrame:
+        calls.append(1)
+        return read()
+
+    reads = ConsistentReads({paths[0]: 0, paths[1]: 11, paths[2]: 20}, "t")
+    with pytest.raises(InconsistentRead, match=r"t: \S*0\.json and 2 more: expected 31 bytes, Spark lists 30\. Nothing was committed\. Run again"):
+        reads.open(counted, paths)
+    assert len(calls) == consistency.TRIES
+
+
+def test_a_listing_that_is_right_the_second_time_is_used(lake: Lake) -> None:
+    """One truncated response does not fail the run."""
+    read, paths = _text(lake, 3)
+    answers = [read(), lake.spark.read.text(paths[1])]
+    reads = ConsistentReads({paths[0]: 0, paths[1]: 10, paths[2]: 20})
+    assert reads.open(answers.pop, paths).count() == 2
+    assert answers == []
+
+
+def test_landed_files_that_were_overwritten_since_they_were_listed_are_read(lake: Lake) -> None:
+    """The store is asked for their sizes once more. Stored files never change: any difference is refused."""
+    read, paths = _text(lake, 3)
+    sizes = dict.fromkeys(paths, 5)
+    assert ConsistentReads(sizes, "t", lake.env.storage).open(read, paths).count() == 2
+    with pytest.raises(InconsistentRead):
+        ConsistentReads(sizes, "t").open(read, paths)
+
+
+def test_local_rows_are_not_read_twice(lake: Lake) -> None:
+    """No reading more on a local disk."""
+    read, paths = _text(lake, 3)
+    rows = read()
+    assert ConsistentReads(dict.fromkeys(paths, 0)).materialize(rows, lambda found: pytest.fail(str(found))) is rows
+
+
+def test_a_file_with_different_rows_in_two_readings_is_refused(lake: Lake, remote: None) -> None:
+    """The error names the file and both numbers of rows. One truncated response is no error: the file is read again."""
+    path = lake.root / "a.json"
+    path.write_text("one\ntwo\nthree\n", encoding="utf-8")
+    rows = lake.spark.read.text(str(path)).selectExpr("'f/a.json' AS _file", "value AS _text")
+    truncated = 0
+
+    def keep(found: DataFrame) -> DataFrame:
+        nonlocal truncated
+        path.write_text("one\ntwo\nthree\n", encoding="utf-8")
+        kept = table_writer.held(found)
+        if truncated:
+            truncated -= 1
+            path.write_text("one\ntwo\n", encoding="utf-8")
+        return kept
+
+    truncated = consistency.TRIES
+    with pytest.raises(InconsistentRead, match=r"f/a\.json: Spark read 3 rows and then 2, expected the same number twice"):
+        ConsistentReads({str(path): 14}).materialize(rows, keep)
+    truncated = 1
+    assert ConsistentReads({str(path): 14}).materialize(rows, keep).count() == 3
+
+
+def test_a_remote_file_fails_twice_before_it_is_blamed(lake: Lake, remote: None) -> None:
+    """A file that is in the store is never blamed for being missing; one that is gone there too is."""
+    path = lake.root / "a.json"
+    path.write_text("x", encoding="utf-8")
+    reads = ConsistentReads({str(path): 1}, "t", lake.env.storage)
+    assert [reads.confirmed({str(path): "Invalid sync!"}) for _ in range(2)] == [False, True]
+    missing = {str(path): "java.io.FileNotFoundException: No such file or directory"}
+    with pytest.raises(InconsistentRead, match=r"table t: .*a\.json is in the store, and Spark does not find it"):
+        reads.confirmed(missing)
+    path.unlink()
+    assert reads.confirmed(missing)
+
+
+def test_a_local_file_is_blamed_at_once(lake: Lake) -> None:
+    """No response can be truncated on the way."""
+    assert ConsistentReads({str(lake.root / "a.json"): 1}, "t", lake.env.storage).confirmed({str(lake.root / "a.json"): "No such file or directory"})
+
+
+def test_an_empty_content_is_read_once_more() -> None:
+    """A truncated response looks like an empty file to the driver too."""
+    answers = [b"", b"", b"content", b""]
+    assert ConsistentReads.again_if_empty(answers.pop) == b"content"
+    assert ConsistentReads.again_if_empty(answers.pop) == b""
+    assert answers == []
+
+
+def test_remote_files_give_the_same_table_as_local_ones(lake: Lake, remote: None) -> None:
+    """All formats of rows."""
+    spec = lake.spec()
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "v": "a"}, {"id": 2, "seq": 1, "v": "b"}])
+    lake.land(spec, 1, [{"id": 2, "seq": 2, "v": "c"}], "part-1.json.gz")
+    lake.land(spec, 1, [], "empty.json")
+    lake.land_parquet(spec, 2, [{"id": 3, "seq": 1, "v": "d"}], "id BIGINT, seq BIGINT, v STRING")
+    (Path(spec.landing) / "increment_2024030502" / "a.csv").write_text("id,seq,v\n4,1,e\n5,1,\n", encoding="utf-8")
+    assert lake.run(spec).counts["applied"] == 5
+    assert [(row["id"], row["v"]) for row in lake.rows(spec)] == [(1, "a"), (2, "c"), (3, "d"), (4, "e"), (5, None)]
+    assert lake.problems(spec) == []
+
+
+def test_remote_files_that_cannot_be_opened_go_to_quarantine(lake: Lake, remote: None) -> None:
+    """Each after a second attempt."""
+    spec = lake.spec()
+    lake.land(spec, 1, [{"id": 1, "seq": 1}])
+    folder = Path(spec.landing) / "increment_2024030501"
+    for name, content in {"bad.parquet": b"PAR1 no", "bad.json.gz": b"no gzip at all", "cut.avro": b"Obj\x01", "bad.csv": b"id,id\n1,2\n"}.items():
+        (folder / name).write_bytes(content)
+        # not one that is still being written
+        os.utime(folder / name, (1_700_000_000, 1_700_000_000))
+    spec = lake.with_settings(spec, quarantine_rows=100, quarantine_share=1.0)
+    report = lake.run(spec)
+    assert (report.counts["applied"], len(lake.snapshot(spec).inputs)) == (1, 5)
+    assert [item.path.rpartition("/")[2] for item in lake.snapshot(spec).inputs if item.outcome == "quarantined"] == [
+        "bad.csv",
+        "bad.json.gz",
+        "bad.parquet",
+        "cut.avro",
+    ]
+
+
+def test_a_landed_file_that_is_smaller_to_spark_is_not_ingested(lake: Lake) -> None:
+    """Nothing is committed; the next run takes it when both sizes agree."""
+    spec = lake.spec()
+    lake.land(spec, 1, [{"id": 1, "seq": 1}])
+    lake.land(spec, 1, [{"id": 2, "seq": 1}], "part-1.json")
+
+    with pytest.raises(InconsistentRead, match=r"table t: .*part-0\.json and 1 more: expected 47 bytes, Spark lists 40"):
+        _run(lake, Larger(lambda path: 7 if path.endswith("part-1.json") else 0))
+    assert Table(lake.env, spec).newest() is None
+    assert lake.run(spec).counts["applied"] == 2
+
+
+def test_a_run_that_misses_a_stored_file_is_refused(lake: Lake) -> None:
+    """A directory that Spark lists without one of its files is not taken for a smaller Segment or Delta."""
+    spec = lake.spec(write_mode="merge-on-read")
+    for hour in (1, 2):
+        lake.land(spec, hour, [{"id": hour, "seq": hour}])
+        lake.run(spec)
+    snapshot = lake.snapshot(spec)
+    assert snapshot.delta is not None
+    (path,) = (Path(spec.root) / snapshot.delta.path).glob("*.parquet")
+    path.rename(path.with_name("_hidden"))
+    lake.land(spec, 3, [{"id": 3, "seq": 3}])
+    message = rf"{re.escape(snapshot.delta.path)}: expected {snapshot.delta.size:,} bytes, Spark lists 0"
+    with pytest.raises(InconsistentRead, match=message):
+        lake.run(spec)
+    path.with_name("_hidden").rename(path)
+    assert lake.run(spec).counts["applied"] == 1
+    assert [row["id"] for row in lake.rows(spec)] == [1, 2, 3]
+
+
+def test_fewer_rows_than_were_written_are_not_committed(lake: Lake) -> None:
+    """What is read back is counted."""
+    spec = lake.spec()
+    lake.land(spec, 1, [{"id": 1, "seq": 1}, {"id": 2, "seq": 1}])
+    lake.run(spec)
+    snapshot = lake.snapshot(spec)
+    (segment,) = snapshot.segments
+    directory = str(Path(spec.root) / segment.path)
+    with pytest.raises(CheckFailed, match=r"2 rows are there, expected the 3 that were written"):
+        table_writer.inspect(lake.spark, lake.env.storage, snapshot.schema, snapshot.order, directory, "t", 3)
+    with pytest.raises(CheckFailed, match=r"0 rows are there, expected the 2 that were written"):
+        table_writer.inspect(lake.spark, lake.env.storage, snapshot.schema, snapshot.order, directory + "/nothing", "t", 2)
+
+
+def test_an_error_that_no_single_remote_file_causes_is_tried_once_more(lake: Lake, remote: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One unknown error does not fail the run; two do."""
+    spec = lake.spec()
+    lake.land(spec, 1, [{"id": 1, "seq": 1}])
+    errors = [RuntimeError("Reached the end of stream with 550 bytes left to read")]
+    materialize = ConsistentReads.materialize
+
+    def failing(self: ConsistentReads, rows: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
+        if errors:
+            raise errors.pop()
+        return materialize(self, rows, keep)
+
+    monkeypatch.setattr(ConsistentReads, "materialize", failing)
+    assert lake.run(spec).counts["applied"] == 1
+    lake.land(spec, 2, [{"id": 2, "seq": 2}])
+    errors = [RuntimeError("one"), RuntimeError("and another")]
+    with pytest.raises(Refused, match="Spark failed: one"):
+        lake.run(spec)
+    assert lake.landed(spec) == ["part-0.json"]
