@@ -124,7 +124,8 @@ class Actor:
         self._pause("idle", "")
 
     def _pause(self, operation: str, path: str) -> str:
-        self.pending = (operation, path)
+        # a notice's name contains a digest of the table's random uuid
+        self.pending = (operation, path if "/notices/" not in path else "a notice")
         fate: str = self.scheduler.hub.switch()
         return fate
 

@@ -55,8 +55,7 @@ def test_without_the_requirement_the_wrong_rows_come_back(monkeypatch: pytest.Mo
     """The schedules above are those that need the requirement."""
     verbs.forget_restores(monkeypatch)
     with pytest.raises(AssertionError, match="666"):
-        for calls in range(compaction_calls()):
-            life(calls)
+        _ = [life(calls) for calls in range(compaction_calls())]
 
 
 @pytest.mark.slow
