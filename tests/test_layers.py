@@ -78,7 +78,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def layer(module: str) -> str:
-    """`compactor.core.planning.plan` → core; `config_*` → config; `app_*` → app; `compactor.cli.console`, `cli_*` and `__main__` belong to the command line."""
+    """`compactor.core.planning.landing` → core; `config_*` → config; `app_*` → app; `compactor.cli.console`, `cli_*` and `__main__` belong to the command line."""
     parts = module.split(".")
     name = parts[1] if len(parts) > 1 else ""
     return "cli" if name == "__main__" else name

@@ -143,10 +143,10 @@ class App(Versions, Runners):
 
     def alert(self, name: str, event: str, reason: str, where: Mapping[str, str]) -> None:
         """Send an alert about a table to its `notify:` targets (see `core.results.notice.Alert`). Starts no JVM."""
-        from compactor.flows.publish.notices import everybody
+        from compactor.flows.publish.notices import notify_all
 
         table = self.table(name)
-        everybody(table, Alert(name, event, table.env.now(), reason, where), f"an alert ({event})")
+        notify_all(table, Alert(name, event, table.env.now(), reason, where), f"an alert ({event})")
 
     def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """Return the files in quarantine. Starts no JVM."""

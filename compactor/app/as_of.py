@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from compactor.core.catalog import history_views
 from compactor.core.catalog.ddl import quoted
+from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def micros(text: str) -> int:
@@ -25,10 +23,9 @@ def micros(text: str) -> int:
     1000000
     """
     try:
-        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        return times.to_micros(text)
     except ValueError:
         raise Refused(f"expected a time such as 2026-11-20T14:00:00Z or '2026-11-20 14:00', got {text!r}") from None
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(microseconds=1)
 
 
 @contextmanager

@@ -151,5 +151,5 @@ def announce(table: Table) -> Announced:
 
     snapshot = _newest_with_declared_schema(table)
     decisions, after = expected(table.spec, snapshot)
-    notices.tell(table, snapshot, decisions, after)
+    notices.notify(table, snapshot, decisions, after)
     return Announced(table.name, bool(decisions) and after is None, tuple(decision.sentence for decision in decisions))

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from compactor.app.base import AppBase
 from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import Refused
-from compactor.core.model.snapshot import Input, Pin, Snapshot
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import Pin, Snapshot
 from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, TableReport, VacuumReport, silent
 
 

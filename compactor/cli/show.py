@@ -13,7 +13,7 @@ import typer
 
 from compactor.cli import console, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
-from compactor.core.model.snapshot import Input
+from compactor.core.model.inputs import Input
 
 
 def status(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:

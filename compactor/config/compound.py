@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.config.values import alike, flag, listed, shown, text
-from compactor.core.schema.policy import CHOOSABLE, DROPS, POLICIES, Policy
+from compactor.core.model.policy import DROPS, POLICIES, Policy
+from compactor.core.schema.policy import CHOOSABLE
 
 SUBJECT = "subject:"
 """Prefix of a parsed `schema` that is a subject of the registry."""

@@ -33,7 +33,7 @@ from compactor.config.sections import (
 from compactor.config.values import Count, Duration, Flag, Names, Read, Size, Text, absolute, is_s3
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
-from compactor.core.schema.policy import EVOLVE, Policy
+from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources.envelopes import ENVELOPES
 
@@ -149,7 +149,7 @@ class Table(Section):
     history_zero_length: Annotated[str, values.choice("keep", "drop")] = setting(
         "keep", "(history) Versions that end at the time they begin, as all but the last change of a row in one transaction do."
     )
-    partial: Flag = setting(False, "(flat) A column that a change does not have keeps its value. If false, it becomes null.")
+    patch_rows: Flag = setting(False, "(flat) A column that a change does not have keeps its value. If false, it becomes null.")
     keep: Duration = setting(7 * 86400.0, "How long `vacuum` keeps a Snapshot after a newer one was published.", written="7d")
     keep_versions: Count = setting(2, "How many of the newest Snapshots are kept, whatever their age.")
     grace: Duration = setting(

@@ -99,8 +99,8 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
             "expected the key columns, found nothing; set `key: [id]`, or `key: []` if rows have no key",
         )
     yield from _envelope_problems(table)
-    if table.partial and table.key == ():
-        yield ("partial",), "needs a key: without one there is no earlier row whose values could be kept; remove it"
+    if table.patch_rows and table.key == ():
+        yield ("patch_rows",), "needs a key: without one there is no earlier row whose values could be kept; remove it"
     if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
         yield ("schema",), "there is no registry; set `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
     if table.topic:

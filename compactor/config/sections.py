@@ -100,9 +100,7 @@ class Csv(Section):
     """The dialect of CSV files and the names of their columns."""
 
     header: Flag | None = setting(None, "Whether each file begins with its column names. Default: false for dms and if `columns` is set, else true.")
-    columns: Names = setting(
-        (), "Column names of files without header, in the files' order, without DMS's Op column. Default: those of `schema`."
-    )
+    columns: Names = setting((), "Column names of files without header, in the files' order, without DMS's Op column. Default: those of `schema`.")
     null_value: Annotated[Any, Read(values.null_value, {"type": ["string", "null"]})] = setting(
         None, "Text that means null (DMS: CsvNullValue). Default: NULL for dms, else the empty value."
     )

@@ -11,7 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from compactor.core.model.snapshot import DataFile, Feed, Input, LedgerFile, PendingDeletion, Pin, Snapshot, State
+from compactor.core.model.inputs import Input, LedgerFile
+from compactor.core.model.snapshot import DataFile, Feed, PendingDeletion, Pin, Snapshot, State
 
 
 class Requirement(Protocol):
@@ -144,9 +145,9 @@ def apply(parent: Snapshot | None, edit: Edit, stamp: Stamp, ledger: tuple[Ledge
     if state is None:
         raise ValueError(f"{edit.operation}: the first version of {stamp.table} needs a State")
     version = parent.version + 1 if parent else 1
-    carried: dict[str, Any] = {name: getattr(parent, name) for name in ("pending", "condemned", "pins", "oldest")} if parent else {}
+    carried: dict[str, Any] = {name: getattr(parent, name) for name in ("pending", "pending_deletions", "pins", "oldest")} if parent else {}
     carried["feed"] = parent.feed.idle() if parent and parent.feed else None
-    changed = {name: getattr(edit, name) for name in ("pending", "condemned", "pins", "oldest", "feed") if getattr(edit, name) is not None}
+    changed = {name: getattr(edit, name) for name in ("pending", "pending_deletions", "pins", "oldest", "feed") if getattr(edit, name) is not None}
     return Snapshot(
         table=stamp.table,
         uuid=parent.uuid if parent else stamp.uuid,
