@@ -111,7 +111,7 @@ def statuses(statuses: Sequence[TableStatus]) -> None:
 
 def _read_strategy(item: TableStatus) -> str:
     share = 100 * item.delta_estimate // max(item.delta_limit, 1)
-    return item.read_strategy if item.read_strategy == "base only" else f"{item.read_strategy} ({share} % of the limit)"
+    return item.read_strategy if item.read_strategy == "base-only" else f"{item.read_strategy} ({share} % of the limit)"
 
 
 def _waiting(item: TableStatus) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from compactor.core.planning.plan import tiling_problem
 
 from compactor.core.catalog import views
 from compactor.core.model.edit import ContinuesState
 from compactor.core.model.errors import InputRefused, Refused, TryLater
 from compactor.core.model.snapshot import LATER, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning.plan import tiling_problem
 from compactor.core.results.reports import silent
 from compactor.flows import ledger as ledgers
 from compactor.flows.environment import Environment
