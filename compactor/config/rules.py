@@ -100,7 +100,7 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         )
     yield from _envelope_problems(table)
     if table.patch_rows and table.key == ():
-        yield ("patch_rows",), "needs a key: without one there is no earlier row whose values could be kept; remove it"
+        yield ("patch_rows",), "needs rows with a key, because values of the earlier row are kept; remove it"
     if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
         yield ("schema",), "there is no registry; set `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
     if table.topic:
@@ -210,14 +210,14 @@ def _live_problems(table: Table) -> Iterator[Problem]:
             f"expected flat rows in parquet or avro files, found {table.envelope} in {table.format}; remove it",
         )
     if table.key == ():
-        yield ("live_view",), "needs a key; remove it"
+        yield ("live_view",), "needs rows with a key; remove it"
     if table.archive == "move":
         yield ("archive",), "the live view reads files after they were ingested; set `archive: keep`, or remove this key"
 
 
 def _history_problems(table: Table) -> Iterator[Problem]:
     if table.history and table.key == ():
-        yield ("history",), "needs a key: rows without one have no versions; remove it"
+        yield ("history",), "needs rows with a key; remove it"
     used = [key for key in ("track", "track_except", "history_end", "history_zero_length") if key in table.model_fields_set]
     if not table.history and used:
         yield (used[0],), "the table has no history; set `history: true`, or remove this key"
@@ -237,7 +237,7 @@ def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
         yield f"{shown(written)}: {problem}"
     if conflict := _stored_there(keys, place):
         other, part = conflict
-        what = f"{part} of" if part else "the files of"
+        what = f"the folder `{part}` of" if part else "the files of"
         yield f"{place} also contains {what} table {other}; use a separate landing folder, such as {name}/incremental"
 
 

@@ -27,7 +27,7 @@ def setting(default: Any, description: str, *, written: str | int | bool | None 
 
 
 class Compaction(Section):
-    """When the Delta is compacted into the base."""
+    """When and how often the Delta is compacted into the base."""
 
     every: Duration = setting(6 * 3600.0, "Minimum time between two compactions of a table.", written="6h")
     window: Annotated[tuple[int, int], Read(values.window, values.WINDOW)] = setting(

@@ -114,8 +114,8 @@ def test_a_rebuild_tells_what_differs(job_config: Path, monkeypatch: pytest.Monk
     """As its last word, which is what Airflow shows; what differs is published only where the words say so."""
     asked: list[Any] = []
 
-    def rebuilt(env: Any, spec: Any, target: Any, accept: bool, dry: bool, label: str) -> RebuildReport:
-        asked.append((spec.name, target, accept, dry, label))
+    def rebuilt(table: Any, target: Any, accept: bool, dry: bool, label: str) -> RebuildReport:
+        asked.append((table.name, target, accept, dry, label))
         return RebuildReport("student", outcome, 2, 1, 3, 1000, 9, Difference(changed=2, samples=('{"id":7}',)))
 
     monkeypatch.setattr(job, "rebuild_table", rebuilt)
@@ -161,10 +161,11 @@ def test_who_cannot_be_told_from_a_cluster_is_refused() -> None:
 
 def test_schemas_travel_with_the_job() -> None:
     """One that was registered since: the next try knows it."""
-    cluster = job.Cluster(JobConfig((), "/w", schemas=((7, '"long"'),)))
-    assert cluster._schema(7) == '"long"'
+    schema = job.runtime(JobConfig((), "/w", schemas=((7, '"long"'),)))._schemas
+    assert schema is not None
+    assert schema(7) == '"long"'
     with pytest.raises(Unavailable, match="the schema 8, which the registry did not have when this job was sent"):
-        cluster._schema(8)
+        schema(8)
 
 
 def test_the_entry_point_calls_it() -> None:
