@@ -40,7 +40,6 @@ _STORED_FIRST = f"CASE _origin WHEN {DELTA} THEN 0 WHEN {BASE} THEN 1 ELSE 2 END
 
 
 @dataclass(frozen=True)
-@dataclass(frozen=True)
 class Resolver:
     """The rules for one table."""
 
