@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
-from compactor.core.model import types
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
@@ -18,7 +17,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.results.reports import Ended
-from compactor.core.schema.adoption import Adoption
+from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.registered import RegisteredSchema
 from compactor.core.sources.kafka_files import Fetched, Offsets
 
@@ -142,6 +141,10 @@ class Topics(Protocol):
         """Write the records of these ranges below the directory `staging`, one file each. At most one range per partition."""
 
 
+Entries = Callable[[], Iterable[Input]]
+"""Reads the newest ledger entry of each input."""
+
+
 class Batch(Protocol):
     """Inputs that the engine has opened and decoded. Valid until `close`."""
 
@@ -172,12 +175,21 @@ class Engine(Protocol):
     """
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, copies: Sequence[str] = ()
+        self,
+        spec: TableSpec,
+        parent: Snapshot | None,
+        inputs: Sequence[Input],
+        version: int,
+        locations: InputLocations,
+        entries: Entries = tuple,
+        base: ForeignBase | None = None,
     ) -> Batch:
-        """Open and decode these inputs, and convert them to the stored schema.
+        """Open, decode and conform these inputs. Unusable ones are left out and reported; more than `quarantine` allows are refused.
 
-        Records that cannot be used are left out and are in the summary. Raises InputRefused if they exceed the limit of `quarantine`.
-        `copies`: the hours of all full loads in the parent, in order, if one of these inputs is a late full load.
+        `entries` reads the newest ledger entry of each input that the parent has. Full loads need it to refuse files that come to a load after it
+        was ingested, and to place late loads.
+        `base`: the inputs are the files of a foreign base, and `spec` is `base.spec(..)`. Anything unusable in them is refused, as are
+        two rows with one key. The summary has the `adoption`.
         """
 
     def resolve(self, batch: Any, whole: bool) -> Resolution:
@@ -207,16 +219,6 @@ class Engine(Protocol):
 
     def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
         """Check that the feed part of `made` is exactly the difference between the rows of both. Writes nothing."""
-
-    def columns(self, spec: TableSpec, path: str, files: Sequence[str]) -> dict[str, types.Type]:
-        """Return the columns of Parquet files below the directory `path` that another tool wrote: the union over the files."""
-
-    def adopt(self, spec: TableSpec, adoption: Adoption, path: str, files: Sequence[str], commit: str | None) -> Staged:
-        """Check every row of these files and write them as a new base. Without `commit`: only check.
-
-        Counts of the result: `adopted` rows, and those of them without a Position (`unplaced`). Raises InputRefused naming keys and files, and
-        OrderRefused for rows that lack a required Position.
-        """
 
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None

@@ -12,7 +12,6 @@ from compactor.core.model.errors import Conflict, StateRefused
 from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.layout import join, relative
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.sources import full_loads as full_copies
 from compactor.flows.table import Table
 
 _MERGE_AT = 16
@@ -52,14 +51,9 @@ def everything(table: Table, snapshot: Snapshot) -> list[Input]:
     return [item for file in snapshot.ledger for item in entries(table, file)] + list(snapshot.inputs)
 
 
-def copies(table: Table, snapshot: Snapshot | None, inputs: Iterable[Input]) -> tuple[str, ...]:
-    """The hours of the full copies absorbed, where one of `inputs` comes late among them and there is a history to put it into."""
-    if snapshot is None or not table.spec.source.full_loads or not table.spec.history:
-        return ()
-    newest = full_copies.newest_hour(snapshot)
-    if newest is None or all(str(item.hour) > newest for item in inputs):
-        return ()
-    return full_copies.hours(latest(everything(table, snapshot)).values())
+def newest_entries(table: Table, snapshot: Snapshot | None) -> list[Input]:
+    """Return the newest entry of each input that ever went into the table."""
+    return [*latest(everything(table, snapshot)).values()] if snapshot else []
 
 
 def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:

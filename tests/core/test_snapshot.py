@@ -81,14 +81,6 @@ def test_a_snapshot_names_what_it_needs() -> None:
     assert one().named == {"base/s", "delta/d", "l"}
 
 
-def test_a_snapshot_of_before_there_was_a_vacuum_is_read() -> None:
-    """Nothing was condemned or pinned then."""
-    raw = json.loads(one().to_bytes())
-    for name in ("pending_deletions", "pins", "restored", "oldest", "expired"):
-        del raw[name]
-    assert Snapshot.from_bytes(json.dumps(raw).encode()) == one()
-
-
 def test_a_snapshot_is_readable_json_with_its_format_number() -> None:
     """People look at it; versions of this program tell it apart."""
     raw = json.loads(one().to_bytes())

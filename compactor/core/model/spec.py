@@ -198,6 +198,11 @@ class TableSpec:
         return not self.key
 
     @property
+    def max_gone_in_run(self) -> float:
+        """The share of rows that may go in one run. Full loads are compared one by one instead: a run may hold a month of them."""
+        return 1.0 if self.source.full_loads else self.max_gone
+
+    @property
     def unguarded(self) -> TableSpec:
         """Return the spec for reading increments again, with all limits off: records and deletions that were accepted before are accepted again."""
         return dataclasses.replace(self, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)

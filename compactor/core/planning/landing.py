@@ -95,9 +95,9 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
             f"(such as {misplaced[0]}). Correct `increments:`."
         )
     if spec.source.full_loads and new:
-        whole = full_loads.whole(spec, ((item.path, item.modified) for item in files), now) - unfinished
-        waiting += sum(item.folder not in whole for item in new)
-        new = [item for item in new if item.folder in whole]
+        complete = full_loads.complete_folders(spec, ((item.path, item.modified) for item in files), now) - unfinished
+        waiting += sum(item.folder not in complete for item in new)
+        new = [item for item in new if item.folder in complete]
     return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(misplaced), old)
 
 

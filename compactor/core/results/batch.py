@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import Partitions, Position
 from compactor.core.model.snapshot import Delta, Segment
+from compactor.core.schema.adoption import Adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
 
@@ -60,7 +61,9 @@ class BatchSummary:
     unchanged: int = 0
     """For full loads: rows that are as they were in the load before."""
     late: int = 0
-    """For full loads: rows of loads that are older than the newest one in the table."""
+    """Rows that come too late to change anything, such as those of an older full load."""
+    adoption: Adoption | None = None
+    """What became of the columns of a foreign base; None for landed files."""
 
 
 @dataclass(frozen=True)

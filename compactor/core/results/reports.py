@@ -68,8 +68,8 @@ class TableStatus:
     """The table's name."""
     version: int | None
     """The newest version; None without one."""
-    hour: str | None
-    """The newest landing hour in the table."""
+    newest_folder: str | None
+    """The newest landing folder in the table, as the hour that it names."""
     source_time: str | None
     """The newest source time in the table, ISO 8601."""
     committed: str | None
@@ -89,7 +89,7 @@ class TableStatus:
     delta_limit: int
     """Bytes of `delta_estimate` up to which readers get a broadcast join."""
     read_strategy: str
-    """How readers join base and Delta: `none` (no Delta), `broadcast` or `sort-merge`."""
+    """How readers join base and Delta: `base-only` (no Delta), `broadcast` or `sort-merge`."""
     waiting_files: int
     """New files in landing."""
     waiting_bytes: int
@@ -100,7 +100,7 @@ class TableStatus:
     """Raw files in the table that are not archived yet."""
     quarantined: int
     """Files that are in quarantine, or have records there."""
-    publish: str
+    view_current: str
     """`yes`, or why the newest version must not be published."""
     feed: str = "off"
     """The change feed: `off`, `net` or `all`."""
@@ -244,7 +244,7 @@ class AdoptReport:
     """The order columns of Positions: (name, type)."""
     columns: tuple[tuple[str, str, str], ...]
     """(stored name, column of the base, type) for each column."""
-    absorbed: int
+    ingested: int
     """Landed files that entered the ledger unread, because the base has their rows."""
     waiting: int
     """Landed files that are left for the next run."""

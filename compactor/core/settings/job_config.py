@@ -56,10 +56,10 @@ class JobConfig:
             values: dict[str, Any] = json.loads(data)
             version = values.pop("format")
         except (ValueError, AttributeError, KeyError, TypeError):
-            raise ConfigError("the job's configuration: expected a JSON object with `format`, found another text") from None
+            raise ConfigError("the job configuration: expected a JSON object with `format`, found another text") from None
         advice = "package the job with the version that sends it: `compactor package`, and `emr: {job: ..}`"
         if version != FORMAT:
-            raise ConfigError(f"the job's configuration: expected format {FORMAT}, found {version}; {advice}")
+            raise ConfigError(f"the job configuration: expected format {FORMAT}, found {version}; {advice}")
         try:
             values["specs"] = tuple(TableSpec.from_json(spec) for spec in values["specs"])
             values["s3"] = S3Settings(**values["s3"])
@@ -67,7 +67,7 @@ class JobConfig:
             values["metrics"] = tuple(values["metrics"]) if values.get("metrics") else None
             return cls(**values)
         except (TypeError, KeyError, ValueError) as error:
-            raise ConfigError(f"the job's configuration comes from another version of compactor than the job ({error}); {advice}") from None
+            raise ConfigError(f"the job configuration comes from another version of compactor than the job ({error}); {advice}") from None
 
     def schema(self, number: int) -> str | None:
         """Return the schema with this id, or None."""

@@ -24,7 +24,6 @@ from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import Progress, RebuildReport, silent
-from compactor.core.sources import full_loads
 from compactor.flows import ledger
 from compactor.flows.keep import discard
 from compactor.flows.publish import archive, publish
@@ -158,7 +157,9 @@ class _Rebuild:
         inputs, locations = self._since(head, parent)
         writer = commit_id(parent.version + 1, table.env.nonce())
         if inputs:
-            batch = table.engine().read(table.spec.unguarded, built, inputs, parent.version + 1, locations, self._hours(head))
+            batch = table.engine().read(
+                table.spec.unguarded, built, inputs, parent.version + 1, locations, lambda: ledger.newest_entries(table, head)
+            )
             edit = self._written(batch, parent, built, writer, False, inputs, locations)
         else:
             edit = self._edit(parent, built.state, writer, dict(built.counts), built.ties, built.unresolved)
@@ -173,11 +174,6 @@ class _Rebuild:
         now = ledger.latest(ledger.everything(self.table, parent))
         since = {name for name, item in now.items() if before.get(name) != item and item.outcome != "discarded"}
         return [item for item in inputs if (item.path, item.etag.removesuffix("~original")) in since], locations
-
-    def _hours(self, head: Snapshot) -> tuple[str, ...]:
-        if not self.table.spec.source.full_loads:
-            return ()
-        return full_loads.hours(ledger.latest(ledger.everything(self.table, head)).values())
 
     def _written(
         self, batch: Batch, parent: Snapshot, before: Snapshot | None, writer: str, whole: bool, inputs: Sequence[Input], locations: Locations

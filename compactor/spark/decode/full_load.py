@@ -31,12 +31,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
     return dataclasses.replace(frame, rows=rows, absent=(), order_names=FULL_LOADS)
 
 
-def declared_order(spec: TableSpec) -> tuple[str, ...]:
-    """Return the order column of full loads."""
-    return (HOUR,)
-
-
-def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
+def order(spec: TableSpec, frames: Sequence[Frame] = ()) -> tuple[str, ...]:
     """Return the order column of full loads, whatever the files hold."""
     return (HOUR,)
 
