@@ -15,6 +15,7 @@ history while it is computed begin with two underscores; `history/versions.py` l
 
 from __future__ import annotations
 
+from compactor.core.model.position import state_columns
 from compactor.spark.rows import position
 
 FILE = "_file"
@@ -154,5 +155,4 @@ LINK_MARK = "#"
 
 def state_types(order: position.Order) -> list[tuple[str, str]]:
     """Return name and Hive type of the columns of STATE."""
-    kinds = ("string", "bigint", position.ddl(order), position.older_ddl(order), "string", "string")
-    return list(zip(STATE, kinds))
+    return list(state_columns(order))

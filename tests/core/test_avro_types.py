@@ -249,7 +249,7 @@ def test_a_short_schema_that_spells_millions_of_columns_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("null", "column c: .*no values but null"), (["null"], "column c: .*no values but null"), (record("P", ("x", "null")), r"column c\.x: ")],
+    [("null", "column c: expected an Avro type with values"), (["null"], "column c: expected a union with a type besides null"), (record("P", ("x", "null")), r"column c\.x: ")],
 )
 def test_what_has_no_values_is_refused(kind: Any, message: str) -> None:
     """Hive has no type for it."""
