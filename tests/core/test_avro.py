@@ -109,7 +109,7 @@ def test_the_key_schema_names_the_key_columns(schema: Any, expected: tuple[str, 
 
 @pytest.mark.parametrize("schema", ["string", {"type": "long"}, ["null", "string"]])
 def test_a_key_without_names_is_refused(schema: Any) -> None:
-    """There is no column to be found in it."""
+    """It has no column name."""
     with pytest.raises(SchemaRefused, match="Set `key:`"):
         avro.key_fields(json.dumps(schema))
 
