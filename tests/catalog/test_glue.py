@@ -34,7 +34,7 @@ READ_SECONDS = 0.3
 def catalog(url: str, seconds: float = 20.0, **reach: Any) -> GlueCatalog:
     """One of its own: nothing remembered."""
     patience = {"operation_seconds": seconds, "wait_seconds_min": 0.01, "wait_seconds_max": 0.05, "client_attempts": 1, "read_seconds": READ_SECONDS}
-    return GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", url, **{**patience, **reach})))
+    return GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", url, **{**patience, **reach})))
 
 
 @pytest.fixture

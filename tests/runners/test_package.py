@@ -49,7 +49,10 @@ def test_only_what_runs_on_a_cluster_is_in_it(packed: Package) -> None:
         "compactor.flows.land.ingest",
     }
     assert left_out & set(packed.modules) == set()
-    assert {"compactor", "compactor.job", "compactor.flows.run", "compactor.spark.engine", "compactor.storage.s3.storage"} <= set(packed.modules)
+    needed = {"compactor.job", "compactor.runtime", "compactor.flows.run", "compactor.spark.engine", "compactor.storage.s3.storage"}
+    assert {"compactor", *needed} <= set(packed.modules)
+    edge = ("app", "cli", "config", "registry", "runners", "airflow", "demo")
+    assert [module for module in packed.modules if module.split(".")[1:2] and module.split(".")[1] in edge] == []
 
 
 def test_every_package_has_its_init(packed: Package) -> None:
@@ -95,9 +98,9 @@ for name in ("boto3", "botocore", "botocore.config", "botocore.exceptions", "bot
         setattr(sys.modules[parent], last, sys.modules[name])
 for name in sys.argv[2:]:
     importlib.import_module(name)
-from compactor.core.resolved import Resolved
+from compactor.core.settings.job_config import JobConfig
 from compactor.job import parser
-assert Resolved.read(Resolved((), "s3://lake/w").written()) == Resolved((), "s3://lake/w")
+assert JobConfig.read(JobConfig((), "s3://lake/w").written()) == JobConfig((), "s3://lake/w")
 print(parser().parse_args(["--resolved", "{}", "run", "student", "--output", "json"]).tables, len(sys.argv[2:]))
 """
 
@@ -150,7 +153,7 @@ def test_a_resolved_configuration_survives_the_way(tmp_path: Path) -> None:
     from compactor.app.app import App
 
     (tmp_path / "compactor.yaml").write_text(FULL, encoding="utf-8")
-    resolved = App(load(tmp_path / "compactor.yaml")).resolved()
+    resolved = App(load(tmp_path / "compactor.yaml")).job_config([])
     assert JobConfig.read(resolved.written()) == resolved
     assert JobConfig.read(resolved.written()).written() == resolved.written()
     assert [spec.name for spec in resolved.specs] == ["student", "ledger", "course"]
