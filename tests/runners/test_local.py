@@ -159,7 +159,7 @@ def test_it_runs_in_a_directory_of_its_own(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """With the key to correct."""
-    with pytest.raises(Refused, match=r"nowhere/python: cannot be started: No such file or directory; correct `airflow: \{command"):
+    with pytest.raises(Refused, match=r"nowhere/python: cannot be started: No such file or directory. Correct `airflow: \{command"):
         LocalRunner((str(tmp_path / "nowhere/python"),)).run(["run"], lambda line: None)
 
 
