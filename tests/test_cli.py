@@ -554,7 +554,7 @@ def test_adopting_is_for_this_machine(tmp_path: Path) -> None:
         config.write_text(text, encoding="utf-8")
         with App.open(config) as here, pytest.raises(Refused, match=message):
             here.adopt("t", path, through="increment_2024030502")
-        assert here._spark is None
+        assert not here.runtime.started
 
 
 def test_pins(fake: FakeApp) -> None:
