@@ -27,9 +27,9 @@ def test_the_catalog_is_reached_without_spark(server: Server, tmp_path: Path, mo
     """By the variables that every AWS tool reads."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.url)
     with opened(tmp_path) as app:
-        catalog = app.env().catalog()
+        catalog = app.runtime.environment().catalog()
         assert isinstance(catalog, GlueCatalog)
-        assert app.env().catalog() is catalog
+        assert app.runtime.environment().catalog() is catalog
         name = f"app{next(NUMBERS)}"
         catalog.ensure_database(name, "s3://lake/cdc")
         catalog.replace_view(view(name))

@@ -23,7 +23,7 @@ class BatchSummary:
     `read` events in all, `ignored` of them carry no row (tombstones, heartbeats, other tables), `quarantined` cannot be used; `changes` are the
     rest, of which `beyond_retention` turn out, while they are resolved, to be older than purged tombstones. `inputs` are the files with rows,
     Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
-    changes. `truncate` is the newest truncate. `unavailable_columns` names the columns that some change does not tell (unavailable values); `moves` counts key
+    changes. `truncate` is the newest truncate. `unavailable_columns` names the columns whose value some change does not have; `moves` counts key
     changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
     paths of quarantined files that lack their end. `unchanged` counts rows read that are as the table has them, `late` rows read
     that come too late to change anything; neither are `changes`. `adoption`: what became of the columns of a foreign base.
