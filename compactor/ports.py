@@ -132,8 +132,8 @@ class Topics(Protocol):
     def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], tuple[int, int]]:
         """(topic, partition) → (first offset still there, offset the next record will get)."""
 
-    def fetch(self, wanted: Sequence[Offsets], staging: str) -> list[Fetched]:
-        """Write these records below the directory `staging`, a file for each of `wanted`; at most one of a partition."""
+    def fetch(self, ranges: Sequence[Offsets], staging: str) -> list[Fetched]:
+        """Write these records below the directory `staging`, a file for each of `ranges`; at most one of a partition."""
 
 
 class Batch(Protocol):

@@ -88,7 +88,6 @@ class Reader:
     schemas: wire.Schemas = None
     """Returns the schema text for an id, for Kafka records that carry only the id."""
 
-
     def read(
         self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, hours: Sequence[str] = ()
     ) -> SparkBatch:
@@ -313,6 +312,7 @@ def _check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Ord
             f"{spec.name}`). Or, if each key stays in one partition from now on, set `epoch: {spec.epoch + 1}`: what lands from then on counts as "
             "newer than everything before."
         )
+
 
 def _payload_writers(frames: Sequence[Frame]) -> list[WriterSchema]:
     """Return the writers of all frames without metadata columns."""

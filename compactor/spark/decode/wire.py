@@ -1,16 +1,16 @@
 """Confluent's wire format inside Kafka records: a zero byte, the schema's id (4 bytes, big-endian), then the Avro datum.
 
-(docs.confluent.io, "Wire format".) The registry turns ids into writers' schemas; a file may hold records of many. Each schema's records become
-a frame of their own, as if they had come in an Avro file; the rest (JSON, tombstones) stay one frame of text.
+Source: docs.confluent.io, "Wire format". The registry turns ids into writers' schemas, and a file may hold records of many. The records of each
+schema become a frame of their own, as if an Avro file held them. All others (JSON, tombstones) stay one frame of text.
 
-Where records stand in JSON, bytes come as base64 text, as `{"b64": "..."}`, or, where they happen to be UTF-8, as that text.
+Files of JSON lines hold bytes as base64 text, as `{"b64": "..."}`, or as text if they happen to be UTF-8.
 
 Rules:
-- a record whose id the registry does not know, or whose datum does not fit that schema, goes to quarantine with the id named.
-- without `registry:` all such records do, and the reason says what to add.
-- Apicurio may put the id into a header instead, in 8 bytes, with the bare datum as value. `contentId` is what Confluent's API calls
-  an id, so where headers are bytes it is brought into Confluent's form. Other forms (`globalId`, a header that is text by now, 8 bytes of id before
-  the datum) name no id that could be trusted: they go to quarantine, and the reason names the settings that write Confluent's form.
+- A record whose id the registry does not know, or whose datum does not fit that schema, goes to quarantine. The reason names the id.
+- Without `registry:` all such records go to quarantine. The reason says what to set.
+- Apicurio may put the id into a header instead, in 8 bytes, with the bare datum as value. `contentId` is the id of Confluent's API, so where headers
+  are bytes it is converted to Confluent's form. Other forms (`globalId`, a header as text, 8 bytes of id before the datum) give no reliable id. Such
+  records go to quarantine, and the reason names the settings that write Confluent's form.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from compactor.core.model.errors import RegistryRefused, SchemaRefused
 from compactor.core.schema import avro
+from compactor.spark.columns import KEY, KEY_WIRE, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.input.files import RawFrame, from_spark
 from compactor.spark.sql import literal
 
@@ -33,17 +34,17 @@ Schemas = Optional[Callable[[int], str]]
 """Id → self-contained schema text. Raises RegistryRefused for an unknown id, SchemaRefused for one that is not Avro, Unavailable."""
 
 Hold = Callable[[DataFrame], DataFrame]
-"""Rows computed once and kept while the batch lasts."""
+"""Computes rows once and keeps them while the batch lasts."""
 
 _MAGIC = "X'00'"
 _CONTENT, _GLOBAL = "apicurio.{0}.contentId", "apicurio.{0}.globalId"
 _SETTINGS = "set apicurio.registry.headers.enabled=false and apicurio.registry.as-confluent=true in its converter"
 _BASE64 = "^AA[A-Za-z0-9+/]{5,}={0,2}$"
-"""Text that begins with a zero byte when it is decoded. No JSON begins with an A."""
+"""Base64 of bytes that begin with a zero byte. No JSON text begins with an A."""
 
 
 def of_text(text: str) -> str:
-    """SQL: the bytes in wire format that a JSON string stands for, else null."""
+    """SQL: the bytes in wire format that a JSON string holds, else null."""
     inside, itself = _base64(f"get_json_object({text}, '$.b64')"), f"CAST({text} AS BINARY)"
     return (
         f"CASE WHEN {text} LIKE '{{\"b64\":%' THEN {of_bytes(inside)} WHEN {text} RLIKE '{_BASE64}' THEN {of_bytes(_base64(text))} "
@@ -56,53 +57,53 @@ def _base64(text: str) -> str:
 
 
 def of_bytes(value: str) -> str:
-    """SQL: the bytes when they are in wire format, else null."""
+    """SQL: the bytes if they are in wire format, else null."""
     return f"CASE WHEN substring({value}, 1, 1) = {_MAGIC} AND length({value}) > 4 THEN {value} END"
 
 
 def of_headers(side: str, value: str, header: Callable[[str], str]) -> str:
-    """SQL: `of_bytes`, or what Apicurio's header makes of the bytes; `side` is value or key, `header` gives SQL for the bytes of one."""
+    """SQL: the bytes in wire format, with the id of Apicurio's header if there is one. `side` is value or key, `header` returns SQL for a header."""
     number = header(_CONTENT.format(side))
-    told = f"length({number}) = 8 AND substring({number}, 1, 4) = X'00000000' AND {value} IS NOT NULL"
-    return f"CASE WHEN {told} THEN concat({_MAGIC}, substring({number}, 5, 4), {value}) ELSE {of_bytes(value)} END"
+    has_id = f"length({number}) = 8 AND substring({number}, 1, 4) = X'00000000' AND {value} IS NOT NULL"
+    return f"CASE WHEN {has_id} THEN concat({_MAGIC}, substring({number}, 5, 4), {value}) ELSE {of_bytes(value)} END"
 
 
-def unreadable(text: str, wired: str, named: Callable[[str], str]) -> str:
-    """SQL: why a record of Apicurio's is not read, or null; `named` gives SQL that tells whether there is a header of a name."""
+def apicurio_problem(text: str, wired: str, has_header: Callable[[str], str]) -> str:
+    """SQL: why a record that Apicurio wrote cannot be read, or null. `has_header` returns SQL for whether the record has a header of a name."""
     form = f"{wired} IS NULL AND {text} IS NOT NULL AND NOT startswith({text}, '{{')"
     names = (_CONTENT.format("value"), _GLOBAL.format("value"))
-    cases = " ".join(f"WHEN {form} AND {named(name)} THEN {literal(_told(f'the header {name}'))}" for name in names)
-    wide = f"WHEN {_id(wired)} = 0 AND length({wired}) > 8 THEN {literal(_told('8 bytes before the datum'))}"
+    cases = " ".join(f"WHEN {form} AND {has_header(name)} THEN {literal(_reason(f'the header {name}'))}" for name in names)
+    wide = f"WHEN {_id(wired)} = 0 AND length({wired}) > 8 THEN {literal(_reason('8 bytes before the datum'))}"
     return f"CASE {cases} {wide} END"
 
 
-def _told(where: str) -> str:
+def _reason(where: str) -> str:
     return f"is Avro as Apicurio writes it, with the schema's id in {where}: {_SETTINGS}"
 
 
 def _id(column: str) -> str:
-    # an id of 2^31 and more would be negative; Confluent counts from 1
+    # as INT an id of 2^31 or more would be negative; Confluent counts from 1
     return f"CAST(conv(hex(substring({column}, 2, 4)), 16, 10) AS BIGINT)"
 
 
 def opened(raw: RawFrame, schemas: Schemas, hold: Hold) -> list[RawFrame]:
-    """A frame with `_text`, `_unreadable`, `_wire` and `_key_wire` (bytes or null) as frames of one schema each. With a registry one job: the ids.
+    """Split a frame with TEXT, UNREADABLE, WIRE and KEY_WIRE into frames of one schema each. With a registry one Spark job collects the ids.
 
-    Where there are several, files are read and records taken apart once for all. (Spark's optimizer takes minutes for what a dozen would repeat.)
+    With several schemas the rows are computed once and kept, because Spark's optimizer takes minutes for a dozen copies of the same steps.
     """
-    rows = raw.rows.withColumn("_wire", F.expr("CASE WHEN _unreadable IS NULL THEN _wire END"))
+    rows = raw.rows.withColumn(WIRE, F.expr("CASE WHEN _unreadable IS NULL THEN _wire END"))
     if schemas is None:
-        told = f"concat('names a schema by id (', {_id('_wire')}, '): say `registry:`, and what lies in quarantine can be replayed')"
-        broken = F.expr(f"coalesce(_unreadable, CASE WHEN _wire IS NOT NULL THEN {told} END)")
-        return [dataclasses.replace(raw, rows=rows.withColumn("_unreadable", broken).drop("_wire", "_key_wire"))]
+        reason = f"concat('names a schema by id (', {_id('_wire')}, '): set `registry:`, then replay the quarantine')"
+        unreadable = F.expr(f"coalesce(_unreadable, CASE WHEN _wire IS NOT NULL THEN {reason} END)")
+        return [dataclasses.replace(raw, rows=rows.withColumn(UNREADABLE, unreadable).drop(WIRE, KEY_WIRE))]
     ids = [(row.v, row.k) for row in rows.selectExpr(f"{_id('_wire')} AS v", f"{_id('_key_wire')} AS k").distinct().collect()]
-    found = {value for value, _ in ids}
+    values = {value for value, _ in ids}
     rows = _with_keys(rows, sorted({key for _, key in ids if key is not None}), schemas)
-    rows = hold(rows) if len(found) > 1 else rows
+    rows = hold(rows) if len(values) > 1 else rows
     frames = []
-    if None in found or not found:
-        frames.append(dataclasses.replace(raw, rows=rows.where("_wire IS NULL").drop("_wire")))
-    for number in sorted(value for value in found if value is not None):
+    if None in values or not values:
+        frames.append(dataclasses.replace(raw, rows=rows.where("_wire IS NULL").drop(WIRE)))
+    for number in sorted(value for value in values if value is not None):
         frames.append(_of_schema(raw, rows.where(f"{_id('_wire')} = {number}"), number, schemas))
     return frames
 
@@ -110,18 +111,18 @@ def opened(raw: RawFrame, schemas: Schemas, hold: Hold) -> list[RawFrame]:
 def _of_schema(raw: RawFrame, rows: DataFrame, number: int, schemas: Callable[[int], str]) -> RawFrame:
     text, problem = _schema(number, schemas)
     if text is None:
-        told = literal(f"names a schema by id ({number}){problem}")
-        shown = ["base64(_wire) AS _text" if name == "_text" else name for name in rows.columns if name not in ("_wire", "_unreadable")]
-        return dataclasses.replace(raw, rows=rows.selectExpr(*shown, f"{told} AS _unreadable"))
-    read = rows.drop("_text", "_unreadable").withColumn("_value", _datum("_wire", text))
-    schema = from_spark(read.schema["_value"].dataType)
+        reason = literal(f"names a schema by id ({number}){problem}")
+        columns = ["base64(_wire) AS _text" if name == TEXT else name for name in rows.columns if name not in (WIRE, UNREADABLE)]
+        return dataclasses.replace(raw, rows=rows.selectExpr(*columns, f"{reason} AS {UNREADABLE}"))
+    read = rows.drop(TEXT, UNREADABLE).withColumn(VALUE, _datum(WIRE, text))
+    schema = from_spark(read.schema[VALUE].dataType)
     misfit = literal(f"does not fit the schema with id {number}, which it names")
     empty = " AND ".join(f"_value.`{name}` IS NULL" for name, _ in schema[1])
-    return RawFrame(read.selectExpr("*", f"CASE WHEN {empty} THEN {misfit} END AS _unreadable").drop("_wire"), schema, text, paths=raw.paths)
+    return RawFrame(read.selectExpr("*", f"CASE WHEN {empty} THEN {misfit} END AS {UNREADABLE}").drop(WIRE), schema, text, paths=raw.paths)
 
 
 def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str]:
-    """The text of a record's schema, or why there is none."""
+    """Return the schema text and '', or None and why it cannot be used."""
     try:
         text = schemas(number)
     except (RegistryRefused, SchemaRefused) as error:
@@ -132,17 +133,17 @@ def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str
 
 
 def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Callable[[int], str]) -> DataFrame:
-    """`_key` as JSON where it is in wire format; null where its schema is not known: a key is only the fallback of the row's own."""
+    """Return rows whose KEY is JSON where it was in wire format, and null if its schema is unknown: the key is only a fallback for the row's own."""
     shown = [F.expr("CASE WHEN _key_wire IS NULL THEN _key END")]
     for number in ids:
         try:
             text = schemas(number)
         except (RegistryRefused, SchemaRefused):
             continue
-        read = _datum("_key_wire", text)
-        told = F.to_json(read) if _is_record(text) else read.cast("string")
-        shown.append(F.when(F.expr(f"{_id('_key_wire')} = {number}"), told))
-    return rows.withColumn("_key", F.coalesce(*shown)).drop("_key_wire")
+        read = _datum(KEY_WIRE, text)
+        value = F.to_json(read) if _is_record(text) else read.cast("string")
+        shown.append(F.when(F.expr(f"{_id('_key_wire')} = {number}"), value))
+    return rows.withColumn(KEY, F.coalesce(*shown)).drop(KEY_WIRE)
 
 
 def _is_record(text: str) -> bool:

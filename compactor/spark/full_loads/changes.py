@@ -133,7 +133,8 @@ class Differences:
         fresh = _numbered([copy for copy in found if newest is None or copy.hour > newest])
         out = []
         if fresh:
-            stored = TableReader(self.spark, Layout(spec.root, spec.landing), parent, self.summary.evolved.schema).live(soft=False) if parent else None
+            schema = self.summary.evolved.schema
+            stored = TableReader(self.spark, Layout(spec.root, spec.landing), parent, schema).live(soft=False) if parent else None
             out.append(_Stretch(fresh, stored))
         history = parent.history if parent and self.known and not self.summary.evolved.retyped else None
         if parent is None or history is None:

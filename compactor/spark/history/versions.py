@@ -4,7 +4,7 @@ In and out: stored events (`core/catalog/history_views.state_types`). While they
 
 | column | type | meaning |
 |---|---|---|
-| `__origin` | int | EVENT (of the batch), MADE (from a key change, a truncate or the table's rows), OPEN (an open part), DELTA (the open Delta), CLOSED |
+| `__origin` | int | EVENT (of the batch), MADE (a key change, truncate or row of the table), OPEN (an open part), DELTA, CLOSED (a closed part) |
 | `__part` | string | the path of the part that holds the event |
 | `__digest` | bigint | `digest()` of the event as it is stored: an event with the same digest need not be written again |
 | `__first` | struct | the earliest event of the key that is new; events before it stay as they are stored |
@@ -201,9 +201,8 @@ class Versions:
         parts = [f"last(CASE WHEN {carries} THEN struct({whole}) END, true) OVER {life} AS __rest"]
         for at, name in enumerate(partial):
             missing = f"array_contains(__missing, {literal(name)}) AND NOT __frozen"
-            carried = (
-                f"WHEN _op = 'u' AND {missing} AND __carried IS NOT NULL THEN struct(__carried.{quoted(name)} AS v)" if "__carried" in rows.columns else ""
-            )
+            arrived = f"WHEN _op = 'u' AND {missing} AND __carried IS NOT NULL THEN struct(__carried.{quoted(name)} AS v)"
+            carried = arrived if "__carried" in rows.columns else ""
             own = f"CASE WHEN {carries} AND NOT ({missing}) THEN struct({quoted(name)} AS v) {carried} END"
             parts.append(f"last({own}, true) OVER {life} AS __p{at}")
         rows = rows.selectExpr("*", *parts)

@@ -58,7 +58,7 @@ class Inputs:
         return by_format
 
     def raw(self, kind: str, paths: list[str], stored: Sequence[WriterField], schema: WriterSchema | None) -> list[files.RawFrame]:
-        """Return the raw frames of files of one format. Values of CSV files get types: `stored` are the table's columns, `schema` declares columns."""
+        """Return the raw frames of files of one format. CSV values get types: `stored` are the table's columns, `schema` declares others."""
         raws = self._opened(kind, paths)
         if kind == "parquet":
             return raws

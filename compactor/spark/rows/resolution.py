@@ -24,15 +24,12 @@ from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX
 from compactor.spark.reading import SparkBatch, record_place
 from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.resolve import EVENT, MOVED, Resolver, union
-from compactor.spark.sql import literal, named, quoted
+from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 _MAX_ROUNDS = 16
 """The number of key changes of one row that are followed within one run. Values behind a longer chain stay unavailable and are counted."""
-
-_DIGEST = "bit_xor(xxhash64(to_json(struct(*))))"
-"""SQL for an aggregation: a number that changes when the rows change."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +206,7 @@ def _with_fills(resolver: Resolver, states: DataFrame, stored: TableReader | Non
     result, digest = states, None
     for _ in range(_MAX_ROUNDS):
         fills = table_writer.materialize(resolver.fills(result, partial))
-        before, digest = digest, fills.agg(named(_DIGEST, "s")).collect()[0].s
+        before, digest = digest, fills.agg(named(DIGEST, "s")).collect()[0].s
         if digest == before:
             break
         base = stored.of_keys(fills) if stored else None

@@ -40,7 +40,6 @@ _STORED_FIRST = f"CASE _origin WHEN {DELTA} THEN 0 WHEN {BASE} THEN 1 ELSE 2 END
 
 
 @dataclass(frozen=True)
-@dataclass(frozen=True)
 class Resolver:
     """The rules for one table."""
 
@@ -55,7 +54,6 @@ class Resolver:
 
     keyless: bool = False
     """Whether the table has no key of its own (`rows/keyless.py`)."""
-
 
     @property
     def keys(self) -> list[str]:
@@ -78,6 +76,7 @@ class Resolver:
     def states(self, changes: DataFrame) -> DataFrame:
         """Return Changes (without truncates) as states: one for each change, and for each key change a tombstone under the old key."""
         older = self._unknown("_missing")
+        waits = f"'{LINK_MARK}' || _link"
         op = "CASE WHEN _op IN ('d', 'x') THEN 'd' ELSE 'u' END"
         events = changes.selectExpr(
             *self.columns,
@@ -85,8 +84,8 @@ class Resolver:
             f"CAST({self.version} AS BIGINT) AS _version",
             POSITION,
             f"{older} AS _older",
-            f"CASE WHEN _op = 'x' THEN 'x' WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, '{LINK_MARK}' || _link) ELSE _from END AS _from",
-            f"CASE WHEN _op = 'd' THEN coalesce(_to, '{LINK_MARK}' || _link) END AS _moved_to",
+            f"CASE WHEN _op = 'x' THEN 'x' WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, {waits}) ELSE _from END AS _from",
+            f"CASE WHEN _op = 'd' THEN coalesce(_to, {waits}) END AS _moved_to",
             ORIGIN,
             FILE,
         )

@@ -169,7 +169,7 @@ def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
 
 
 def numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
-    """Count the rows that have a value, and those whose value is a whole number of at most 18 digits. `values` are SQL for text, one for each frame."""
+    """Count the rows that have a value, and those whose value is a whole number of at most 18 digits. `values`: SQL for text, one for each frame."""
     count, digits = 0, 0
     for frame, value in zip(frames, values):
         rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND ({value}) IS NOT NULL")
@@ -179,13 +179,13 @@ def numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
 
 
 def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
-    """Count the records of frames that have POSITION. Raises InputRefused, with file and record, for a change that a table without key cannot take."""
+    """Count the records of frames that have POSITION. Raises InputRefused, with file and record, for a change that a keyless table cannot take."""
     rows = [row for frame in frames for row in _grouped(frame, spec).collect()]
     for row in rows:
         if row.lost is not None:
             raise InputRefused(
-                f"table {spec.name}: {spec.landing}/{row.lost.f}, record {row.lost.r + 1}: the record changes or deletes a row (op {row.lost.op}) of a "
-                "table without a key, and has no before image. Nothing was absorbed. Set `key:`, or have the source send before images."
+                f"table {spec.name}: {spec.landing}/{row.lost.f}, record {row.lost.r + 1}: the record changes or deletes a row (op {row.lost.op}) "
+                "of a table without a key, and has no before image. Nothing was absorbed. Set `key:`, or have the source send before images."
             )
     by_file: dict[str, list[object]] = {}
     for row in rows:

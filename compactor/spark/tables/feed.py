@@ -196,7 +196,7 @@ def _own(kind: str, made: Snapshot, applied: str, outcome: str, deleted: str, at
 
 
 def of_events(events: DataFrame, changed: DataFrame, made: Snapshot) -> DataFrame:
-    """Return the events without an image in `changed`, as the source sent them, with `_outcome` superseded, late or unchanged (applied without effect).
+    """Return the events without an image in `changed`, as the source sent them. `_outcome`: superseded, late, unchanged (applied without effect).
 
     `events`: Changes (no truncates, no event twice) with EVENT_OUTCOME, which is null for events that a truncate supersedes.
     """
@@ -231,8 +231,8 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
     (row,) = by_key.agg(named("count(1)", "rows"), *counted).agg(named("coalesce(sum(rows), 0)", "rows"), *sums, wrong).collect()
     if row.wrong:
         raise CheckFailed(
-            f"table {spec.name}: staged changes in {directory}: a key changed twice, or an update lacks one of its images; expected one insert, delete "
-            "or pair of images per key. Nothing was committed."
+            f"table {spec.name}: staged changes in {directory}: a key changed twice, or an update lacks one of its images; expected one insert, "
+            "delete or pair of images per key. Nothing was committed."
         )
     if not row.rows:
         storage.delete([info.path for info in storage.list(directory)])

@@ -110,7 +110,7 @@ class TableReader:
         return joined.selectExpr(*keep, f"coalesce(_from, {came}) AS _from", f"{went} AS _to")
 
     def of_content(self, events: DataFrame) -> DataFrame | None:
-        """Return the base rows that removals of a keyless table may take, those with an identity of the batch, and stored removals that still wait."""
+        """Return base rows of a keyless table: those that removals may take, those with an identity of the batch, and removals that wait."""
         segments = self.snapshot.segments
         if not segments:
             return None
