@@ -227,7 +227,7 @@ def _without_invalid(spec: TableSpec, changes: DataFrame, schema: Schema) -> tup
         return changes, {}, ()
     kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
     no_key = literal(f"a column of the key ({', '.join(schema.key)}) is null or cannot be read as its type")
-    why = f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is no ', try_element_at(map({kinds}), _mistyped)) END"
+    why = f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
     return changes.where(f"NOT {invalid}"), counts, tuple(survey.unusable(rows, why, "to_json(struct(*))"))
 
 

@@ -67,11 +67,11 @@ def test_dialects(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("id,seq,v\n1,1,a\n2,1\n", "record 2: has another number of values than there are columns .3: id, seq, v"),
-        ("id,seq,v\n1,1,a,b\n", "record 1: has another number"),
+        ("id,seq,v\n1,1,a\n2,1\n", "record 2: does not have 3 values, one for each column .id, seq, v"),
+        ("id,seq,v\n1,1,a,b\n", "record 1: does not have 3 values"),
         ("id,seq,id\n1,1,a\n", "names 'id' twice"),
         ("1,1,a\n2,1,b\n", "names '1' twice"),
-        ("7,1,a\n2,1,b\n", "'id' is not in the data; columns found: 7, 1, a"),
+        ("7,1,a\n2,1,b\n", "'id' is not in the data; the columns are: 7, 1, a"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(lake: Lake, text: str, words: str) -> None:

@@ -73,7 +73,7 @@ def _parsed(raw: RawFrame, own: list[str]) -> DataFrame:
     problem = (
         f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object with lists of names and values' "
         f"WHEN _text RLIKE {literal(named.TWO_DOCUMENTS)} THEN 'holds several JSON documents, expected one per line' "
-        "WHEN _d.changeType IS NULL THEN 'is no change event (no `changeType`)' END"
+        "WHEN _d.changeType IS NULL THEN 'is not a change event (no `changeType`)' END"
     )
     return documents.selectExpr("*", f"{problem} AS _problem")
 
@@ -92,7 +92,7 @@ def _typed(raw: RawFrame, spec: TableSpec, own: list[str]) -> DataFrame:
         return f"{literal(name)}, CAST({value} AS {kind})"
 
     members = [*(field(name, "STRING") for name in (*_TEXTS, *own)), *(field(name, "ARRAY<STRING>") for name in _LISTS)]
-    problem = "CASE WHEN _value IS NOT NULL AND _value.changeType IS NULL THEN 'is no change event (no `changeType`)' END AS _problem"
+    problem = "CASE WHEN _value IS NOT NULL AND _value.changeType IS NULL THEN 'is not a change event (no `changeType`)' END AS _problem"
     return raw.rows.selectExpr("*", f"named_struct({', '.join(members)}) AS _d", problem)
 
 

@@ -154,7 +154,7 @@ def _misfits(writers: Sequence[WriterSchema]) -> list[str]:
         for images in ("_after", "_before"):
             value = f"{images}.{quoted(column.name)}"
             meant = f"{value} <> '' AND lower({value}) NOT RLIKE '^[+-]?(infinity|nan)$'"
-            reason = f"concat({literal(f'column {column.name}: ')}, substr({value}, 1, 60), {literal(f' is no {types.text(column.type)}')})"
+            reason = f"concat({literal(f'column {column.name}: ')}, substr({value}, 1, 60), {literal(f' is not of type {types.text(column.type)}')})"
             cases.append(f"CASE WHEN _writer IN ({ids}) AND {meant} AND {stored(value, ('string',), column)} IS NULL THEN {reason} END")
     return cases or ["CAST(NULL AS STRING)"]
 

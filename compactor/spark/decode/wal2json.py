@@ -56,7 +56,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     problem = (
         f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object, or not a whole one' "
         f"WHEN _text RLIKE {literal(named.TWO_DOCUMENTS)} THEN 'holds several JSON documents, expected one per line' "
-        "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is no wal2json record (neither `action` nor `change`)' END"
+        "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is not a wal2json record (neither `action` nor `change`)' END"
     )
     # every event of a transaction gets a copy of these columns, so none may grow with the transaction
     place = ("_file", "_block", "_row", "_offset", "_partition")

@@ -128,7 +128,7 @@ def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str
     except (RegistryRefused, SchemaRefused) as error:
         return None, f", which cannot be used: {error}"
     if not _is_record(text):
-        return None, f", which is no record: {text[:80]}"
+        return None, f", which is not a record: {text[:80]}"
     return text, ""
 
 
