@@ -108,7 +108,7 @@ In states also LINK_MARK + LINK, while the other half of the key change has not 
 """
 
 TO = "_to"
-"""string: of a delete, the key under which its row lives on. `TableReader.relinked` fills it."""
+"""string: of a delete, the key under which its row lives on. `TableReader.link_key_changes` fills it."""
 
 LINK = "_link"
 """string: transaction and LSN, which both halves of a key change share; null where the source sends none."""

@@ -44,12 +44,12 @@ def json_type(raw: types.Type) -> types.Type:
     return raw
 
 
-def stored(value: str, kind: types.Type, field: WriterField) -> str:
+def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
     """SQL: `value`, read as type `kind` and meant as `field` says, in the type `field.type`."""
     if field.semantic in (TEXT, HEX):
-        return pg_text.stored(value, field)
+        return pg_text.to_stored(value, field)
     if field.item is not None and kind[0] == "array":
-        return f"transform({value}, _e -> {stored('_e', kind[1], field.item)})"
+        return f"transform({value}, _e -> {to_stored('_e', kind[1], field.item)})"
     if field.semantic and kind == ("string",) and field.raw[0] in ("int", "bigint"):
         # another writer of the batch wrote text under this name, so all values were read as text
         value, kind = cast(value, field.raw), field.raw
@@ -93,7 +93,7 @@ def from_text(value: str, kind: types.Type) -> str:
 def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) -> str:
     """SQL: a value without special meaning, from the type it was read as (`old`) to the type it is stored as (`kind`).
 
-    `packed`: text is base64 where bytes are expected, as in JSON. Between two types of a table, text is its own bytes (`follow`).
+    `packed`: text is base64 where bytes are expected, as in JSON. Between two types of a table, text is its own bytes (`change_type`).
     """
     if old == kind:
         return value
@@ -110,7 +110,7 @@ def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) ->
     return cast(value, kind)
 
 
-def follow(value: str, old: types.Type, kind: types.Type) -> str:
+def change_type(value: str, old: types.Type, kind: types.Type) -> str:
     """SQL: a column's value in the type that the column has now."""
     return plain(value, old, kind, packed=False)
 

@@ -22,7 +22,7 @@ def _declared_order(spec: TableSpec) -> tuple[str, ...]:
 
 
 def _connectors_order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
-    return spec.order_by or default_order(*survey.connector(frames), spec.name)
+    return spec.order_by or default_order(*survey.main_connector(frames), spec.name)
 
 
 def _any_names(spec: TableSpec, order: Sequence[str], paths: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ DELETED = "__deleted"
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
-    """Return one raw frame as a Frame whose operation and order are still inside AFTER; `settled` takes them out."""
+    """Return one raw frame as a Frame whose operation and order are still inside AFTER; `settle` takes them out."""
     unknown = ("CAST(NULL AS STRUCT<_none: STRING>) AS _source", "CAST(NULL AS BIGINT) AS _time")
     if raw.schema is not None:
         described = from_avro(raw.avro) if raw.avro else plain_writer(signature(types.text(raw.schema)), raw.schema)
@@ -93,7 +93,7 @@ def is_metadata(name: str, spec: TableSpec, op: str | None) -> bool:
     return (name.startswith("__") or name == op) and name not in spec.metadata_columns
 
 
-def settled(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame:
+def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame:
     """Return the frame with OP, INVALID, SOURCE and TIME taken out of the parsed row."""
     assert frame.images is not None
     columns = dict(frame.images[1])
@@ -141,7 +141,7 @@ def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
     """Return the order columns of a new table: `order_by`, else those that the metadata columns allow. Raises OrderRefused if there are none."""
     if spec.order_by:
         return spec.order_by
-    _, offsets = survey.connector(frames)
+    _, offsets = survey.main_connector(frames)
     name_of_connector = flat_connector(flat_source(dict((frames[0].images or ("struct", ()))[1])))
     # a flattened row has no transaction block
     return tuple(name for name in default_order(name_of_connector, offsets, spec.name) if name != "total_order")

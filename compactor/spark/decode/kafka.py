@@ -24,7 +24,7 @@ OLD_KEY_HEADER = "__debezium.oldkey"
 _RECORD = "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, _corrupt STRING"
 
 
-def unpacked(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold) -> list[RawFrame]:
+def unpack(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold) -> list[RawFrame]:
     """Return the frame with the container's columns (null for `container: value`). Records that name schemas by id become one frame per schema."""
     if container == "value":
         nulls = (
@@ -37,7 +37,7 @@ def unpacked(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Ho
     made = _json(raw) if raw.schema is None else _typed(raw)
     if WIRE not in made.rows.columns:
         return [made]
-    return wire.opened(made, schemas, hold)
+    return wire.split_by_schema(made, schemas, hold)
 
 
 def _json(raw: RawFrame) -> RawFrame:

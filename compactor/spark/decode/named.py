@@ -21,7 +21,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, INVALID
 from compactor.spark.decode import pg_text
-from compactor.spark.decode.conversions import stored
+from compactor.spark.decode.conversions import to_stored
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import NAMED_COLUMNS, SOURCE, OrderNames
 from compactor.spark.sql import literal, once, quoted
@@ -155,7 +155,7 @@ def _misfits(writers: Sequence[WriterSchema]) -> list[str]:
             value = f"{images}.{quoted(column.name)}"
             meant = f"{value} <> '' AND lower({value}) NOT RLIKE '^[+-]?(infinity|nan)$'"
             reason = f"concat({literal(f'column {column.name}: ')}, substr({value}, 1, 60), {literal(f' is not of type {types.text(column.type)}')})"
-            cases.append(f"CASE WHEN _writer IN ({ids}) AND {meant} AND {stored(value, ('string',), column)} IS NULL THEN {reason} END")
+            cases.append(f"CASE WHEN _writer IN ({ids}) AND {meant} AND {to_stored(value, ('string',), column)} IS NULL THEN {reason} END")
     return cases or ["CAST(NULL AS STRING)"]
 
 

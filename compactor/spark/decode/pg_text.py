@@ -36,7 +36,7 @@ def exact_numbers(text: str) -> str:
     return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
 
 
-def stored(value: str, field: WriterField) -> str:
+def to_stored(value: str, field: WriterField) -> str:
     """SQL: text as a value of type `field.type`."""
     kind = field.type
     if field.item is not None:
@@ -86,7 +86,7 @@ def _each(parsed: str, depth: int, item: WriterField) -> str:
     if item.type == ("string",):
         return parsed
     inner = f"_i{depth}"
-    return f"transform({parsed}, {inner} -> {_each(inner, depth - 1, item) if depth > 1 else stored(inner, item)})"
+    return f"transform({parsed}, {inner} -> {_each(inner, depth - 1, item) if depth > 1 else to_stored(inner, item)})"
 
 
 def _array_text(value: str, item: WriterField) -> str:

@@ -116,7 +116,7 @@ def _counted(frame: Frame, names: Sequence[str], columns: _Declared) -> dict[str
     cells = cells.where(f"names IN ({listed}) AND `values` IS NOT NULL")
     value = "`values`"
     fits = [
-        f"WHEN {literal(name)} THEN {value} = '' OR {pg_text.stored(value, _textual(columns.stored[name]))} IS NOT NULL"
+        f"WHEN {literal(name)} THEN {value} = '' OR {pg_text.to_stored(value, _textual(columns.stored[name]))} IS NOT NULL"
         for name in names
         if name in columns.stored and columns.stored[name].type != ("string",)
     ]

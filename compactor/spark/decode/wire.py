@@ -86,7 +86,7 @@ def _id(column: str) -> str:
     return f"CAST(conv(hex(substring({column}, 2, 4)), 16, 10) AS BIGINT)"
 
 
-def opened(raw: RawFrame, schemas: Schemas, hold: Hold) -> list[RawFrame]:
+def split_by_schema(raw: RawFrame, schemas: Schemas, hold: Hold) -> list[RawFrame]:
     """Split a frame with TEXT, UNREADABLE, WIRE and KEY_WIRE into frames of one schema each. With a registry one Spark job collects the ids.
 
     With several schemas the rows are computed once and kept, because Spark's optimizer takes minutes for a dozen copies of the same steps.

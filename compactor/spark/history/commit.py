@@ -115,8 +115,8 @@ class _Work:
         if truncates:
             rows = rows.unionByName(versions.truncated(keys, truncates).join(keys, self.keys, "left"), allowMissingColumns=True)
         if partial:
-            rows = self._with_first(versions.linked(rows), keys)
-        rows = versions.once(rows)
+            rows = self._with_first(versions.link(rows), keys)
+        rows = versions.deduplicate(rows)
         made = self._materialize(versions.versions(self._filled(rows, partial, moves)))
         removed = self._removed(made, loaded, reach)
         kept = dataclasses.replace(self._kept(), truncates=truncates, unavailable_columns=partial, moves=moves)
@@ -233,15 +233,15 @@ class _Work:
     def _filled(self, rows: DataFrame, partial: Sequence[str], moves: bool) -> DataFrame:
         versions = self.versions
         if not (partial and moves):
-            return versions.filled(rows, partial)
-        rows, digest = self._materialize(versions.stored_carried(rows, partial)), None
+            return versions.fill(rows, partial)
+        rows, digest = self._materialize(versions.with_stored_carried(rows, partial)), None
         for _ in range(_MAX_ROUNDS):
-            filled = versions.filled(rows, partial)
-            rows = self._materialize(versions.carried(rows, filled, partial))
+            filled = versions.fill(rows, partial)
+            rows = self._materialize(versions.carry(rows, filled, partial))
             before, digest = digest, rows.agg(named(DIGEST, "s")).collect()[0].s
             if digest == before:
                 break
-        return versions.filled(rows, partial)
+        return versions.fill(rows, partial)
 
     def _removed(self, made: DataFrame, loaded: DataFrame, reach: Sequence[HistoryPart]) -> list[HistoryPart]:
         """Return the closed parts to replace: those with an event that changed, and small ones that are merged."""

@@ -127,7 +127,7 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     linked = None
     changes = batch.changes.where("_op <> 't'")
     if stored and partial and _other_half_may_be_stored(batch):
-        linked = changes = table_writer.materialize(stored.relinked(changes))
+        linked = changes = table_writer.materialize(stored.link_key_changes(changes))
         own.append(linked)
     events = resolver.states(changes)
     frames = [events]
@@ -144,7 +144,7 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     counts, ties = _counts(batch, outcomes, events, gone)
     heads = resolver.heads(outcomes)
     if spec.keyless:
-        heads = keyless.matched(heads, resolver.schema, batch.version)
+        heads = keyless.match_removals(heads, resolver.schema, batch.version)
     aside = _beyond_retention(batch, heads) if judge else None
     event_outcomes = None
     if spec.feed == ALL and aside is None:
@@ -160,7 +160,7 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     rows = batch.changes.where("_op <> 't'").join(keys, key, "left_semi")
     rows = rows.selectExpr("*", *record_place(batch.spec))
     counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
-    set_aside = survey.unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
+    set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
     inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in batch.summary.inputs)
     unusable = (*batch.summary.unusable, *set_aside)[:LISTED_MAX]
     summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
@@ -169,8 +169,8 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
 
 def _compared(stored: TableReader, batch: SparkBatch, events: DataFrame, partial: bool) -> DataFrame | None:
     if batch.spec.keyless:
-        return stored.of_content(events)
-    return stored.compared_with(events, batch.summary.first, partial, batch.spec.soft)
+        return stored.rows_for_removals(events)
+    return stored.rows_to_compare(events, batch.summary.first, partial, batch.spec.soft)
 
 
 def _late(batch: SparkBatch) -> bool:
@@ -209,7 +209,7 @@ def _with_fills(resolver: Resolver, states: DataFrame, stored: TableReader | Non
         before, digest = digest, fills.agg(named(DIGEST, "s")).collect()[0].s
         if digest == before:
             break
-        base = stored.of_keys(fills) if stored else None
+        base = stored.rows_with_keys_of(fills) if stored else None
         frames = [states, fills]
         if base is not None:
             frames.append(base.join(states.select(*resolver.keys).distinct(), list(resolver.schema.key), "left_anti"))

@@ -153,7 +153,7 @@ class SurveyResult:
         return dataclasses.replace(self, files=files, invalid=self.invalid + sum(more.values()))
 
 
-def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
+def main_connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
     """Return the connector that most rows name (None if no row names one), and whether every row has a Kafka offset."""
     counts: Counter[str] = Counter()
     offsets = True
@@ -168,7 +168,7 @@ def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
     return max(sorted(counts), key=lambda name: counts[name], default=None), offsets
 
 
-def numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
+def count_numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
     """Count the rows that have a value, and those whose value is a whole number of at most 18 digits. `values`: SQL for text, one for each frame."""
     count, digits = 0, 0
     for frame, value in zip(frames, values):
@@ -178,7 +178,7 @@ def numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
     return count, digits
 
 
-def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
+def count_records(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
     """Count the records of frames that have POSITION. Raises InputRefused, with file and record, for a change that a keyless table cannot take."""
     rows = [row for frame in frames for row in _grouped(frame, spec).collect()]
     for row in rows:
@@ -221,7 +221,7 @@ def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
 
 
 def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
-    """Return one row for each file, writer and Kafka partition, with the counts and bounds that `counted` adds up."""
+    """Return one row for each file, writer and Kafka partition, with the counts and bounds that `count_records` adds up."""
     missing = missing_columns(frame) if spec.key else []
     partial = " OR ".join(test for _, test in missing) or "false"
     names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
@@ -252,7 +252,7 @@ def _file_counts(group: list) -> FileCounts:  # type: ignore[type-arg]
     return FileCounts(sum(row.n for row in group), sum(row.invalid for row in group), first, last)
 
 
-def unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
+def list_unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
     """Return the first of these rows as entries of the quarantine. `why` (the reason) and `text` (the record) are SQL."""
     listed = (
         rows.selectExpr("_file", "_block", "_row", f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
