@@ -15,8 +15,9 @@ from compactor.app.schema import Announced, Checked, Foreseen, Synced, announce,
 from compactor.cli import main as cli
 from compactor.cli import options
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused
+from compactor.core.model.policy import Policy
 from compactor.core.schema.diff import Change
-from compactor.core.schema.policy import Decision, Policy
+from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.flows.table import Table
 from compactor.registry.files import FileRegistry
@@ -197,7 +198,7 @@ def test_a_new_schema_is_told_before_any_row_of_it(lake: Lake) -> None:
     assert announce(Table(env, dataclasses.replace(spec, policy=Policy("fail")))).refused
     assert [refused for refused, _ in told] == [False, True]
     same = dataclasses.replace(spec, avro_schema=OLD, registered=(1, None))
-    assert (announce(env, same).changes, len(told)) == ((), 2)
+    assert (announce(Table(env, same)).changes, len(told)) == ((), 2)
 
 
 def test_schema_notify_prints_changes_and_passes_over_tables_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:

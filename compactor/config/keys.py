@@ -15,8 +15,8 @@ from compactor.config import values
 from compactor.config.values import Duration, Epoch, Names, Read, Size, Text, absolute, is_s3
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
+from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.model.spec import ALWAYS
-from compactor.core.schema.policy import EVOLVE, Policy
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources.envelopes import ENVELOPES
 

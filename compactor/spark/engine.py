@@ -11,18 +11,19 @@ from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed, CompactorError, Refused
 from compactor.core.model.history import History
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Delta, FeedPart, Input, Segment, Snapshot
+from compactor.core.model.snapshot import Delta, FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning import compaction
 from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
-from compactor.core.schema.adoption import Adoption
-from compactor.ports import Storage
+from compactor.core.schema.adoption import ForeignBase
+from compactor.ports import Entries, Storage
 from compactor.spark import failures
 from compactor.spark.decode import wire
 from compactor.spark.history import commit as history_commit
@@ -33,7 +34,7 @@ from compactor.spark.rows import position
 from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.rows.resolve import BASE, Resolver, union
 from compactor.spark.sql import named, quoted
-from compactor.spark.tables import adopt, compare, feed, table_writer
+from compactor.spark.tables import compare, feed, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 _MAX_SEGMENTS = 1000
@@ -54,10 +55,17 @@ class SparkEngine:
         self._schemas = schemas
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, copies: Sequence[str] = ()
+        self,
+        spec: TableSpec,
+        parent: Snapshot | None,
+        inputs: Sequence[Input],
+        version: int,
+        locations: InputLocations,
+        entries: Entries = tuple,
+        base: ForeignBase | None = None,
     ) -> SparkBatch:
-        """Decode these inputs into Changes. `copies` are the hours of the full loads that the table has absorbed."""
-        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, copies)
+        """Decode these inputs into Changes. `entries` reads the ledger; `base` is set for the files of a foreign base."""
+        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, entries, base)
 
     def resolve(self, batch: SparkBatch, whole: bool) -> Resolution:
         """Resolve the batch with the stored rows. `whole` reads the whole base, for a new base."""
@@ -84,7 +92,7 @@ class SparkEngine:
         return Staged(delta, (), work.counts, work.ties, self._unresolved(work, {directory: delta.size}) if columns else 0)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
-        size = (work.parent.size if work.parent else 0) + _estimated_bytes(work.schema, work.summary.changes)
+        size = (work.parent.size if work.parent else 0) + compaction.estimated_bytes(work.schema, work.summary.changes)
         rows, purged = _purged(work.heads, purge_through)
         ranges: list[Range] = [(None, None, _segment_count(size, size, work.spec))]
         made = self._write_segments(rows, rows.count(), work.schema, work.order, work.spec, commit, ranges, work.version)
@@ -139,20 +147,6 @@ class SparkEngine:
     def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
         """Compare the feed of `made` with the difference between all rows of both Snapshots."""
         return feed.check(self._spark, spec, parent, made)
-
-    def columns(self, spec: TableSpec, path: str, files: Sequence[str]) -> dict[str, types.Type]:
-        """Return name and type of the columns of Parquet files that another tool wrote."""
-        return adopt.columns(self._spark, self._storage, spec.name, path, files)
-
-    def adopt(self, spec: TableSpec, adoption: Adoption, path: str, files: Sequence[str], commit: str | None) -> Staged:
-        """Check the rows of these files and write them as a base. Without `commit` they are only checked."""
-        rows, counts = adopt.checked(self._spark, self._storage, spec, adoption, path, files)
-        if commit is None:
-            return Staged(None, (), counts)
-        size = _estimated_bytes(adoption.schema, counts["adopted"])
-        ranges: list[Range] = [(None, None, _segment_count(size, size, spec))]
-        made = self._write_segments(rows, counts["adopted"], adoption.schema, adoption.order, spec, commit, ranges, 1)
-        return Staged(None, tuple(made), counts)
 
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
@@ -292,9 +286,3 @@ def _purged(heads: DataFrame, purge_through: int) -> tuple[DataFrame, Position |
     old = f"_op = 'd' AND _version <= {purge_through}"
     greatest = heads.where(old).agg(named("max(_position)", "p")).collect()[0].p
     return heads.where(f"NOT ({old})"), position.from_row(greatest)
-
-
-def _estimated_bytes(schema: Schema, rows: int) -> int:
-    """Estimate the compressed Parquet bytes of rows, to choose the number of Segments before anything is written."""
-    widths = {"string": 20, "binary": 40, "boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
-    return rows * (8 + sum(widths.get(field.type, 8) for field in schema.fields)) // 2

@@ -15,24 +15,25 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
+from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS, Position, earliest, latest, offsets_problem
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
+from compactor.core.schema.adoption import EPOCH, FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
-from compactor.ports import Storage
+from compactor.ports import Entries, Storage
 from compactor.spark import failures
-from compactor.spark.decode import change_event, debezium, dms, flat, full_load, kafka, named, signatures, wal2json, wire
+from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, kafka, named, signatures, wal2json, wire
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression, payload_column
-from compactor.spark.full_loads import changes as copy_changes
-from compactor.spark.full_loads import rows as copies
+from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files
-from compactor.spark.input.inputs import Inputs
+from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.conform import EVENTS_MAX, conform, link_key_changes, with_position, writer_positions
 from compactor.spark.sql import literal, quoted
@@ -43,7 +44,7 @@ ENVELOPES = {
     "debezium": Decoder(debezium.decode),
     "dms": Decoder(dms.decode, order=dms.order, declared_order=dms.declared_order, check_names=dms.check_names, file_identity=dms.file_identity),
     "flat": Decoder(flat.decode, settle=flat.settle, order=flat.order),
-    "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.declared_order),
+    "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.order),
     "wal2json": Decoder(wal2json.decode),
 }
 """The decoder of each envelope in `core/sources/envelopes.py`."""
@@ -89,17 +90,24 @@ class Reader:
     """Returns the schema text for an id, for Kafka records that carry only the id."""
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, hours: Sequence[str] = ()
+        self,
+        spec: TableSpec,
+        parent: Snapshot | None,
+        inputs: Sequence[Input],
+        version: int,
+        locations: InputLocations,
+        entries: Entries = tuple,
+        base: ForeignBase | None = None,
     ) -> SparkBatch:
-        """Read inputs as a batch, without the files on which Spark fails. `hours` are those of the full loads that the table has absorbed."""
+        """Read inputs as a batch, without files on which Spark fails. `entries` reads the ledger; `base` is set for the files of a foreign base."""
         with ExitStack() as scratch:
             opened = Inputs(self.spark, self.storage, spec, inputs, locations, scratch)
             batch = None
             while batch is None:
                 try:
-                    batch = self._read(opened, parent, version, hours)
-                except copies.NotWhole as incomplete:
-                    opened.unreadable.update(incomplete.files)
+                    batch = self._read_base(opened, base) if base else self._read(opened, parent, version, entries)
+                except LoadSetAside:
+                    continue
                 except CompactorError:
                     raise
                 except Exception as error:
@@ -109,11 +117,9 @@ class Reader:
                         raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
             return dataclasses.replace(batch, scratch=scratch.pop_all())
 
-    def _read(self, opened: Inputs, parent: Snapshot | None, version: int, hours: Sequence[str]) -> SparkBatch:
+    def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries) -> SparkBatch:
         spec = opened.spec
         frames, landed = self._frames(opened, parent)
-        if spec.source.full_loads:
-            copies.check_files(opened)
         if not frames:
             opened.within_limits(0, 0)
         if not any(frame.writers for frame in frames):
@@ -127,8 +133,6 @@ class Reader:
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
         counts = survey.count_records(placed, spec)
         unusable = tuple(item for frame in placed if counts.invalid for item in _unusable(frame))
-        if spec.source.full_loads:
-            copies.check_records(opened, unusable)
         opened.within_limits(counts.invalid, counts.read, unusable)
         if counts.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
@@ -147,17 +151,32 @@ class Reader:
             changes = link_key_changes(changes, evolved.schema)
         changes = table_writer.materialize(changes)
         changes, mistyped, listed = _without_invalid(spec, changes, evolved.schema)
-        if spec.source.full_loads:
-            copies.check_records(opened, listed)
-            summary = _summary(opened, counts, evolved, order, landed, unusable)
-            changes, summary = copy_changes.Differences(self.spark, opened, parent, summary, version, hours).of(changes)
-            return SparkBatch(summary, spec, parent, version, changes)
         if mistyped:
             counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
             opened.within_limits(counts.invalid, counts.read, unusable)
         summary = _summary(opened, counts, evolved, order, landed, unusable)
         summary = dataclasses.replace(summary, unavailable_columns=tuple(sorted({*summary.unavailable_columns, *lacking})))
+        if spec.source.full_loads:
+            changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
         return SparkBatch(summary, spec, parent, version, changes)
+
+    def _read_base(self, opened: Inputs, base: ForeignBase) -> SparkBatch:
+        """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""
+        spec = opened.spec
+        frames, adopted = foreign_base.frames(opened, base)
+        counts = survey.count_records(frames, spec)
+        foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in _unusable(frame)], counts.invalid)
+        evolved = foreign_base.evolved(frames, adopted)
+        summary = dataclasses.replace(_summary(opened, counts, evolved, base.order, (), ()), adoption=adopted)
+        unplaced = [item.path for item in summary.inputs if item.position_min is not None and item.position_min[0] == EPOCH]
+        if unplaced and not base.unplaced:
+            raise OrderRefused(
+                f"table {spec.name}: in rows of {spec.landing}, such as in {unplaced[0]}, {', '.join(base.order_by)} is null or does not have the "
+                "changes' type. Any change in landing, however old, would win over them: use --absorbed-through FOLDER too, or other columns."
+            )
+        changes = table_writer.materialize(conform(frames, evolved, spec, base.order, False))
+        foreign_base.check_keys(changes, spec, adopted.schema)
+        return SparkBatch(summary, spec, None, FIRST, changes)
 
     def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
         """Return the decoded frames, and the columns of the files as they landed (names in lower case)."""
@@ -335,7 +354,7 @@ def _summary(
     inputs = []
     for item in opened.inputs:
         if item.path in unreadable:
-            item = item.unopened(unreadable[item.path])
+            item = item.as_unreadable(unreadable[item.path])
         elif item.path in counted:
             file = counted[item.path]
             item = dataclasses.replace(item, rows=file.rows, position_min=file.first, position_max=file.last, quarantined=file.invalid)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.core.model.errors import StateRefused
+from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import COUNTS, FORMAT, DataFile, Delta, Feed, FeedPart, Input, LedgerFile, PendingDeletion, Pin, Segment, Snapshot
+from compactor.core.model.snapshot import COUNTS, FORMAT, DataFile, Delta, Feed, FeedPart, PendingDeletion, Pin, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from tests.oracle.sizes import sized
 

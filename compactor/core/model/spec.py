@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core.schema.policy import EVOLVE, Policy
+from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)
@@ -57,7 +57,7 @@ class TableSpec:
     `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default). `subject` names
     the schema in the registry, which `app/app.py` asks before a run; `registered_key`: the key is asked there too. `registered` is what was found:
     (version, id or None). `pattern` is the strftime folder pattern below `landing` (empty = one flat
-    folder). `feed`: `net`, `all` or `off`. `complete`: the marker in the folder of a full copy.
+    folder). `feed`: `net`, `all` or `off`. `complete`: the marker in the folder of a full load.
     """
 
     name: str
@@ -141,6 +141,11 @@ class TableSpec:
     def keyless(self) -> bool:
         """Whether rows have no key of their own."""
         return not self.key
+
+    @property
+    def max_gone_in_run(self) -> float:
+        """The share of rows that may go in one run. Full loads are compared one by one instead: a run may hold a month of them."""
+        return 1.0 if self.source.full_loads else self.max_gone
 
     @property
     def unguarded(self) -> TableSpec:

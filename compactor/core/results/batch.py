@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compactor.core.model.inputs import Input
 from compactor.core.model.position import Partitions, Position
-from compactor.core.model.snapshot import Delta, Input, Segment
+from compactor.core.model.snapshot import Delta, Segment
+from compactor.core.schema.adoption import Adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
 
@@ -23,8 +25,8 @@ class BatchSummary:
     Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
     changes. `truncate` is the newest truncate. `unavailable_columns` names the columns that some change does not tell (unavailable values); `moves` counts key
     changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
-    paths of quarantined files that lack their end. Of full copies (`core/sources/full_loads.py`) `read` counts the rows and the keys that are gone, `unchanged`
-    the rows that are as they were, `late` those of copies older than the newest one known; neither are `changes`.
+    paths of quarantined files that lack their end. `unchanged` counts rows read that are as the table has them, `late` rows read
+    that come too late to change anything; neither are `changes`. `adoption`: what became of the columns of a foreign base.
     """
 
     evolved: Evolved
@@ -48,6 +50,7 @@ class BatchSummary:
     unusable: tuple[Unusable, ...] = ()
     unchanged: int = 0
     late: int = 0
+    adoption: Adoption | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from compactor.core.model import types
-from compactor.core.model.snapshot import Input
+from compactor.core.model.inputs import Input
 from compactor.core.model.spec import OPERATIONS, TableSpec
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import BEFORE, INVALID, OP, TIME

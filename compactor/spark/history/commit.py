@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.model import times
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import History, HistoryPart, Truncated, compaction_due, to_merge, tracked
 from compactor.core.model.layout import Layout
@@ -204,7 +204,7 @@ class _Work:
         base, delta = reader.base(None), reader.delta()
         if delta is not None:
             base = base.join(delta.select(*versions.keys), self.keys, "left_anti").unionByName(delta)
-        return versions.seeds(base, f"coalesce({', '.join([*_ordered_by_time(self.batch), f'{_micros(_since(parent))}L'])}, NULL)")
+        return versions.seeds(base, f"coalesce({', '.join([*_ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)")
 
     def _reached(
         self, events: DataFrame, keys: DataFrame, loaded: DataFrame, reach: list[HistoryPart]
@@ -321,13 +321,13 @@ class _Work:
 
 def _timed(changes: DataFrame, batch: Resolution) -> DataFrame:
     """Return Changes with TIME from the first that has one: the source, a timestamp that orders the changes, the hour of the file's folder."""
-    times = ["_time", *_ordered_by_time(batch)]
+    sources = ["_time", *_ordered_by_time(batch)]
     hours = {item.path: item.hour for item in batch.summary.inputs if item.hour}
     if hours and batch.spec.source.plain_rows:
-        pairs = ", ".join(f"{literal(path)}, {_micros(hour)}L" for path, hour in hours.items())
-        times.append(f"try_element_at(map({pairs}), _file)")
+        pairs = ", ".join(f"{literal(path)}, {times.to_micros(hour)}L" for path, hour in hours.items())
+        sources.append(f"try_element_at(map({pairs}), _file)")
     columns = [quoted(name) for name in changes.columns if name != "_time"]
-    return changes.selectExpr(*columns, f"coalesce({', '.join(times)}, NULL) AS _time")
+    return changes.selectExpr(*columns, f"coalesce({', '.join(sources)}, NULL) AS _time")
 
 
 def _ordered_by_time(batch: Resolution) -> list[str]:
@@ -341,7 +341,7 @@ def _ordered_by_time(batch: Resolution) -> list[str]:
     if by == "date":
         return [f"_position.o1 * {_DAY_US}L"]
     if by == kind == "string":
-        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unix_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
+        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unixtimes.to_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
     return []
 
 
@@ -362,9 +362,3 @@ def _reaches(last: Position | None, first: Position, order: position.Order) -> b
 def _since(parent: Snapshot) -> str:
     """Return the newest time that a table without a history has."""
     return parent.source_time or parent.hour or parent.time
-
-
-def _micros(text: str) -> int:
-    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join
-from compactor.core.model.snapshot import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations
 from compactor.core.schema.writer import WriterField, WriterSchema
@@ -25,6 +25,10 @@ from compactor.spark.tables import table_writer
 
 FORMATS = ("parquet", "avro", "json", "csv")
 """The file formats that a table can set."""
+
+
+class LoadSetAside(Exception):
+    """Files of full loads were set aside, because something of their load cannot be used. Read again without them."""
 
 
 class Inputs:
@@ -95,6 +99,7 @@ class Inputs:
 
         Raises InputRefused if more is unusable than the table allows, InputUnfinished if no file is readable and some may be complete later.
         """
+        self.set_aside(records)
         unreadable = self.unusable()
         judged = [item for item in unreadable if item.path not in self.unfinished]
         limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share)
@@ -104,6 +109,32 @@ class Inputs:
         if unreadable and len(unreadable) == len(self.inputs):
             problem = limits.problem(unreadable, invalid, read, len(unreadable), len(self.inputs))
             raise InputUnfinished(self.unfinished, f"{where}: {problem}")
+
+    def set_aside(self, records: Sequence[Unusable]) -> None:
+        """Set full loads aside that have an unusable file or one of these records: a row left out would look like a deleted one.
+
+        Raises LoadSetAside if there are any. With other envelopes each file stands for itself.
+        """
+        if not self.spec.source.full_loads:
+            return
+        why = {item.path: self.unreadable[place] for item, place in self.places.items() if place in self.unreadable}
+        for record in records:
+            why.setdefault(record.path, files.Problem(f"record {record.record}: {record.reason}" if record.record else record.reason))
+        folders: dict[str, tuple[str, files.Problem]] = {}
+        for item in self.inputs:
+            # where one file is unusable for good, waiting for the end of another would not help
+            if item.path in why and (item.folder not in folders or not why[item.path].unfinished):
+                folders[item.folder] = (item.path, why[item.path])
+        others = {}
+        for item, place in self.places.items():
+            if item.folder in folders and place not in self.unreadable:
+                path, reason = folders[item.folder]
+                others[place] = why.get(item.path) or files.Problem(
+                    f"belongs to a full load that is not usable: {path}: {reason.text}", reason.unfinished
+                )
+        if others:
+            self.unreadable.update(others)
+            raise LoadSetAside
 
     def _opened(self, kind: str, paths: list[str]) -> list[files.RawFrame]:
         raws, unreadable = self._read(kind, paths)

@@ -11,12 +11,11 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from compactor.core.model import types
+from compactor.core.model import times, types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.position import Partitions, Position, earliest, latest
 from compactor.core.model.spec import TableSpec
@@ -203,7 +202,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
     for row in rows:
         if row["_partition"] is not None and row["offset"] is not None:
             offsets[row["_partition"]] = max(row["offset"], offsets.get(row["_partition"], row["offset"]))
-    times = [row.time for row in rows if row.time is not None]
+    source_times = [row.time for row in rows if row.time is not None]
     return SurveyResult(
         files,
         [(name, *ends) for name, ends in bounds.items()],
@@ -215,7 +214,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
         sum(row.moves for row in rows),
         sum(row.truncates for row in rows),
         latest([position.from_row(row.truncate) for row in rows]),
-        _iso(max(times)) if times else None,
+        times.from_micros(max(source_times)) if source_times else None,
         tuple(sorted(offsets.items())),
     )
 
@@ -261,7 +260,3 @@ def list_unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
         .collect()
     )
     return [Unusable(row["_file"], row.why, row["_row"] + 1, row["_block"], row.text or "") for row in listed]
-
-
-def _iso(micros: int) -> str:
-    return (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
