@@ -9,9 +9,9 @@
     history/   the same Changes        → versions     (`history: true`)
 
 `reading.py` runs the first half (files to Changes), `rows/resolution.py` the second (Changes and stored rows to one row for each key).
-`full_loads/` turns complete copies of a table into Changes on the way. `columns.py` names the internal columns of all these DataFrames, `keys.py` and
-`sql.py` build SQL, `consistency.py` checks that Spark reads the files that were listed, `failures.py` separates environment errors from errors in
-the data, and `session.py` opens the session.
+`full_loads.py` compares complete copies of a table on the way, and makes Changes of the differences. `columns.py` names the internal columns of all
+these DataFrames, and `keys.py` and `sql.py` build SQL. `consistency.py` checks that Spark reads the files that were listed. `failures.py` separates
+environment errors from errors in the data. `session.py` opens the session, with the Java that `java.py` finds.
 """
 
 from __future__ import annotations

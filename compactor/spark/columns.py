@@ -50,10 +50,10 @@ OLD_KEY = "_old_key"
 """string: JSON of the key that this row had before, out of Debezium's header `__debezium.oldkey`."""
 
 WIRE = "_wire"
-"""binary: the value of the record, when it is in Confluent's wire format. Dropped by `decode/wire.py`."""
+"""binary: the value of the record, when it is in Confluent's wire format. Dropped by `input/wire.py`."""
 
 KEY_WIRE = "_key_wire"
-"""binary: the key of the record, when it is in Confluent's wire format. Dropped by `decode/wire.py`."""
+"""binary: the key of the record, when it is in Confluent's wire format. Dropped by `input/wire.py`."""
 
 # ---- decoded records --------------------------------------------------------------------------------------------------------
 

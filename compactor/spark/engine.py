@@ -25,8 +25,8 @@ from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
 from compactor.spark import failures
-from compactor.spark.decode import wire
 from compactor.spark.history import commit as history_commit
+from compactor.spark.input import wire
 from compactor.spark.input.files import reason
 from compactor.spark.keys import segment_index
 from compactor.spark.reading import Reader, SparkBatch

@@ -27,12 +27,12 @@ from compactor.core.schema.writer import WriterField, WriterSchema, decided, dec
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures
-from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, kafka, named, signatures, wal2json, wire
+from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression, payload_column
 from compactor.spark.full_loads import FullLoads
-from compactor.spark.input import files
+from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.conform import EVENTS_MAX, conform, link_key_changes, with_position, writer_positions

@@ -16,9 +16,10 @@ from compactor.core.schema.adoption import EPOCH, Adoption, ForeignBase, adoptio
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
 from compactor.spark.columns import INVALID, OP
-from compactor.spark.decode import flat, kafka
+from compactor.spark.decode import flat
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import NULLABLE, expression
+from compactor.spark.input import kafka
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position

@@ -2,7 +2,7 @@
 
 Two forms are read. JSON lines: kcat and Connect's file sinks, with `value` (kcat: `payload`) as text or as an object. Parquet: Spark's Kafka source,
 with `key` and `value` binary or text and `headers` an array of structs. Only the header `__debezium.oldkey` is used, which links a key change.
-`decode/wire.py` reads values and keys in Confluent's wire format.
+`input/wire.py` reads values and keys in Confluent's wire format.
 
 In: a raw frame. Out: raw frames with TEXT or VALUE of the record's value, and OFFSET, PARTITION, KEY, OLD_KEY.
 """
@@ -14,7 +14,7 @@ import dataclasses
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.spark.columns import BLOCK, FILE, ROW, UNREADABLE, VALUE, WIRE
-from compactor.spark.decode import wire
+from compactor.spark.input import wire
 from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, member
 
