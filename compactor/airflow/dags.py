@@ -29,7 +29,8 @@ from compactor.airflow.tasks import (
     WaitForHour,
     Waste,
 )
-from compactor.config.keys import Group, Table
+from compactor.config.keys import Table
+from compactor.config.sections import Group
 from compactor.config.settings import Settings, load
 from compactor.config.values import is_s3
 

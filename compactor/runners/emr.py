@@ -1,7 +1,7 @@
-"""Runner on EMR: a command line becomes a resolved configuration and a report's place in S3, a job that is submitted with them, looked at until
+"""Runner on EMR: a command line becomes a job configuration and a report's place in S3, a job that is submitted with them, looked at until
 it ends, and a report that says how the command line ended. Serverless or a cluster: that is `Jobs`.
 
-    <plans>/<token>.json                  the resolved configuration
+    <plans>/<token>.json                  the job configuration
     <logs>/reports/<token>/report.json    exit code, what was printed, the last lines of the log
     <logs>/reports/<token>/log.txt        the log as it grows
 
@@ -82,12 +82,12 @@ class Sending:
 
 
 class EmrRunner:
-    """One command line. `resolve` gives the resolved configuration when it is sent; `attempt` names the try, "": one of its own."""
+    """One command line. `job_config` returns the job configuration when it is sent; `attempt` names the try, "": one of its own."""
 
     def __init__(
-        self, jobs: Jobs, sending: Sending, storage: Storage, resolve: Callable[[], bytes], attempt: str = "", poll_seconds: float = POLL_SECONDS
+        self, jobs: Jobs, sending: Sending, storage: Storage, job_config: Callable[[], bytes], attempt: str = "", poll_seconds: float = POLL_SECONDS
     ) -> None:
-        self._jobs, self._sending, self._storage, self._resolve = jobs, sending, storage, resolve
+        self._jobs, self._sending, self._storage, self._job_config = jobs, sending, storage, job_config
         self._attempt, self._poll_seconds = attempt or uuid.uuid4().hex, poll_seconds
         self._submitted: Submitted | None = None
 
@@ -96,12 +96,12 @@ class EmrRunner:
         said = self._sending
         token = hashlib.sha256("\0".join([*arguments, self._attempt]).encode()).hexdigest()[:48]
         plan, report = join(said.plans, f"{token}.json"), join(said.logs, "reports", token)
-        self._storage.write(plan, self._resolve())
+        self._storage.write(plan, self._job_config())
         parameters = ["--py-files", join(said.job, "compactor.zip")]
         for name, value in said.conf:
             parameters += ["--conf", f"{name}={value}"]
         name = " ".join(["compactor", *arguments[:2]])[:_NAME_CHARS_MAX]
-        sent = ("--resolved", plan, "--report", report, *arguments)
+        sent = ("--job-config", plan, "--report", report, *arguments)
         job = self._jobs.submit(Order(token, name, join(said.job, "main.py"), tuple(parameters), sent, said.logs, said.seconds))
         log.info("%s: job %s on %s, report below %s", name, job, self._jobs.place, report)
         self._submitted = Submitted(job, report, time.time() + said.seconds + QUEUE_SECONDS)

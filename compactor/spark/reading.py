@@ -172,7 +172,7 @@ class Reader:
         if unplaced and not base.unplaced:
             raise OrderRefused(
                 f"table {spec.name}: in rows of {spec.landing}, such as in {unplaced[0]}, {', '.join(base.order_by)} is null or does not have the "
-                "changes' type. Any change in landing, however old, would win over them: use --absorbed-through FOLDER too, or other columns."
+                "changes' type. Any change in landing, however old, would win over them: use --ingested-through FOLDER too, or other columns."
             )
         changes = table_writer.materialize(conform(frames, evolved, spec, base.order, False))
         foreign_base.check_keys(changes, spec, adopted.schema)

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from compactor.app.app import App
-from compactor.app.package import deliver, package
+from compactor.app.package import package, write
 from compactor.core.results.reports import Ended
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.settings.s3a import s3a_properties
@@ -103,7 +103,7 @@ def company(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     said["tables"][TABLES[1]]["runner"] = "emr-steps"
     file = tmp_path_factory.mktemp("company") / "compactor.yaml"
     file.write_text(json.dumps(said), encoding="utf-8")
-    deliver(package(), S3Storage("s3://code/jobs", S3Settings(path_style=True).within(os.environ)), "s3://code/jobs/1")
+    write(package(), S3Storage("s3://code/jobs", S3Settings(path_style=True).within(os.environ)), "s3://code/jobs/1")
     return file
 
 

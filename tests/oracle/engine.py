@@ -342,7 +342,7 @@ class ListEngine:
         different = sorted({*rows, *again}, key=repr) if rows != again else []
         wrong = [key for key in different if rows.get(key) != again.get(key)]
         detail = f"{len(wrong)} keys differ, such as {wrong[0]}" if wrong else "equal"
-        return [Check(spec.name, "view = archive", not wrong, detail)]
+        return [Check(spec.name, "view equals full recompute", not wrong, detail)]
 
     # the change feed ----------------------------------------------------------------------------------------------
 

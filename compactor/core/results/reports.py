@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 Progress = Callable[[str, str, float], None]
-"""Called with (table, step, share done 0..1); steps are `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `fold`, `done`."""
+"""Called with (table, step, share done 0..1); steps are `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `compact`, `done`."""
 
 
 def silent(table: str, step: str, share: float) -> None:
@@ -64,7 +64,7 @@ class TableReport:
 
 @dataclass(frozen=True)
 class TableStatus:
-    """Where a table stands. `regime` says how readers join the Delta: `none`, `broadcast` or `sort-merge` (design.md section 8, E2).
+    """The state of a table. `read_strategy` is how readers join the Delta: `base-only`, `broadcast` or `sort-merge`.
 
     `quarantined` counts files of which something waits in quarantine. `delta_estimate` is what Spark's planner will take the Delta's size for, in
     bytes, against `delta_limit`. `feed`: `off`, `net` or `all`, as the newest Snapshot has it; `feed_from`: the oldest version it can be followed
@@ -73,7 +73,7 @@ class TableStatus:
 
     table: str
     version: int | None
-    hour: str | None
+    newest_folder: str | None
     source_time: str | None
     committed: str | None
     rows: int
@@ -83,13 +83,13 @@ class TableStatus:
     delta_tombstones: int
     delta_estimate: int
     delta_limit: int
-    regime: str
+    read_strategy: str
     waiting_files: int
     waiting_bytes: int
     oldest_waiting: str | None
     pending_archive: int
     quarantined: int
-    publish: str
+    view_current: str
     feed: str = "off"
     feed_from: int | None = None
     history_events: int = 0
@@ -193,7 +193,7 @@ class AdoptReport:
     """What became of a base that others made. `outcome`: `adopted`, or `would be adopted` after a dry run; `version` the one made, or None.
 
     `files`, `bytes`, `rows` of the base at `path`; `columns`: (stored name, its column in the base, type); `order`: what Positions are made of.
-    `absorbed` landed files entered the ledger unread, `waiting` are left for the next run. `notes`: what differs from the changes' columns.
+    `ingested` landed files entered the ledger unread, `waiting` are left for the next run. `notes`: what differs from the changes' columns.
     """
 
     table: str
@@ -205,7 +205,7 @@ class AdoptReport:
     rows: int
     order: tuple[tuple[str, str], ...]
     columns: tuple[tuple[str, str, str], ...]
-    absorbed: int
+    ingested: int
     waiting: int
     notes: tuple[str, ...] = ()
 

@@ -147,7 +147,7 @@ def _check_order(spec: TableSpec, columns: Mapping[str, types.Type], base: Forei
         expected = ", ".join(f"{name} ({kind})" for name, kind in base.order)
         raise OrderRefused(
             f"table {spec.name}: its changes are ordered by {expected}; --order-by names {len(base.order_by)} columns, expected {len(base.order)}, "
-            "in that order, with the values of each row's last change. If rows do not keep them, use --absorbed-through FOLDER, or set `order_by:` "
+            "in that order, with the values of each row's last change. If rows do not keep them, use --ingested-through FOLDER, or set `order_by:` "
             "in the configuration to columns that they do keep."
         )
 

@@ -1,4 +1,4 @@
-"""Resolved: a configuration as it travels to a cluster. Everything there is said: no file, no environment of the edge, no registry is asked again.
+"""JobConfig: a configuration as it travels to a cluster. Everything there is said: no file, no environment of the edge, no registry is asked again.
 
 It holds what the operator declares (TableSpecs, how storage and catalog are reached) and the schemas that Kafka records may name by id, and
 never files: listing, planning and planning again happen in the job (H30).
@@ -52,10 +52,10 @@ class JobConfig:
             values: dict[str, Any] = json.loads(data)
             found = values.pop("format")
         except (ValueError, AttributeError, KeyError, TypeError):
-            raise ConfigError("the resolved configuration: expected a JSON object with `format`, found something else") from None
+            raise ConfigError("the job configuration: expected a JSON object with `format`, found something else") from None
         advice = "package the job with the version that sends it: `compactor package`, and `emr: {job: ..}`"
         if found != FORMAT:
-            raise ConfigError(f"the resolved configuration has format {found}, and this job reads {FORMAT}; {advice}")
+            raise ConfigError(f"the job configuration has format {found}, and this job reads {FORMAT}; {advice}")
         try:
             values["specs"] = tuple(TableSpec.from_json(spec) for spec in values["specs"])
             values["s3"] = S3Settings(**values["s3"])
@@ -63,7 +63,7 @@ class JobConfig:
             values["metrics"] = tuple(values["metrics"]) if values.get("metrics") else None
             return cls(**values)
         except (TypeError, KeyError, ValueError) as error:
-            raise ConfigError(f"the resolved configuration is of another version of the tool than this job ({error}); {advice}") from None
+            raise ConfigError(f"the job configuration is of another version of the tool than this job ({error}); {advice}") from None
 
     def schema(self, number: int) -> str | None:
         """The schema with this id, or None."""

@@ -117,7 +117,7 @@ def _position(spec: TableSpec, base: ForeignBase, images: types.Type) -> str:
             if text != kind and (text, kind) not in (("string", "bigint"), ("string", "double"), ("bigint", "double")):
                 raise OrderRefused(
                     f"table {spec.name}: --order-by {column} is compared as {text}, the changes' {name} as {kind}; expected the same. Name another "
-                    "column, or use --absorbed-through FOLDER alone."
+                    "column, or use --ingested-through FOLDER alone."
                 )
             value = cast(sql, types.parse(kind))
         members.append(value)

@@ -67,7 +67,7 @@ def compare_with_reference(spark: SparkSession, spec: TableSpec, snapshot: Snaps
     columns = [(snapshot.schema.view_name(field), field.type) for field in snapshot.schema.payload]
     shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(spec.view)}"), columns)
     left, right, example = difference(shown, as_text(spark.sql(views.reference_text(spec, snapshot)), columns))
-    return Check(spec.name, "view = reference", not (left or right), _sentence(left, right, example, "the reference"))
+    return Check(spec.name, "view equals base and Delta", not (left or right), _sentence(left, right, example, "the reference"))
 
 
 def compare_with_archive(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame) -> Check:
@@ -78,7 +78,7 @@ def compare_with_archive(spark: SparkSession, spec: TableSpec, snapshot: Snapsho
     rows = resolved if spec.soft else resolved.where("_op = 'u'")
     again = rows.selectExpr(*[f"{quoted(stored)} AS {quoted(view_name)}" for view_name, _, stored in pairs])
     left, right, example = difference(shown, as_text(again, columns))
-    return Check(spec.name, "view = archive", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
+    return Check(spec.name, "view equals full recompute", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
 
 
 def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) -> Difference:
