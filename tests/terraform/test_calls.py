@@ -129,7 +129,7 @@ def calls(server: Server, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
     with recorded() as found:
         app = App.open(file)
         lake._through = app.runtime.storage
-        lake._glue = GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", server.url)))
+        lake._glue = GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", server.url)))
         for deliver in DELIVERIES:
             with unheard(found):
                 deliver(lake)
