@@ -22,9 +22,10 @@ from compactor.app.spark import local_jars
 from compactor.cli import console, options
 from compactor.cli import main as cli
 from compactor.core.model.errors import Busy, ConfigError, InputRefused, Refused
+from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import Feed, FeedPart, Input, Pin, Snapshot
-from compactor.core.planning.plan import Landing
+from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
+from compactor.core.planning.landing import Landing
 from compactor.core.results.reports import AdoptReport, Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile

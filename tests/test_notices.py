@@ -17,10 +17,11 @@ import pytest
 
 from compactor.app import schema as app_schema
 from compactor.core.model.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
+from compactor.core.model.policy import Policy
 from compactor.core.results import notice
 from compactor.core.results.notice import Alert, Notice, Target
 from compactor.core.schema.diff import Change
-from compactor.core.schema.policy import Decision, Policy
+from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import steps
 from compactor.flows.environment import Environment
 from compactor.flows.publish import notices

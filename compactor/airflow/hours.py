@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+from compactor.core.model import times
+
 HOUR = timedelta(hours=1)
 KEY_FORMAT = "%Y-%m-%dT%H"
 """How an hour is written in partition keys, parameters and the extras of asset events."""
@@ -33,8 +35,8 @@ def read_hour(text: str) -> datetime:
     """`2026-11-20T14`, or a whole ISO time of which the hour counts; UTC unless it says otherwise. Raises ValueError with a sentence."""
     said = text.strip()
     try:
-        # Python 3.10 reads neither a lone hour nor Z.
-        moment = datetime.strptime(said, KEY_FORMAT) if len(said) == 13 else datetime.fromisoformat(said.replace("Z", "+00:00"))
+        # Python 3.10 does not read an hour alone.
+        moment = datetime.strptime(said, KEY_FORMAT) if len(said) == 13 else times.parse(said)
     except ValueError:
         raise ValueError(f"expected an hour such as 2026-11-20T14, found {text!r}") from None
     return floor(moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc))

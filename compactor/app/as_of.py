@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from compactor.core.catalog import history_views
 from compactor.core.catalog.ddl import quoted
+from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
 
@@ -25,10 +26,9 @@ def micros(text: str) -> int:
     1000000
     """
     try:
-        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        return times.to_micros(text)
     except ValueError:
         raise Refused(f"expected a time such as 2026-11-20T14:00:00Z or '2026-11-20 14:00', found {text!r}") from None
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(microseconds=1)
 
 
 @contextmanager

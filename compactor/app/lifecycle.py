@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from compactor.config.settings import Settings
 from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import Refused
-from compactor.core.model.snapshot import Input, Pin, Snapshot
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import Pin, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, TableReport, VacuumReport, silent
 from compactor.flows.table import Table

@@ -42,7 +42,7 @@ def in_words(call: Callable[[], _T]) -> _T:
     try:
         return call()
     except (PySparkException, Py4JJavaError) as error:
-        raise failures.known(error, stored=True) or Refused(f"sql: {_reason(error)}") from error
+        raise failures.environment_error(error, stored=True) or Refused(f"sql: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -13,7 +13,7 @@ import typer
 
 from compactor.cli import console, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, Label, OneTable, Output, OutputForm, Tables, Verbose, Wait
-from compactor.core.model.snapshot import Input
+from compactor.core.model.inputs import Input
 from compactor.core.results.reports import RebuildReport, Swept, VacuumReport
 
 _WHY = {"orphan": "no version names it", "expired": "only expired versions name it", "discarded": "past archive_retention"}

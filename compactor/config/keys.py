@@ -15,8 +15,8 @@ from compactor.config import values
 from compactor.config.values import Duration, Epoch, Names, Read, Size, Text, absolute, is_s3
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
+from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.model.spec import ALWAYS
-from compactor.core.schema.policy import EVOLVE, Policy
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources.envelopes import ENVELOPES
 
@@ -311,7 +311,7 @@ class Table(_Keys):
     history_zero_length: Annotated[str, values.choice("keep", "drop")] = _key(
         "keep", "(history) Versions that ended at the time at which they began: of several changes in one transaction, all but the last."
     )
-    partial: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
+    patch_rows: Annotated[bool, Read(values.flag, {"type": "boolean"})] = _key(
         False, "(flat) A column that a row does not have keeps its value; without it, it becomes null."
     )
     keep: Duration = _key(7 * 86400.0, "Age to which `vacuum` keeps Snapshots, from when a newer one was shown.", written="7d")

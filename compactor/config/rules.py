@@ -98,8 +98,8 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
             "expected the key columns, found nothing; say `key: [id]`, or `key: []` for a table whose rows have no key",
         )
     yield from _envelope_problems(table)
-    if table.partial and table.key == ():
-        yield ("partial",), "a table without key has no row whose columns could be kept; leave it out"
+    if table.patch_rows and table.key == ():
+        yield ("patch_rows",), "a table without key has no row whose columns could be kept; leave it out"
     if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
         yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
     if table.topic:

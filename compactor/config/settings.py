@@ -240,13 +240,13 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
         comment=table.comment or "",
         feed=table.change_feed,
-        policy=replace(table.on_schema_change, partial=table.partial),
+        policy=replace(table.on_schema_change, patch_rows=table.patch_rows),
         **{key: getattr(table, key) for key in _SAME},
     )
 
 
 _SAME = (
-    *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "partial"),
+    *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "patch_rows"),
     *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "timestamps", "target_file_bytes", "settle", "complete"),
     *("hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify", "feed_retention"),
     *("history", "track", "track_except", "history_end", "history_zero_length"),

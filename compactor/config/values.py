@@ -17,8 +17,9 @@ from typing import Annotated, Any
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from compactor.core.model.policy import DROPS, POLICIES, Policy
 from compactor.core.model.spec import ALWAYS, NEVER
-from compactor.core.schema.policy import CHOOSABLE, DROPS, POLICIES, Policy
+from compactor.core.schema.policy import CHOOSABLE
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _BYTES = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}

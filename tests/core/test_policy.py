@@ -9,11 +9,11 @@ import pytest
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.policy import EVOLVE, POLICIES, Policy
 from compactor.core.model.schema import Schema
 from compactor.core.schema import policy
 from compactor.core.schema.diff import KINDS
 from compactor.core.schema.evolution import Evolved, evolve
-from compactor.core.schema.policy import EVOLVE, POLICIES, Policy
 from compactor.core.schema.writer import WriterField, WriterSchema
 from tests.core.test_evolution import writer
 
@@ -30,9 +30,9 @@ def test_every_kind_of_change_has_an_action_for_every_policy() -> None:
 def test_what_has_to_be_asked_for_is_refused_until_it_is_named() -> None:
     """Under whatever policy stands for all the others."""
     for standard in POLICIES:
-        for kind in policy.ASKED:
-            assert Policy(standard).action(kind) == "refuse"
-            assert Policy(standard, ((kind, "evolve"),)).action(kind) == "widen"
+        for kind in policy.EXPLICIT:
+            assert policy.action(Policy(standard), kind) == "refuse"
+            assert policy.action(Policy(standard, ((kind, "evolve"),)), kind) == "widen"
 
 
 def test_no_policy_loses_what_another_keeps_without_saying_so() -> None:
@@ -112,7 +112,7 @@ def test_the_matrix(case: str, policy_name: str) -> None:
     kind, before = case.replace(" inside", ""), [writer(0, 9, **BEFORE[case])] if case in BEFORE else OLD
     others = next(name for name in POLICIES if name != policy_name)
     policies = [Policy(policy_name), *([Policy(others, ((kind, policy_name),))] if kind in policy.CHOOSABLE else [])]
-    if kind in policy.ASKED:
+    if kind in policy.EXPLICIT:
         policies = policies[1:]
     if kind == "replaced":
         # the column is away first
@@ -228,7 +228,7 @@ def test_removed_columns_are_hidden_until_they_come_back() -> None:
         schema = evolve(schema, writers, ["id"], version, "t", HIDE).schema
         assert [name for name, _, _ in shown(schema)] == expected, version
         assert schema.names == ("id", "a", "b")
-    assert evolve(schema, [writer(60, 69, a="int")], ["id"], 9, "t", dataclasses.replace(HIDE, partial=True)).decisions == ()
+    assert evolve(schema, [writer(60, 69, a="int")], ["id"], 9, "t", dataclasses.replace(HIDE, patch_rows=True)).decisions == ()
 
 
 def test_a_renamed_column_stays_one_column() -> None:

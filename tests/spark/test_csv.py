@@ -60,7 +60,7 @@ def test_dialects(lake: Lake) -> None:
             (),
             None,
         )
-        rows = raws[0].rows.selectExpr("_value.id", "_value.v", "_broken").orderBy("id").collect()
+        rows = raws[0].rows.selectExpr("_value.id", "_value.v", "_unreadable").orderBy("id").collect()
         assert [(at + 1, value, None) for at, value in enumerate(expected)] == [tuple(row) for row in rows], name
 
 

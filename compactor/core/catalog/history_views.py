@@ -8,12 +8,11 @@ The view is pinned as the main one is (`core/catalog/views.py`): closed parts by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
-from compactor.core.model import types
+from compactor.core.model import times, types
 from compactor.core.model.history import FOREVER, ROWS, History, values
 from compactor.core.model.layout import Layout
 from compactor.core.model.schema import Schema
@@ -155,6 +154,6 @@ def as_of_text(spec: TableSpec, columns: Sequence[str], moment: int) -> str:
     """The rows at a source time (microseconds since 1970), for Hive and Spark. `docs/history.md` shows it as a recipe."""
     # under `delete: soft` the view shows deleted rows too, the history only what was there
     chosen = ", ".join(f"false AS {HIVE.name(column)}" if spec.soft and column == views.DELETED else HIVE.name(column) for column in columns)
-    day = (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=moment)).strftime("d%Y-%m-%d")
+    day = times.moment(moment).strftime("d%Y-%m-%d")
     known = f"`__end_day` >= '{day}' AND `__start_us` <= {moment}L AND `__end_us` > {moment}L"
     return f"SELECT {chosen} FROM {HIVE.name(spec.database)}.{HIVE.name(name(spec))} WHERE {known}"

@@ -54,7 +54,7 @@ def problem(spec: TableSpec, snapshot: Snapshot) -> str | None:
     """Why a live view cannot be had, or None."""
     if not spec.source.live_view or not snapshot.raw:
         return "only flat Parquet and Avro files can be read by a view"
-    if spec.keyless or snapshot.partial:
+    if spec.keyless or snapshot.unavailable_columns:
         return "rows without a key, or with unavailable values, cannot be merged by a view"
     columns = {name for name, _ in snapshot.raw}
     strange = [name for name, _ in snapshot.order if name.lower() not in columns]

@@ -11,7 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from compactor.core.model.snapshot import DataFile, Feed, Input, LedgerFile, PendingDeletion, Pin, Snapshot, State
+from compactor.core.model.inputs import Input, LedgerFile
+from compactor.core.model.snapshot import DataFile, Feed, PendingDeletion, Pin, Snapshot, State
 
 
 class Requirement(Protocol):

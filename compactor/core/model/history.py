@@ -73,7 +73,7 @@ class Truncated:
 class History:
     """The history that a Snapshot names. `set` and `open_id` are the partition values under which closed and open parts are registered.
 
-    `partial`: columns that some event did not tell; `moves`: whether a key changed. `last`: the greatest Position of all. `since`: when it was
+    `unavailable_columns`: columns that some event did not tell; `moves`: whether a key changed. `last`: the greatest Position of all. `since`: when it was
     switched on for a table that had rows already (ISO 8601): what was before is not known.
     """
 
@@ -83,7 +83,7 @@ class History:
     open: tuple[HistoryPart, ...]
     delta: HistoryPart | None
     truncates: tuple[Truncated, ...] = ()
-    partial: tuple[str, ...] = ()
+    unavailable_columns: tuple[str, ...] = ()
     moves: bool = False
     last: Position | None = None
     since: str | None = None
@@ -110,7 +110,7 @@ class History:
         values["open"] = tuple(_part(part) for part in raw["open"])
         values["delta"] = _part(raw["delta"]) if raw["delta"] else None
         values["truncates"] = tuple(Truncated(tuple(one["position"]), one["time"]) for one in raw["truncates"])
-        values["partial"] = tuple(raw["partial"])
+        values["unavailable_columns"] = tuple(raw["unavailable_columns"])
         values["last"] = _tuple(raw["last"])
         return cls(**values)
 

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core.schema.policy import EVOLVE, Policy
+from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)
@@ -57,7 +57,7 @@ class TableSpec:
     `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default). `subject` names
     the schema in the registry, which `app/app.py` asks before a run; `registered_key`: the key is asked there too. `registered` is what was found:
     (version, id or None). `pattern` is the strftime folder pattern below `landing` (empty = one flat
-    folder). `feed`: `net`, `all` or `off`. `complete`: the marker in the folder of a full copy.
+    folder). `feed`: `net`, `all` or `off`. `complete`: the marker in the folder of a full load.
     """
 
     name: str
@@ -87,7 +87,7 @@ class TableSpec:
     truncate: str = "apply"
     unresolved: str = "null"
     beyond_retention: str = "quarantine"
-    partial: bool = False
+    patch_rows: bool = False
     max_gone: float = 1.0
     quarantine_rows: int | None = None
     quarantine_share: float = 0.5
@@ -143,6 +143,11 @@ class TableSpec:
         return not self.key
 
     @property
+    def max_gone_in_run(self) -> float:
+        """The share of rows that may go in one run. Full loads are compared one by one instead: a run may hold a month of them."""
+        return 1.0 if self.source.full_loads else self.max_gone
+
+    @property
     def unguarded(self) -> TableSpec:
         """For reading absorbed increments again: what runs have left out is left out again, however much it is; what they let go goes."""
         return dataclasses.replace(self, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)
@@ -165,7 +170,7 @@ class TableSpec:
         values["registered"] = tuple(values["registered"]) if values.get("registered") else None
         said = values.get("policy") or {}
         kinds = tuple((kind, policy) for kind, policy in said.get("kinds", ()))
-        values["policy"] = Policy(said.get("standard", "evolve"), kinds, said.get("drop", "keep"), said.get("partial", False))
+        values["policy"] = Policy(said.get("standard", "evolve"), kinds, said.get("drop", "keep"), said.get("patch_rows", False))
         values["notify"] = tuple(tuple(target) for target in values["notify"])
         values["csv"] = Csv(**{**values.get("csv", {}), "columns": tuple(values.get("csv", {}).get("columns", ()))})
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compactor.core.model.inputs import Input
 from compactor.core.model.position import Partitions, Position
-from compactor.core.model.snapshot import Delta, Input, Segment
+from compactor.core.model.snapshot import Delta, Segment
+from compactor.core.schema.adoption import Adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
 
@@ -21,10 +23,10 @@ class BatchSummary:
     `read` events in all, `ignored` of them carry no row (tombstones, heartbeats, other tables), `quarantined` cannot be used; `changes` are the
     rest, of which `beyond_retention` turn out, while they are resolved, to be older than purged tombstones. `inputs` are the files with rows,
     Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
-    changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
+    changes. `truncate` is the newest truncate. `unavailable_columns` names the columns that some change does not tell (unavailable values); `moves` counts key
     changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
-    paths of quarantined files that lack their end. Of full copies (`core/sources/full_loads.py`) `read` counts the rows and the keys that are gone, `unchanged`
-    the rows that are as they were, `late` those of copies older than the newest one known; neither are `changes`.
+    paths of quarantined files that lack their end. `unchanged` counts rows read that are as the table has them, `late` rows read
+    that come too late to change anything; neither are `changes`. `adoption`: what became of the columns of a foreign base.
     """
 
     evolved: Evolved
@@ -33,7 +35,7 @@ class BatchSummary:
     read: int
     ignored: int
     changes: int
-    partial: tuple[str, ...]
+    unavailable_columns: tuple[str, ...]
     moves: int
     truncates: int
     first: Position | None
@@ -48,6 +50,7 @@ class BatchSummary:
     unusable: tuple[Unusable, ...] = ()
     unchanged: int = 0
     late: int = 0
+    adoption: Adoption | None = None
 
 
 @dataclass(frozen=True)

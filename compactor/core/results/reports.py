@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.core.planning.plan import Landing
+from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import Check, Difference
 
 __all__ = [

@@ -30,12 +30,13 @@ from dataclasses import dataclass
 
 from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.policy import EVOLVE, EXPLICIT, Policy
 from compactor.core.model.position import Position, at_or_below, latest
 from compactor.core.model.schema import RESERVED, Field, Schema
 from compactor.core.model.spec import ROW_ID
 from compactor.core.schema import nested_types, policy
 from compactor.core.schema.diff import Change
-from compactor.core.schema.policy import ASKED, EVOLVE, Decision, Policy
+from compactor.core.schema.policy import Decision
 from compactor.core.schema.writer import WriterField, WriterSchema
 
 
@@ -128,7 +129,7 @@ class _Log:
 
         def follows(change: Change) -> bool:
             # what a column of this run itself begins with is no change, and refused only where no policy, or none that was named, follows it
-            refused = change.kind in (*ASKED, "incompatible") and self._follow.action(change.kind) == "refuse"
+            refused = change.kind in (*EXPLICIT, "incompatible") and policy.action(self._follow, change.kind) == "refuse"
             if field.name not in self._before and not refused:
                 return True
             return self._decide(change, field.name) != "leave out"
@@ -141,7 +142,7 @@ class _Log:
 
     def gone(self, fields: Sequence[Field], key: Sequence[str]) -> None:
         """Columns, and members of their structs, that were written until now, and are not any more."""
-        for field in fields if not self._follow.partial else ():
+        for field in fields if not self._follow.patch_rows else ():
             known = self._before.get(field.name)
             newly = known is not None and known.visible and not _away(known, list(self._before.values())) and _away(field, fields)
             if newly and field.name not in key and not any(other.source == field.source and other is not field for other in fields):
@@ -153,7 +154,7 @@ class _Log:
                     self._decide(Change("removed", f"{field.source}{path}", before=types.text(was)), field.name, hides=False)
 
     def _decide(self, change: Change, stored: str, hides: bool = True) -> str:
-        action = self._follow.action(change.kind)
+        action = policy.action(self._follow, change.kind)
         decision = Decision(change, "keep" if action == "hide" and not hides else action, stored)
         # several writers of a run may bring the same
         if not any((known.change.kind, known.change.column) == (change.kind, change.column) for known in self.decisions):
@@ -204,8 +205,8 @@ def _between(low: Position | None, position: Position | None, high: Position | N
 
 
 def _may_ask(column: WriterField, key: Sequence[str]) -> list[str]:
-    """The kinds of ASKED that may be followed for a column. A key's text stays text, and text in JSON without schema may be any writing of bytes."""
-    return [kind for kind in ASKED if kind != "string_to_bytes" or not (column.name in key or column.inferred)]
+    """The kinds of EXPLICIT that may be followed for a column. A key's text stays text, and text in JSON without schema may be any writing of bytes."""
+    return [kind for kind in EXPLICIT if kind != "string_to_bytes" or not (column.name in key or column.inferred)]
 
 
 def _joined(stored: types.Type, column: WriterField, also: Collection[str]) -> types.Type | None:
@@ -215,7 +216,7 @@ def _joined(stored: types.Type, column: WriterField, also: Collection[str]) -> t
 
 def _only_text(stored: types.Type, column: WriterField) -> bool:
     """Whether only text holds both: scalars that are no common number, arrays of another depth."""
-    if _joined(stored, column, ASKED) is not None:
+    if _joined(stored, column, EXPLICIT) is not None:
         return False
     return (types.is_scalar(stored) and types.is_scalar(column.type)) or _depth(stored) != _depth(column.type) > 0 < _depth(stored)
 

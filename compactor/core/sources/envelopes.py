@@ -72,7 +72,7 @@ class Envelope:
     """The limit for the share of rows that may go, unless `checks: {max_gone: ..}` says otherwise."""
 
 
-SPECIAL_SETTINGS = ("op", "op_map", "metadata_columns", "partial", "complete")
+SPECIAL_SETTINGS = ("op", "op_map", "metadata_columns", "patch_rows", "complete")
 """Settings of a table that only the envelopes have which name them in `own_settings`."""
 
 _WRAPPED = ("auto", "parquet", "avro", "json")
@@ -86,7 +86,7 @@ _ALL = (
         order_columns=True,
         before_image=False,
         live_view=True,
-        own_settings=frozenset({"op", "op_map", "metadata_columns", "partial"}),
+        own_settings=frozenset({"op", "op_map", "metadata_columns", "patch_rows"}),
     ),
     Envelope("debezium", from_connector=True, record_key=True, formats=_WRAPPED),
     Envelope("wal2json", several_events=True, formats=_WRAPPED),

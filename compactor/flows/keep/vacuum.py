@@ -3,7 +3,7 @@
 | step | a crash after it leaves |
 |---|---|
 | 1. look: Snapshots, pins, what the catalog shows, all objects below the root; anything unknown ends it | nothing |
-| 2. commit a Snapshot that names the pending deletions, and raw files to go; publish it | units that no later Snapshot names; older plans conflict (H21) |
+| 2. commit a Snapshot that names the pending deletions and raw files to go; publish it | units that no later Snapshot names; older plans conflict (H21) |
 | 3. unregister the partitions that only expired Snapshots' views read, and orphan partitions | the next vacuum names and unregisters them again |
 | 4. write stubs over the expired Snapshots: a number is never free again | the same for those not yet written |
 | 5. delete orphans, pending deletions older than one grace period (H22), raw files past `archive_retention` | the rest, still pending |
@@ -16,10 +16,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from contextlib import ExitStack
-from datetime import datetime, timezone
 
 from compactor.core.catalog import feed, views
 from compactor.core.catalog.ddl import PartitionDef
+from compactor.core.model import times
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Conflict, StateRefused
 from compactor.core.model.files import FileInfo
@@ -218,7 +218,7 @@ def _report(table: Table, inspection: _Inspection, dry: bool, version: int) -> V
         unit = inspection.units.get(item.path)
         if unit is None:
             continue
-        goes = None if item.path in due else _iso(retention.goes_at(item, table.spec.grace))
+        goes = None if item.path in due else times.from_seconds(retention.goes_at(item, table.spec.grace))
         swept.append(Swept(table.name, item.path, item.reason, len(unit.files), unit.size, goes))
     root = table.layout.root
     swept += [Swept(table.name, relative(info.path, root), discard.DISCARDED, 1, info.size, None) for info in inspection.discards.files]
@@ -230,7 +230,3 @@ def _report(table: Table, inspection: _Inspection, dry: bool, version: int) -> V
         kept=inspection.sweep.kept,
         swept=tuple(swept),
     )
-
-
-def _iso(moment: float) -> str:
-    return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -31,6 +31,5 @@ def plan(table: Table) -> TablePlan:
     if snapshot and due(table, snapshot):
         steps.append("look for segments worth compacting")
     if landing.waiting:
-        what = "of full copies that are not whole yet" if table.spec.source.full_loads else "younger than settle"
-        steps.append(f"leave {landing.waiting} files {what} for the next run")
+        steps.append(f"leave {landing.waiting} files that may not be complete yet for the next run")
     return TablePlan(table.name, snapshot.version if snapshot else None, landing, tuple(steps) or ("nothing to do",))

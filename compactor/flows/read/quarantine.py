@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model.errors import InputRefused
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
-from compactor.core.sources import full_loads, increment
+from compactor.core.sources import full_loads
 from compactor.core.sources.quarantine import reason_file
 from compactor.flows import ledger
 from compactor.flows.publish import archive
@@ -49,7 +50,7 @@ class QuarantinedFile:
 def describe(table: Table, commit: str, summary: BatchSummary) -> None:
     """Write the reason files of a commit, before its Snapshot. One that is never committed is written again by the next attempt."""
     for item in summary.inputs:
-        if item.waits:
+        if item.in_quarantine:
             text = reason_file(item.path, item.etag, commit, item.quarantined, summary.unusable)
             table.storage.write(table.layout.reason(item.path, item.etag), text)
 
@@ -59,7 +60,7 @@ def waiting(table: Table, snapshot: Snapshot | None) -> list[QuarantinedFile]:
     if snapshot is None:
         return []
     entries_by_input = ledger.latest(ledger.everything(table, snapshot))
-    return [_quarantined(table, item) for item in entries_by_input.values() if item.waits]
+    return [_quarantined(table, item) for item in entries_by_input.values() if item.in_quarantine]
 
 
 def reasons(table: Table, item: QuarantinedFile) -> dict[str, Any]:
@@ -72,17 +73,15 @@ def reasons(table: Table, item: QuarantinedFile) -> dict[str, Any]:
 
 
 def chosen(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Sequence[str]) -> list[QuarantinedFile]:
-    """Those to take again: all, or those of these paths; of a full copy all its files or none.
+    """Return the inputs to ingest again: all, or those of these paths; of a full load all its files or none.
 
     Raises InputRefused for a path that does not wait, and for a file that is gone.
     """
     unknown = [path for path in paths if path not in {item.path for item in waiting_files}]
     if unknown:
         raise InputRefused(f"table {table.name}: {unknown[0]} is not in quarantine; `compactor quarantine list {table.name}` lists what is")
-    selected = [item for item in waiting_files if not paths or item.path in paths]
-    if table.spec.source.full_loads:
-        folders = {_folder(table, item.path) for item in selected}
-        selected = [item for item in waiting_files if _folder(table, item.path) in folders]
+    taken = full_loads.together(table.spec, [item.path for item in waiting_files], paths or [item.path for item in waiting_files])
+    selected = [item for item in waiting_files if item.path in taken]
     gone = [item.path for item in selected if item.location is None]
     if gone:
         raise InputRefused(
@@ -91,24 +90,11 @@ def chosen(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Sequen
     return selected
 
 
-def _folder(table: Table, path: str) -> str:
-    place = increment.landed(table.spec.pattern, path, table.spec.hours_in)
-    return place.folder if place else ""
-
-
 def again(table: Table, waiting_files: Sequence[QuarantinedFile], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
-    """The inputs of a replay, and where they lie. Raises InputRefused for a full copy that has come again since, whole."""
+    """Return the inputs of a replay, and where they lie."""
     ids = {(item.path, item.etag): item.location or "" for item in waiting_files}
     inputs = {}
-    entries = ledger.everything(table, snapshot)
-    if table.spec.source.full_loads:
-        there = full_loads.other_delivery(ledger.latest(entries).values(), {_folder(table, item.path) for item in waiting_files}, ids)
-        if there is not None:
-            raise InputRefused(
-                f"table {table.name}: the full copy in {there.folder} has come again since, and was absorbed ({there.path}). "
-                "Replay other paths by name."
-            )
-    for item in entries:
+    for item in ledger.everything(table, snapshot):
         if (item.path, item.etag) in ids:
             outcome = "replayed" if item.outcome in WHOLE else "reread"
             inputs[item.path, item.etag] = dataclasses.replace(item, outcome=outcome, quarantined=0, reason="")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compactor.core.planning import plan
+from compactor.core.planning import compaction
 from compactor.core.results.reports import TableStatus
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
@@ -31,7 +31,7 @@ def status(table: Table) -> TableStatus:
     hours = [item.hour for item in landing.new if item.hour]
     delta = snapshot.delta if snapshot else None
     history = snapshot.history if snapshot else None
-    estimate = plan.delta_estimate(snapshot) if snapshot else 0
+    estimate = compaction.delta_estimate(snapshot) if snapshot else 0
     return TableStatus(
         table=table.name,
         version=snapshot.version if snapshot else None,
@@ -44,8 +44,8 @@ def status(table: Table) -> TableStatus:
         delta_rows=delta.rows if delta else 0,
         delta_tombstones=delta.tombstones if delta else 0,
         delta_estimate=estimate,
-        delta_limit=plan.DELTA_LIMIT,
-        regime="none" if delta is None else "broadcast" if estimate <= plan.DELTA_LIMIT else "sort-merge",
+        delta_limit=compaction.DELTA_LIMIT,
+        regime="none" if delta is None else "broadcast" if estimate <= compaction.DELTA_LIMIT else "sort-merge",
         waiting_files=len(landing.new) + landing.waiting,
         waiting_bytes=landing.size,
         oldest_waiting=min(hours) if hours else None,

@@ -14,8 +14,9 @@ from functools import partial
 from compactor.core.catalog import feed as feeds
 from compactor.core.model import checksum
 from compactor.core.model.errors import Conflict, StateRefused
-from compactor.core.model.snapshot import AGAIN, COUNTS, LATER, DataFile, Input, Snapshot
-from compactor.core.planning import plan, retention
+from compactor.core.model.inputs import AGAIN, LATER, Input
+from compactor.core.model.snapshot import COUNTS, DataFile, Snapshot
+from compactor.core.planning import compaction, retention
 from compactor.core.results.reports import Check
 from compactor.flows import ledger
 from compactor.flows.keep import discard
@@ -146,7 +147,7 @@ def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Ch
 
 
 def _tiling(table: Table, snapshot: Snapshot) -> Check:
-    problem = plan.tiling_problem(snapshot.segments)
+    problem = compaction.tiling_problem(snapshot.segments)
     return Check(table.name, "segments", problem is None, problem or f"{len(snapshot.segments)} segments tile the keys")
 
 

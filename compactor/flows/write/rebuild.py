@@ -15,15 +15,15 @@ from typing import Any
 
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, apply, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
+from compactor.core.model.inputs import AGAIN, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema, schema_differences
-from compactor.core.model.snapshot import AGAIN, Input, Snapshot, State
+from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.model.spec import ROW_ID
-from compactor.core.planning import plan
+from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import Progress, RebuildReport, silent
-from compactor.core.sources import full_loads
 from compactor.flows import ledger
 from compactor.flows.keep import discard
 from compactor.flows.publish import archive, publish
@@ -157,7 +157,9 @@ class _Rebuild:
         inputs, locations = self._since(head, parent)
         writer = commit_id(parent.version + 1, table.env.nonce())
         if inputs:
-            batch = table.engine().read(table.spec.unguarded, built, inputs, parent.version + 1, locations, self._hours(head))
+            batch = table.engine().read(
+                table.spec.unguarded, built, inputs, parent.version + 1, locations, lambda: ledger.newest_entries(table, head)
+            )
             edit = self._written(batch, parent, built, writer, False, inputs, locations)
         else:
             edit = self._edit(parent, built.state, writer, dict(built.counts), built.ties, built.unresolved)
@@ -173,11 +175,6 @@ class _Rebuild:
         since = {name for name, item in now.items() if before.get(name) != item and item.outcome != "discarded"}
         return [item for item in inputs if (item.path, item.etag.removesuffix("~original")) in since], locations
 
-    def _hours(self, head: Snapshot) -> tuple[str, ...]:
-        if not self.table.spec.source.full_loads:
-            return ()
-        return full_loads.hours(ledger.latest(ledger.everything(self.table, head)).values())
-
     def _written(
         self, batch: Batch, parent: Snapshot, before: Snapshot | None, writer: str, whole: bool, inputs: Sequence[Input], locations: Locations
     ) -> Edit:
@@ -187,7 +184,7 @@ class _Rebuild:
             scratch.callback(batch.close)
             summary = batch.summary
             _check_read(table, summary, inputs, locations)
-            whole = whole or plan.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
+            whole = whole or compaction.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
             self.progress(table.name, "resolve", 0.3)
             resolution = table.engine().resolve(batch, whole)
             scratch.callback(resolution.close)
@@ -269,7 +266,7 @@ def _origin(table: Table, head: Snapshot) -> Snapshot | None:
         return adopted
     same = {head.schema.field(name).source for name in head.schema.key} == {*table.spec.key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
     same = same and (not table.spec.order_by or table.spec.order_by == tuple(name for name, _ in head.order))
-    if not same or table.spec.policy.whole:
+    if not same or table.spec.policy.follows_everything:
         return None
     nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
     return dataclasses.replace(head, **nothing, segments=(), offsets=())

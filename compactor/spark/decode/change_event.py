@@ -47,7 +47,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     has_old = "(size(_d.oldKeyNames) > 0)"
     rows = told.selectExpr(
         *("_file", "_block", "_row", "CAST(NULL AS INT) AS _event", "_offset", "_partition", "_op"),
-        f"CASE WHEN _unusable IS NOT NULL THEN _unusable {strange} {_mismatch(spec, has_old)} END AS _bad",
+        f"CASE WHEN _unusable IS NOT NULL THEN _unusable {strange} {_mismatch(spec, has_old)} END AS _invalid",
         "coalesce(concat_ws('.', _d.schema, _d.`table`), '') AS _table",
         f"{new} AS _new",
         f"CASE WHEN {has_old} THEN {old} WHEN _op = 'd' AND size(_d.columnNames) > 0 THEN {new} END AS _old",

@@ -189,7 +189,7 @@ def _point(digits: str, scale: str) -> str:
     return _let(digits, "_t", f"CASE WHEN {scale} > 0 THEN {fraction} WHEN _t = '0' THEN '0' ELSE concat(_t, repeat('0', -({scale}))) END")
 
 
-def unfit(raw: str, found: types.Type, value: str, wanted: types.Type) -> str | None:
+def is_mistyped(raw: str, found: types.Type, value: str, wanted: types.Type) -> str | None:
     """Whether text is no value of its column's type; None when that cannot be.
 
     What a source can hold and no engine can - infinities, years before 0 or after 9999 in dates and timestamps - is no fault: null, by policy.

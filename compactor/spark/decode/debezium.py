@@ -29,7 +29,7 @@ _SILENT = ("array('ts_ms')", "array('databaseName','ddl')", "array('event_count'
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
-    """One raw frame (with `_offset`, `_key`, `_oldkey`) as a Frame."""
+    """One raw frame (with `_offset`, `_key`, `_old_key`) as a Frame."""
     return _json(raw, spec) if raw.schema is None else _typed(raw, spec)
 
 
@@ -63,14 +63,14 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             "_text",
             "_offset",
             "_partition",
-            f"coalesce({raw.broken}, {bad}) AS _bad",
+            f"coalesce({raw.unreadable}, {bad}) AS _invalid",
             f"{op} AS _op",
             f"{writer} AS _writer",
             "_schema",
             "_m.after AS _after",
             "_m.before AS _before",
-            f"{wrapped('_key')[1]} AS _keyrec",
-            f"{wrapped('_oldkey')[1]} AS _oldkey",
+            f"{wrapped('_key')[1]} AS _record_key",
+            f"{wrapped('_old_key')[1]} AS _old_key",
             f"struct({source}, _m.transaction.total_order AS total_order) AS _source",
             "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_cast(_m.source.ts_ms AS BIGINT) * 1000L) AS _time",
         ),
@@ -119,14 +119,14 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
             "_row",
             "_offset",
             "_partition",
-            f"coalesce({raw.broken}, {bad}) AS _bad",
+            f"coalesce({raw.unreadable}, {bad}) AS _invalid",
             f"{op} AS _op",
             f"{literal(_writer_id(raw))} AS _writer",
             "CAST(NULL AS STRING) AS _schema",
             "_value.after AS _after",
             f"{before} AS _before",
-            "_key AS _keyrec",
-            "_oldkey",
+            "_key AS _record_key",
+            "_old_key",
             f"struct({fields}, {text('_value.transaction', transaction, 'total_order')} AS total_order) AS _source",
             f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) AS _time",
         )

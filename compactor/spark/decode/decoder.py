@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from compactor.core.model.snapshot import Input
+from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import default_order

@@ -89,7 +89,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     known = " ".join(f"WHEN {literal(text)} THEN {literal(meaning)}" for text, meaning in _OPERATIONS.items())
     meaning = f"CASE WHEN coalesce({code}, '') = '' THEN {bare} WHEN {code} = 'i' AND {_LOADED} THEN 'r' ELSE CASE {code} {known} END END"
     codes = ", ".join(literal(text) for text in _OPERATIONS)
-    bad = f"coalesce({raw.broken}, CASE WHEN coalesce({code}, '') NOT IN ('', {codes}) THEN concat('has an unknown Op ', {code}) END)"
+    bad = f"coalesce({raw.unreadable}, CASE WHEN coalesce({code}, '') NOT IN ('', {codes}) THEN concat('has an unknown Op ', {code}) END)"
     payload = [name for name in columns if not _is_metadata(name, columns, spec)]
     before = _before(columns, payload, spec)
     described = plain_writer(signature("dms" + types.text(raw.schema)), raw.schema)
@@ -110,14 +110,14 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "_row",
         "_offset",
         "_partition",
-        f"{bad} AS _bad",
+        f"{bad} AS _invalid",
         f"{meaning} AS _op",
         f"{literal(writer.id)} AS _writer",
         "CAST(NULL AS STRING) AS _schema",
         "_value AS _after",
         f"CASE WHEN {code} = 'd' THEN _value WHEN {code} = 'u' THEN {before} END AS _before",
-        "_key AS _keyrec",
-        "_oldkey",
+        "_key AS _record_key",
+        "_old_key",
         f"{struct(source)} AS _source",
         f"unix_micros(try_cast({_text(moment, columns)} AS TIMESTAMP)) AS _time",
     )

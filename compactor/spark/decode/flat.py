@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from compactor.core.model import types
-from compactor.core.model.snapshot import Input
+from compactor.core.model.inputs import Input
 from compactor.core.model.spec import OPERATIONS, TableSpec
 from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.decode.debezium import wrapped
@@ -43,14 +43,14 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
             "_row",
             "_offset",
             "_partition",
-            f"{raw.broken} AS _bad",
+            f"{raw.unreadable} AS _invalid",
             "CASE WHEN _value IS NOT NULL THEN 'u' END AS _op",
             f"{literal(described.id)} AS _writer",
             "CAST(NULL AS STRING) AS _schema",
             "_value AS _after",
             "CAST(NULL AS STRING) AS _before",
-            "_key AS _keyrec",
-            "_oldkey",
+            "_key AS _record_key",
+            "_old_key",
             *unknown,
         )
         return Frame(rows.drop("_before").selectExpr("*", "_after AS _before"), raw.schema, (described,))
@@ -65,14 +65,14 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "_text",
         "_offset",
         "_partition",
-        f"coalesce({raw.broken}, CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END) AS _bad",
+        f"coalesce({raw.unreadable}, CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END) AS _invalid",
         f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' END AS _op",
         f"{writer} AS _writer",
         "_schema",
         "_body AS _after",
         "_body AS _before",
-        f"{wrapped('_key')[1]} AS _keyrec",
-        f"{wrapped('_oldkey')[1]} AS _oldkey",
+        f"{wrapped('_key')[1]} AS _record_key",
+        f"{wrapped('_old_key')[1]} AS _old_key",
         *unknown,
     )
     return Frame(rows, None)
@@ -91,7 +91,7 @@ def is_metadata(name: str, spec: TableSpec, op: str | None) -> bool:
 
 
 def settled(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame:
-    """The frame with `_op`, `_bad`, `_source` and `_time` taken out of the parsed row."""
+    """The frame with `_op`, `_invalid`, `_source` and `_time` taken out of the parsed row."""
     assert frame.images is not None
     columns = dict(frame.images[1])
     op = operation_column(spec, columns)
@@ -117,13 +117,13 @@ def settled(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Fram
     # a row without operation is an upsert; without a key there is nothing to update
     bare = "u" if spec.key else "c"
     meaning = f"CASE WHEN _op IS NULL OR {silent} OR {other} THEN NULL WHEN {deleted} THEN 'd' WHEN {code} IS NULL THEN '{bare}' ELSE {told} END"
-    strange = f"_bad IS NULL AND _op IS NOT NULL AND {code} IS NOT NULL AND NOT ({silent}) AND {told} IS NULL"
+    strange = f"_invalid IS NULL AND _op IS NOT NULL AND {code} IS NOT NULL AND NOT ({silent}) AND {told} IS NULL"
     unknown = f"CASE WHEN {strange} THEN concat('has an unknown operation ', {code}) END"
-    keep = [name for name in frame.rows.columns if name not in ("_op", "_bad", "_source", "_time", "_before")]
+    keep = [name for name in frame.rows.columns if name not in ("_op", "_invalid", "_source", "_time", "_before")]
     rows = frame.rows.selectExpr(
         *keep,
         "_before" if spec.key else f"{null(frame.images)} AS _before",
-        f"coalesce(_bad, {unknown}) AS _bad",
+        f"coalesce(_invalid, {unknown}) AS _invalid",
         f"{meaning} AS _op",
         f"struct({source}, CAST(NULL AS STRING) AS total_order) AS _source",
         f"{time} AS _time",

@@ -9,15 +9,15 @@ Columns of `Frame.rows`:
 | `_file`, `_block`, `_row` | string, bigint, bigint | where the record stands |
 | `_text` | string | the record as it stands in the file, where it is text; only quoted, and not there for others |
 | `_op` | string | c, u, d, r, t; null for records without a row |
-| `_bad` | string | why the record cannot be used, else null |
+| `_invalid` | string | why the record cannot be used, else null |
 | `_writer` | string | id of the WriterSchema that wrote `_after` |
 | `_schema` | string | that writer's schema text, where the record carries it (Connect JSON) |
 | `_after`, `_before` | `Frame.images` | row images: structs, or JSON text until `Frame.parsed` |
-| `_keyrec`, `_oldkey` | string | JSON of the record's key, and of the key this row had before (Debezium's header) |
+| `_record_key`, `_old_key` | string | JSON of the record's key, and of the key this row had before (Debezium's header) |
 | `_source` | struct | the envelope's own fields that order and identify (`spark/decode/order.py`) |
 | `_time` | bigint | the source's commit time, microseconds since 1970 |
 | `_event` | int | where a record can hold several events: the place of this one in it |
-| `_told` | array<string> | where records name their columns: the columns named (null: a delete) |
+| `_named` | array<string> | where records name their columns: the columns named (null: a delete) |
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Frame:
     """What an update may leave out, where records name their columns (`decode/named.py`). None elsewhere: a placeholder marks such values."""
 
     absent: tuple[str, ...] | None = None
-    """Where records name their columns: the columns whose value is unavailable in the rows whose `_told` does not name them."""
+    """Where records name their columns: the columns whose value is unavailable in the rows whose `_named` does not name them."""
 
     order_names: OrderNames = WRAPPED
     """What the names of `order_by` mean in these rows."""

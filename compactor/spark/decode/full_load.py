@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import functions as F
 
-from compactor.core.model.snapshot import Input
+from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.decode.frame import Frame
@@ -31,12 +31,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
     return dataclasses.replace(frame, rows=rows, absent=(), order_names=FULL_LOADS)
 
 
-def declared_order(spec: TableSpec) -> tuple[str, ...]:
-    """Return the order column of full loads."""
-    return (HOUR,)
-
-
-def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
+def order(spec: TableSpec, frames: Sequence[Frame] = ()) -> tuple[str, ...]:
     """Return the order column of full loads, whatever the files hold."""
     return (HOUR,)
 

@@ -4,7 +4,7 @@ Read are JSON lines (kcat, Connect file sinks: `value` as text or as an object; 
 source: `key`, `value` binary or text, `headers` array of structs). Only the headers that link a key change are used:
 `__debezium.oldkey` (on the create) and `__debezium.newkey` (on the delete). Values and keys in Confluent's wire format: `decode/wire.py`.
 
-Adds `_offset` bigint, `_partition` int, `_key`, `_oldkey`, `_newkey` string; replaces `_text` / `_value` by the record's value.
+Adds `_offset` bigint, `_partition` int, `_key`, `_old_key`, `_new_key` string; replaces `_text` / `_value` by the record's value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def unpacked(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Ho
             "CAST(NULL AS BIGINT) AS _offset",
             "CAST(NULL AS INT) AS _partition",
             "CAST(NULL AS STRING) AS _key",
-            "CAST(NULL AS STRING) AS _oldkey",
+            "CAST(NULL AS STRING) AS _old_key",
         )
         return [dataclasses.replace(raw, rows=raw.rows.selectExpr("*", *nulls))]
     made = _json(raw) if raw.schema is None else _typed(raw)
@@ -51,13 +51,13 @@ def _json(raw: RawFrame) -> RawFrame:
         "try_cast(_record.`offset` AS BIGINT) AS _offset",
         "try_cast(_record.partition AS INT) AS _partition",
         "_record.key AS _key",
-        f"{_json_header(OLD_KEY)} AS _oldkey",
+        f"{_json_header(OLD_KEY)} AS _old_key",
         f"{wire.of_text(value)} AS _wire",
-        f"{wire.of_text('_record.key')} AS _keywire",
+        f"{wire.of_text('_record.key')} AS _key_wire",
         "_record.headers AS _headers",
     )
     apicurio = wire.unreadable("_text", "_wire", lambda name: f"contains(_headers, {literal(name)})")
-    return RawFrame(rows.selectExpr("*", f"{apicurio} AS _broken").drop("_headers"), paths=raw.paths)
+    return RawFrame(rows.selectExpr("*", f"{apicurio} AS _unreadable").drop("_headers"), paths=raw.paths)
 
 
 def _json_header(name: str) -> str:
@@ -90,13 +90,13 @@ def _typed(raw: RawFrame) -> RawFrame:
     )
     old = f"CAST({_header(OLD_KEY)} AS STRING)" if "headers" in has else _old_column(has)
     partition = "CAST(_value.partition AS INT)" if "partition" in has else "CAST(NULL AS INT)"
-    extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _oldkey")
+    extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _old_key")
     if has["value"][0] in ("string", "binary"):
         text = "CAST(_value.value AS STRING)"
         wired = {side: _wired(side, has) for side in ("value", "key")}
         apicurio = wire.unreadable("_text", "_wire", lambda name: f"{_header(name)} IS NOT NULL" if "headers" in has else "false")
-        rows = raw.rows.selectExpr(*origin, f"{text} AS _text", *extra, f"{wired['value']} AS _wire", f"{wired['key']} AS _keywire", "_value")
-        return RawFrame(rows.selectExpr("*", f"{apicurio} AS _broken").drop("_value"), paths=raw.paths)
+        rows = raw.rows.selectExpr(*origin, f"{text} AS _text", *extra, f"{wired['value']} AS _wire", f"{wired['key']} AS _key_wire", "_value")
+        return RawFrame(rows.selectExpr("*", f"{apicurio} AS _unreadable").drop("_value"), paths=raw.paths)
     return RawFrame(raw.rows.selectExpr(*origin, f"{member('_value', 'value')} AS _value", *extra), has["value"], raw.avro, paths=raw.paths)
 
 

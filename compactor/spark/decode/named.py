@@ -5,7 +5,7 @@ Rules:
 - a column that an update leaves out otherwise is *unavailable*, never null: `Frame.absent` names those that can be.
 - what an insert leaves out is null.
 - of a delete only the old image counts, of an update it tells the key that the row had.
-- a record that cannot be used has `_bad`: arrays of different lengths, a key column missing or null, dates that are not ISO, bytes that are no
+- a record that cannot be used has `_invalid`: arrays of different lengths, a key column missing or null, dates that are not ISO, bytes that are no
   hexadecimal digits.
 - the types are part of the writer: one WriterSchema per (table, names, types), made by `spark/decode/signatures.py`.
 """
@@ -53,14 +53,14 @@ def source(fields: Mapping[str, str]) -> str:
 
 
 def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames = NAMED_COLUMNS) -> Frame:
-    """Rows with `_op`, `_bad`, `_table`, `_new`, `_old` (images), `_source`, `_time` and their place, as a frame without columns yet."""
+    """Rows with `_op`, `_invalid`, `_table`, `_new`, `_old` (images), `_source`, `_time` and their place, as a frame without columns yet."""
     kept = "CASE WHEN _op = 'u' AND _old IS NOT NULL THEN array_except(_old.names, _new.names) ELSE array() END"
     rows = once(rows).selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {kept} END AS _kept")
     taken = "transform(_kept, _n -> get(_old.{0}, CAST(array_position(_old.names, _n) AS INT) - 1))"
     parts = [f"concat(_new.{part}, {taken.format(part)})" for part in ("types", "`values`")]
     rows = once(rows.selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {image('concat(_new.names, _kept)', *parts)} END AS _full"))
-    rows = rows.selectExpr("*", f"{_problem(spec)} AS _why", "CASE WHEN _op = 'd' THEN _old ELSE _full END AS _told_by")
-    signature = "CASE WHEN _told_by IS NOT NULL THEN to_json(named_struct('table', _table, 'names', _told_by.names, 'types', _told_by.types)) END"
+    rows = rows.selectExpr("*", f"{_problem(spec)} AS _why", "CASE WHEN _op = 'd' THEN _old ELSE _full END AS _image")
+    signature = "CASE WHEN _image IS NOT NULL THEN to_json(named_struct('table', _table, 'names', _image.names, 'types', _image.types)) END"
     rows = rows.selectExpr("*", f"{signature} AS _schema")
     out = once(
         rows.selectExpr(
@@ -70,15 +70,15 @@ def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames 
             "_event",
             "_offset",
             "_partition",
-            "coalesce(_bad, _why) AS _bad",
+            "coalesce(_invalid, _why) AS _invalid",
             "_op",
             "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) END AS _writer",
             "_schema",
             "_full AS _after",
             "CASE WHEN _op IN ('u', 'd') THEN _old END AS _before",
-            "_full.names AS _told",
-            "CAST(NULL AS STRING) AS _keyrec",
-            "CAST(NULL AS STRING) AS _oldkey",
+            "_full.names AS _named",
+            "CAST(NULL AS STRING) AS _record_key",
+            "CAST(NULL AS STRING) AS _old_key",
             "_source",
             "_time",
         )
@@ -123,14 +123,14 @@ def _odd(kind: str, value: str) -> str:
 
 
 def with_columns(frame: Frame, writers: Sequence[WriterSchema], held: Sequence[str]) -> Frame:
-    """The frame with images as structs of text, a member for each column of the writers and of the table (`held`); what does not fit is `_bad`."""
+    """The frame with images as structs of text, a member for each column of the writers and of the table (`held`); what does not fit is `_invalid`."""
     names = list(dict.fromkeys([*(field.name for writer in writers for field in writer.fields), *held]))
     images: types.Type = ("struct", tuple((name, ("string",)) for name in names))
     parsed = [_struct(column, names) if column in ("_after", "_before") else column for column in frame.rows.columns]
     out = once(frame.rows.selectExpr(*parsed))
     if frame.omits == ANY:
-        bad = f"coalesce(_bad, get(array_compact(array({', '.join(_misfits(writers))})), 0)) AS _bad"
-        out = out.selectExpr(*[bad if column == "_bad" else column for column in out.columns])
+        bad = f"coalesce(_invalid, get(array_compact(array({', '.join(_misfits(writers))})), 0)) AS _invalid"
+        out = out.selectExpr(*[bad if column == "_invalid" else column for column in out.columns])
     return dataclasses.replace(frame, rows=out, images=images, writers=tuple(writers), absent=tuple(names))
 
 

@@ -43,7 +43,7 @@ class _Known:
 
 def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema | None, spec: TableSpec) -> list[WriterSchema]:
     """One writer per signature. Raises InputRefused when the events belong to several tables and nothing says which to take."""
-    rows = frame.rows.where("_writer IS NOT NULL AND _bad IS NULL").groupBy("_writer")
+    rows = frame.rows.where("_writer IS NOT NULL AND _invalid IS NULL").groupBy("_writer")
     found = rows.agg(named("first(_schema)", "said"), named("max(_op <> 'd')", "whole")).collect()
     said = {row["_writer"]: json.loads(row.said) for row in found}
     tables = sorted({str(one.get("table")) for one in said.values()})
@@ -108,7 +108,9 @@ def _counted(frame: Frame, names: Sequence[str], known: _Known) -> dict[str, Row
     wanted = ", ".join(literal(name) for name in names)
     images = "flatten(array_compact(array(arrays_zip(_after.names, _after.`values`), arrays_zip(_before.names, _before.`values`))))"
     cells = (
-        frame.rows.where("_op IS NOT NULL AND _bad IS NULL").selectExpr(f"inline({images})").where(f"names IN ({wanted}) AND `values` IS NOT NULL")
+        frame.rows.where("_op IS NOT NULL AND _invalid IS NULL")
+        .selectExpr(f"inline({images})")
+        .where(f"names IN ({wanted}) AND `values` IS NOT NULL")
     )
     value = "`values`"
     fits = [

@@ -71,7 +71,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     rows = events.selectExpr(
         *(name for name in kept if name != "_unusable"),
         "_event",
-        f"coalesce(_unusable, {strange}) AS _bad",
+        f"coalesce(_unusable, {strange}) AS _invalid",
         f"CASE WHEN _unusable IS NOT NULL OR {other} THEN NULL ELSE CASE _e.kind {codes} END END AS _op",
         "concat_ws('.', _e.schema, _e.`table`) AS _table",
         "_e.new AS _new",

@@ -86,16 +86,16 @@ def _id(column: str) -> str:
 
 
 def opened(raw: RawFrame, schemas: Schemas, hold: Hold) -> list[RawFrame]:
-    """A frame with `_text`, `_broken`, `_wire` and `_keywire` (bytes or null) as frames of one schema each. With a registry one job: the ids.
+    """A frame with `_text`, `_unreadable`, `_wire` and `_key_wire` (bytes or null) as frames of one schema each. With a registry one job: the ids.
 
     Where there are several, files are read and records taken apart once for all. (Spark's optimizer takes minutes for what a dozen would repeat.)
     """
-    rows = raw.rows.withColumn("_wire", F.expr("CASE WHEN _broken IS NULL THEN _wire END"))
+    rows = raw.rows.withColumn("_wire", F.expr("CASE WHEN _unreadable IS NULL THEN _wire END"))
     if schemas is None:
         told = f"concat('names a schema by id (', {_id('_wire')}, '): say `registry:`, and what lies in quarantine can be replayed')"
-        broken = F.expr(f"coalesce(_broken, CASE WHEN _wire IS NOT NULL THEN {told} END)")
-        return [dataclasses.replace(raw, rows=rows.withColumn("_broken", broken).drop("_wire", "_keywire"))]
-    ids = [(row.v, row.k) for row in rows.selectExpr(f"{_id('_wire')} AS v", f"{_id('_keywire')} AS k").distinct().collect()]
+        broken = F.expr(f"coalesce(_unreadable, CASE WHEN _wire IS NOT NULL THEN {told} END)")
+        return [dataclasses.replace(raw, rows=rows.withColumn("_unreadable", broken).drop("_wire", "_key_wire"))]
+    ids = [(row.v, row.k) for row in rows.selectExpr(f"{_id('_wire')} AS v", f"{_id('_key_wire')} AS k").distinct().collect()]
     found = {value for value, _ in ids}
     rows = _with_keys(rows, sorted({key for _, key in ids if key is not None}), schemas)
     rows = hold(rows) if len(found) > 1 else rows
@@ -111,13 +111,13 @@ def _of_schema(raw: RawFrame, rows: DataFrame, number: int, schemas: Callable[[i
     text, problem = _schema(number, schemas)
     if text is None:
         told = literal(f"names a schema by id ({number}){problem}")
-        shown = ["base64(_wire) AS _text" if name == "_text" else name for name in rows.columns if name not in ("_wire", "_broken")]
-        return dataclasses.replace(raw, rows=rows.selectExpr(*shown, f"{told} AS _broken"))
-    read = rows.drop("_text", "_broken").withColumn("_value", _datum("_wire", text))
+        shown = ["base64(_wire) AS _text" if name == "_text" else name for name in rows.columns if name not in ("_wire", "_unreadable")]
+        return dataclasses.replace(raw, rows=rows.selectExpr(*shown, f"{told} AS _unreadable"))
+    read = rows.drop("_text", "_unreadable").withColumn("_value", _datum("_wire", text))
     schema = from_spark(read.schema["_value"].dataType)
     misfit = literal(f"does not fit the schema with id {number}, which it names")
     empty = " AND ".join(f"_value.`{name}` IS NULL" for name, _ in schema[1])
-    return RawFrame(read.selectExpr("*", f"CASE WHEN {empty} THEN {misfit} END AS _broken").drop("_wire"), schema, text, paths=raw.paths)
+    return RawFrame(read.selectExpr("*", f"CASE WHEN {empty} THEN {misfit} END AS _unreadable").drop("_wire"), schema, text, paths=raw.paths)
 
 
 def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str]:
@@ -133,16 +133,16 @@ def _schema(number: int, schemas: Callable[[int], str]) -> tuple[str | None, str
 
 def _with_keys(rows: DataFrame, ids: Iterable[int], schemas: Callable[[int], str]) -> DataFrame:
     """`_key` as JSON where it is in wire format; null where its schema is not known: a key is only the fallback of the row's own."""
-    shown = [F.expr("CASE WHEN _keywire IS NULL THEN _key END")]
+    shown = [F.expr("CASE WHEN _key_wire IS NULL THEN _key END")]
     for number in ids:
         try:
             text = schemas(number)
         except (RegistryRefused, SchemaRefused):
             continue
-        read = _datum("_keywire", text)
+        read = _datum("_key_wire", text)
         told = F.to_json(read) if _is_record(text) else read.cast("string")
-        shown.append(F.when(F.expr(f"{_id('_keywire')} = {number}"), told))
-    return rows.withColumn("_key", F.coalesce(*shown)).drop("_keywire")
+        shown.append(F.when(F.expr(f"{_id('_key_wire')} = {number}"), told))
+    return rows.withColumn("_key", F.coalesce(*shown)).drop("_key_wire")
 
 
 def _is_record(text: str) -> bool:
