@@ -184,12 +184,12 @@ class Engine(Protocol):
         entries: Entries = tuple,
         base: ForeignBase | None = None,
     ) -> Batch:
-        """Open, decode and conform these inputs. Unusable ones are left out and reported; more than `quarantine` allows are refused.
+        """Open and decode these inputs, and convert them to the stored schema.
 
-        `entries` reads the newest ledger entry of each input that the parent has. Full loads need it to refuse files that come to a load after it
-        was ingested, and to place late loads.
-        `base`: the inputs are the files of a foreign base, and `spec` is `base.spec(..)`. Anything unusable in them is refused, as are
-        two rows with one key. The summary has the `adoption`.
+        Records that cannot be used are left out and are in the summary. Raises InputRefused if they exceed the limit of `quarantine`.
+        `entries` reads the newest ledger entry of each input in the parent. Full loads need it to refuse files that come to a load after it was
+        ingested, and to place late loads. `base`: the inputs are the files of a foreign base, and `spec` is `base.spec(..)`. Anything unusable in
+        them is refused, as are two rows with one key. The summary has the `adoption`.
         """
 
     def resolve(self, batch: Any, whole: bool) -> Resolution:
