@@ -9,7 +9,7 @@ import pytest
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.model.policy import EVOLVE, POLICIES, Policy
+from compactor.core.model.policy import EVOLVE, EXPLICIT, POLICIES, Policy
 from compactor.core.model.schema import Schema
 from compactor.core.schema import policy
 from compactor.core.schema.diff import KINDS
@@ -30,7 +30,7 @@ def test_every_kind_of_change_has_an_action_for_every_policy() -> None:
 def test_what_has_to_be_asked_for_is_refused_until_it_is_named() -> None:
     """Under whatever policy stands for all the others."""
     for standard in POLICIES:
-        for kind in policy.EXPLICIT:
+        for kind in EXPLICIT:
             assert policy.action(Policy(standard), kind) == "refuse"
             assert policy.action(Policy(standard, ((kind, "evolve"),)), kind) == "widen"
 
@@ -112,7 +112,7 @@ def test_the_matrix(case: str, policy_name: str) -> None:
     kind, before = case.replace(" inside", ""), [writer(0, 9, **BEFORE[case])] if case in BEFORE else OLD
     others = next(name for name in POLICIES if name != policy_name)
     policies = [Policy(policy_name), *([Policy(others, ((kind, policy_name),))] if kind in policy.CHOOSABLE else [])]
-    if kind in policy.EXPLICIT:
+    if kind in EXPLICIT:
         policies = policies[1:]
     if kind == "replaced":
         # the column is away first
