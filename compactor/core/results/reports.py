@@ -25,7 +25,7 @@ class TableReport:
     table: str
     """The table's name."""
     outcome: str
-    """`committed`, `resumed` (it only finished an earlier run), `idle`, `blocked` (the version must not be published), `failed`, or `later` (try again)."""
+    """`committed`, `resumed` (it only finished an earlier run), `idle`, `blocked` (it must not be published), `failed`, or `later` (try again)."""
     version: int | None = None
     """The newest version after the run; None if there is none."""
     operations: tuple[str, ...] = ()
