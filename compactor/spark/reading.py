@@ -100,7 +100,7 @@ class Reader:
         entries: Entries = tuple,
         base: ForeignBase | None = None,
     ) -> SparkBatch:
-        """Read inputs as a batch, without files on which Spark fails. `entries` reads the ledger; `base` is set for the files of a foreign base."""
+        """Read inputs as a batch, without files on which Spark fails. `entries` reads the ledger; `base` is set for files of a foreign base."""
         with ExitStack() as scratch:
             opened = Inputs(self.spark, self.storage, spec, inputs, locations, scratch)
             batch = None

@@ -71,7 +71,7 @@ def test_dialects(lake: Lake) -> None:
         ("id,seq,v\n1,1,a,b\n", "record 1: does not have 3 values"),
         ("id,seq,id\n1,1,a\n", "names 'id' twice"),
         ("1,1,a\n2,1,b\n", "names '1' twice"),
-        ("7,1,a\n2,1,b\n", "'id' is not in the data; the columns are: 7, 1, a"),
+        ("7,1,a\n2,1,b\n", "no key column 'id'; it has the columns 7, 1, a"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(lake: Lake, text: str, words: str) -> None:

@@ -62,7 +62,7 @@ class Inputs:
         return by_format
 
     def raw(self, kind: str, paths: list[str], stored: Sequence[WriterField], schema: WriterSchema | None) -> list[files.RawFrame]:
-        """Return the raw frames of files of one format. CSV values get types: `stored` are the table's columns, `schema` declares others."""
+        """Return the raw frames of files of one format. CSV values get types: `stored` are the table's columns, `schema` declares columns."""
         raws = self._opened(kind, paths)
         if kind == "parquet":
             return raws
