@@ -25,6 +25,7 @@ from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
 from compactor.spark import failures
+from compactor.spark.columns import POSITION
 from compactor.spark.history import commit as history_commit
 from compactor.spark.input import wire
 from compactor.spark.input.files import reason
@@ -135,7 +136,7 @@ class SparkEngine:
         """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""
         events = None
         if resolution is not None and resolution.event_outcomes is not None:
-            key = [*made.schema.key, "_position"]
+            key = [*made.schema.key, POSITION]
             joined = resolution.changes.where("_op <> 't'").join(resolution.event_outcomes, key, "left")
             events = joined.where("NOT (_event_outcome <=> 'duplicate')")
         return feed.write(self._spark, self._storage, spec, parent, made, events)
