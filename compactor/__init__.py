@@ -1,0 +1,1 @@
+"""compactor keeps plain-Parquet Hive tables up to date from change-data-capture files. docs/architecture.md shows the packages."""

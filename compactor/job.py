@@ -1,8 +1,8 @@
-"""The program that runs on a cluster: it takes the commands of `compactor` with a resolved configuration instead of compactor.yaml.
+"""The program that runs on a cluster: it takes the commands of `compactor` with a JobConfig instead of compactor.yaml.
 
-    spark-submit --py-files compactor.zip main.py --resolved s3://code/plans/x.json --report s3://logs/jobs/reports/x run student --output json
+    spark-submit --py-files compactor.zip main.py --job-config s3://code/plans/x.json --report s3://logs/jobs/reports/x run student --output json
 
-`--resolved` is a location, or the JSON itself. The result goes to standard output and to `report.json` below `--report`, together with the exit
+`--job-config` is a location, or the JSON itself. The result goes to standard output and to `report.json` below `--report`, together with the exit
 code and the last lines of the log. The log goes to standard error and, while the job runs, to `log.txt` beside the report.
 
 It needs only the standard library, PySpark and boto3. `compactor package` puts this module and everything it imports into the zip.
@@ -53,7 +53,7 @@ _UNEXPECTED = 1
 def parser() -> argparse.ArgumentParser:
     """Return the parser. Commands and options have the same meaning as those of `compactor`."""
     main_parser = argparse.ArgumentParser(prog="compactor")
-    main_parser.add_argument("--resolved", required=True, help="the resolved configuration: a location, or JSON")
+    main_parser.add_argument("--job-config", required=True, help="the JobConfig: a location, or JSON")
     main_parser.add_argument("--report", default="", help="directory that gets report.json and log.txt")
     commands = main_parser.add_subparsers(dest="command", required=True)
     for name in ("run", "verify", "vacuum"):
@@ -199,7 +199,7 @@ def _run(arguments: argparse.Namespace, journal: Journal) -> tuple[int, str]:
     journal.open(logging.DEBUG if arguments.verbose else logging.INFO)
     log.info("%s of %s, on Python %s", arguments.command, os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.version.split()[0])
     try:
-        here = runtime(_resolved(arguments.resolved), arguments.verbose)
+        here = runtime(_job_config(arguments.job_config), arguments.verbose)
         try:
             result, code = answer(here, arguments)
         finally:
@@ -214,14 +214,14 @@ def _run(arguments: argparse.Namespace, journal: Journal) -> tuple[int, str]:
         return _UNEXPECTED, ""
 
 
-def _resolved(value: str) -> JobConfig:
+def _job_config(value: str) -> JobConfig:
     """Read the configuration from a location, or from `value` itself if it is JSON."""
     if value.lstrip().startswith("{"):
         return JobConfig.read(value.encode())
     try:
         return JobConfig.read(_store(value).read(value))
     except FileNotFoundError:
-        raise ConfigError(f"the resolved configuration: expected it at {value}, found nothing") from None
+        raise ConfigError(f"the job configuration: expected a file at {value}, found nothing") from None
 
 
 def _store(location: str) -> Storage:

@@ -31,7 +31,8 @@ from compactor.airflow.operators import (
     VerifyOperator,
     WaitForHourOperator,
 )
-from compactor.config.keys import Group, Table
+from compactor.config.keys import Table
+from compactor.config.sections import Group
 from compactor.config.settings import Settings, load
 from compactor.config.values import is_s3
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from compactor.core.model import times
+
 HOUR = timedelta(hours=1)
 KEY_FORMAT = "%Y-%m-%dT%H"
 """Format of an hour in partition keys, parameters and the extras of asset events."""
@@ -34,8 +36,8 @@ def read_hour(text: str) -> datetime:
     """Read `2026-11-20T14`, or the hour of an ISO time. UTC unless the text has an offset. Raises ValueError with a message for the operator."""
     stripped = text.strip()
     try:
-        # Python 3.10 reads neither a lone hour nor Z.
-        moment = datetime.strptime(stripped, KEY_FORMAT) if len(stripped) == 13 else datetime.fromisoformat(stripped.replace("Z", "+00:00"))
+        # Python 3.10 does not read an hour alone.
+        moment = datetime.strptime(stripped, KEY_FORMAT) if len(stripped) == 13 else times.parse(stripped)
     except ValueError:
         raise ValueError(f"expected an hour such as 2026-11-20T14, found {text!r}") from None
     return floor(moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc))

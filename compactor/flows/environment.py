@@ -6,8 +6,8 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
+from compactor.core.model import times
 from compactor.core.results.notice import Message, Target
 from compactor.ports import Catalog, Engine, Storage
 
@@ -17,14 +17,14 @@ def _nonce() -> str:
 
 
 def _nobody(target: Target, message: Message) -> None:
-    """Nobody is told."""
+    """Notify nobody."""
 
 
 @dataclass(frozen=True)
 class Environment:
     """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
 
-    `notify` tells one target, and raises a CompactorError when it cannot. `nonce` gives 8 hex digits that nobody else has: the id of an attempt (H2).
+    `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
     """
 
     storage: Storage
@@ -37,4 +37,4 @@ class Environment:
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""
-        return datetime.fromtimestamp(self.clock(), timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return times.from_seconds(self.clock(), "milliseconds")

@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Iterable
 
 from compactor.core.model.errors import Conflict, StateRefused
+from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.layout import join, relative
-from compactor.core.model.snapshot import Input, LedgerFile, Snapshot, input_from_json
-from compactor.core.sources import full_loads as full_copies
+from compactor.core.model.snapshot import Snapshot
 from compactor.flows.table import Table
 
 _MERGE_AT = 16
@@ -23,12 +23,12 @@ def absorbed(table: Table, snapshot: Snapshot | None, folders: Iterable[str]) ->
     """(path, etag) of the inputs already taken, as far as files in these folders are concerned."""
     if snapshot is None:
         return frozenset()
-    known = {(item.path, item.etag) for item in (*snapshot.inputs, *snapshot.pending)}
-    wanted = set(folders)
+    names = {(item.path, item.etag) for item in (*snapshot.inputs, *snapshot.pending)}
+    wanted_folders = set(folders)
     for file in snapshot.ledger:
-        if wanted and (not file.folders or wanted & set(file.folders)):
-            known |= {(item.path, item.etag) for item in entries(table, file)}
-    return frozenset(known)
+        if wanted_folders and (not file.folders or wanted_folders & set(file.folders)):
+            names |= {(item.path, item.etag) for item in entries(table, file)}
+    return frozenset(names)
 
 
 def entries(table: Table, file: LedgerFile) -> list[Input]:
@@ -36,7 +36,7 @@ def entries(table: Table, file: LedgerFile) -> list[Input]:
     place = table.layout.inside(file.path)
     try:
         text = gzip.decompress(table.storage.read(place)).decode()
-        return [input_from_json(json.loads(line)) for line in text.splitlines()]
+        return [Input.from_json(json.loads(line)) for line in text.splitlines()]
     except FileNotFoundError:
         raise Conflict(
             f"{place} is gone: others committed, merged it and vacuumed since this run began. Run again; if it is still gone then, somebody deletes "
@@ -51,14 +51,9 @@ def everything(table: Table, snapshot: Snapshot) -> list[Input]:
     return [item for file in snapshot.ledger for item in entries(table, file)] + list(snapshot.inputs)
 
 
-def copies(table: Table, snapshot: Snapshot | None, inputs: Iterable[Input]) -> tuple[str, ...]:
-    """The hours of the full copies absorbed, where one of `inputs` comes late among them and there is a history to put it into."""
-    if snapshot is None or not table.spec.source.full_loads or not table.spec.history:
-        return ()
-    newest = full_copies.newest_hour(snapshot)
-    if newest is None or all(str(item.hour) > newest for item in inputs):
-        return ()
-    return full_copies.hours(latest(everything(table, snapshot)).values())
+def newest_entries(table: Table, snapshot: Snapshot | None) -> list[Input]:
+    """Return the newest entry of each input that ever went into the table."""
+    return [*latest(everything(table, snapshot)).values()] if snapshot else []
 
 
 def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:

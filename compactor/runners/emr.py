@@ -1,7 +1,7 @@
-"""Runner on EMR. It writes the resolved configuration to S3, submits a job, polls it until it ends, and reads the job's report.
+"""Runner on EMR. It writes the job configuration to S3, submits a job, polls it until it ends, and reads the job's report.
 The two kinds of EMR, Serverless and a cluster, implement `Jobs`.
 
-    <plans>/<token>.json                  the resolved configuration
+    <plans>/<token>.json                  the job configuration
     <logs>/reports/<token>/report.json    exit code, standard output, the last lines of the log
     <logs>/reports/<token>/log.txt        the log, written while the job runs
 
@@ -91,7 +91,7 @@ class Sending:
     """S3 folder that `compactor package` wrote."""
 
     plans: str
-    """S3 folder for resolved configurations."""
+    """S3 folder for job configurations."""
 
     logs: str
     """S3 folder for reports and logs."""
@@ -106,13 +106,13 @@ class Sending:
 class EmrRunner:
     """Run one command line on EMR.
 
-    `resolve` returns the resolved configuration at the time of sending. `attempt` names the attempt; "": a new one.
+    `job_config` returns the job configuration at the time of sending. `attempt` names the attempt; "": a new one.
     """
 
     def __init__(
-        self, jobs: Jobs, sending: Sending, storage: Storage, resolve: Callable[[], bytes], attempt: str = "", poll_seconds: float = POLL_SECONDS
+        self, jobs: Jobs, sending: Sending, storage: Storage, job_config: Callable[[], bytes], attempt: str = "", poll_seconds: float = POLL_SECONDS
     ) -> None:
-        self._jobs, self._sending, self._storage, self._resolve = jobs, sending, storage, resolve
+        self._jobs, self._sending, self._storage, self._job_config = jobs, sending, storage, job_config
         self._attempt, self._poll_seconds = attempt or uuid.uuid4().hex, poll_seconds
         self._submitted: Submitted | None = None
 
@@ -121,12 +121,12 @@ class EmrRunner:
         settings = self._sending
         token = hashlib.sha256("\0".join([*arguments, self._attempt]).encode()).hexdigest()[:48]
         plan, report = join(settings.plans, f"{token}.json"), join(settings.logs, "reports", token)
-        self._storage.write(plan, self._resolve())
+        self._storage.write(plan, self._job_config())
         parameters = ["--py-files", join(settings.job, "compactor.zip")]
         for name, value in settings.conf:
             parameters += ["--conf", f"{name}={value}"]
         name = " ".join(["compactor", *arguments[:2]])[:_NAME_CHARS_MAX]
-        sent = ("--resolved", plan, "--report", report, *arguments)
+        sent = ("--job-config", plan, "--report", report, *arguments)
         job = self._jobs.submit(Order(token, name, join(settings.job, "main.py"), tuple(parameters), sent, settings.logs, settings.seconds))
         log.info("%s: submitted job %s on %s, report below %s", name, job, self._jobs.place, report)
         self._submitted = Submitted(job, report, time.time() + settings.seconds + QUEUE_SECONDS)

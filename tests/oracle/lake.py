@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
+from compactor.core.model.inputs import LATER
 from compactor.core.model.layout import Layout
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import LATER, Pin, Snapshot
+from compactor.core.model.snapshot import Pin, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import retention
 from compactor.core.results.reports import RebuildReport, TableReport, VacuumReport
@@ -147,7 +148,7 @@ class Lake:
     def restorable(self) -> list[int]:
         """The versions that a restore may bring back, oldest first."""
         newest = self.newest()
-        return [each.version for each in self.committed() if newest and not retention.pending_deletions(each, self.layout, newest)]
+        return [each.version for each in self.committed() if newest and not retention.is_pending_deletion(each, self.layout, newest)]
 
     def units(self) -> set[str]:
         """The directories of data and the ledger files that lie below the root."""
@@ -171,12 +172,12 @@ class Lake:
 
     def ledger(self, snapshot: Snapshot) -> list[tuple[str, str]]:
         """(path, etag) of every input absorbed up to a Snapshot."""
-        found = ledger.everything(self.observed(), self.layout, snapshot)
+        found = ledger.everything(Table(self.observed(), self.spec), snapshot)
         return [(item.path, item.etag) for item in found if item.outcome not in LATER]
 
     def outcomes(self, snapshot: Snapshot) -> dict[tuple[str, str], str]:
         """What became of every input up to a Snapshot, by its last attempt."""
-        return {(item.path, item.etag): item.outcome for item in ledger.everything(self.observed(), self.layout, snapshot)}
+        return {(item.path, item.etag): item.outcome for item in ledger.everything(Table(self.observed(), self.spec), snapshot)}
 
     def has_unusable(self, name: tuple[str, str]) -> bool:
         """Whether something of a delivery cannot be used."""

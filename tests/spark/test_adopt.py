@@ -10,7 +10,8 @@ import pytest
 
 from compactor.core.model.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.reports import AdoptReport, Difference
+from compactor.core.results.checks import Difference
+from compactor.core.results.reports import AdoptReport
 from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from compactor.flows.write.adopt import adopt
@@ -75,7 +76,7 @@ if FULL:
             lake.land(spec, hour, [event("u", 1000 + hour, {"id": 1, "a": "too old"}), event("d", 1000 + hour, None, {"id": 2, "a": "x"})])
         lake.land(spec, 3, [event("u", 2000, {"id": 1, "a": "new"}), event("u", 2001, {"id": 150, "a": "__debezium_unavailable_value"})])
         report = adopted(lake, spec, base, through=HOUR_2)
-        assert (report.rows, report.files, report.absorbed, report.waiting) == (200, 2, 3, 1)
+        assert (report.rows, report.files, report.ingested, report.waiting) == (200, 2, 3, 1)
         assert [column for column, _, _ in report.columns] == ["id", "a", "old_note"]
         assert any("not stored: __op" in note for note in report.notes)
         first = lake.snapshot(spec)
@@ -114,7 +115,7 @@ if FULL:
 
 def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: Lake) -> None:
     """An older change loses, a newer one wins, one of the same place too; a delete that is older than the row leaves it; text is a number if changes'
-    are; rows without a position are only taken beside --absorbed-through."""
+    are; rows without a position are only taken beside --ingested-through."""
     spec = lake.spec(write_mode="merge-on-read")
     lake.land(spec, 1, [{"id": n, "a": f"change {n}", "seq": 50, "op": "u"} for n in range(1, 4)] + [{"id": 4, "seq": 50, "op": "d"}])
     ddl = "id bigint, a string, at string"
@@ -132,9 +133,9 @@ def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: La
     lake.land(both, 1, [{"id": 1, "a": "old", "seq": 50}])
     lake.land(both, 3, [{"id": 1, "a": "landed late", "seq": 55}, {"id": 2, "a": "landed late", "seq": 55}])
     some = old_base(lake, (ddl, [(1, "newer", "60"), (2, "no position", None)]), name="some")
-    with pytest.raises(OrderRefused, match=r"in 1 rows of .* at is null"):
-        adopt(lake.env, both, some, ("at",))
-    assert adopted(lake, both, some, ("at",), HOUR_2).absorbed == 1
+    with pytest.raises(OrderRefused, match=r"in rows of .*some, such as in part-.*, at is null"):
+        adopt(Table(lake.env, both), some, ("at",))
+    assert adopted(lake, both, some, ("at",), HOUR_2).ingested == 1
     lake.run(both)
     assert values(lake, both) == {1: "newer", 2: "landed late"}
 
@@ -143,8 +144,18 @@ GOOD = ("id bigint, a string", [(1, "one")])
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "the view's name is a table": ([GOOD], {"table": True}, CatalogRefused, "Set `view:` to another name"),
     "a key twice": ([GOOD, GOOD], {}, InputRefused, r'1 keys are in .* more than once, such as \{"id":1\} 2 times in .*parquet and .*parquet'),
-    "no key in a row": ([("id bigint, a string", [(None, "x")])], {}, InputRefused, r"1 rows of .* have no key \(id is null\), such as in part-"),
-    "deleted rows": ([("id bigint, a string, __deleted string", [(1, "x", "true")])], {}, InputRefused, "1 rows of .* marked as deleted"),
+    "no key in a row": (
+        [("id bigint, a string", [(None, "x")])],
+        {},
+        InputRefused,
+        r"1 files or rows of .* such as part-\S+, record 1: has no key \(id is null\)",
+    ),
+    "deleted rows": (
+        [("id bigint, a string, __deleted string", [(1, "x", "true"), (2, "y", "false")])],
+        {},
+        InputRefused,
+        "record 1: is marked as deleted",
+    ),
     "types that disagree": (
         [GOOD, ("id bigint, a boolean", [(2, True)])],
         {},
@@ -152,7 +163,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
         "column a: files of .* (string and.* boolean|boolean and.* string)",
     ),
     "another kind of order": ([("id bigint, a string, at double", [(1, "x", 2.5)])], {"order_by": ("at",)}, OrderRefused, "at is compared as double"),
-    "damaged": ([GOOD], {"write": "part-9.parquet"}, InputRefused, "part-9.parquet is not a readable Parquet file"),
+    "damaged": ([GOOD], {"write": "part-9.parquet"}, InputRefused, "1 files or rows of .*part-9.parquet: not a readable Parquet file"),
 }
 """What is wrong → the base's files, what is said or done besides, the error. What needs no Spark is in `tests/flows` and `tests/core`."""
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from compactor.core.model.errors import CheckFailed, InconsistentRead, Refused
 from compactor.core.model.files import FileInfo
 from compactor.core.results.reports import TableReport
-from compactor.flows import snapshots
 from compactor.flows.run import run_table
+from compactor.flows.table import Table
 from compactor.spark import consistency
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.engine import SparkEngine
@@ -59,7 +59,7 @@ class Larger(LocalStorage):
 def _run(lake: Lake, storage: LocalStorage) -> TableReport:
     engine = SparkEngine(lake.spark, storage)
     spec = lake.spec()
-    return run_table(dataclasses.replace(lake.env, storage=storage, engine=lambda: engine), spec)
+    return run_table(Table(dataclasses.replace(lake.env, storage=storage, engine=lambda: engine), spec))
 
 
 def _text(lake: Lake, count: int) -> tuple[Callable[[], DataFrame], list[str]]:
@@ -137,7 +137,7 @@ def test_a_file_with_different_rows_in_two_readings_is_refused(lake: Lake, remot
     def keep(found: DataFrame) -> DataFrame:
         nonlocal truncated
         path.write_text("one\ntwo\nthree\n", encoding="utf-8")
-        kept = table_writer.held(found)
+        kept = table_writer.materialize(found)
         if truncated:
             truncated -= 1
             path.write_text("one\ntwo\n", encoding="utf-8")
@@ -217,7 +217,7 @@ def test_a_landed_file_that_is_smaller_to_spark_is_not_ingested(lake: Lake) -> N
 
     with pytest.raises(InconsistentRead, match=r"table t: .*part-0\.json and 1 more: expected 47 bytes, Spark lists 40"):
         _run(lake, Larger(lambda path: 7 if path.endswith("part-1.json") else 0))
-    assert snapshots.newest(lake.env, snapshots.layout_of(spec)) is None
+    assert Table(lake.env, spec).newest() is None
     assert lake.run(spec).counts["applied"] == 2
 
 

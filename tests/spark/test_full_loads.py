@@ -1,4 +1,4 @@
-"""Full copies (`envelope: full-load`): table, history and feed against a list of copies, which is all the oracle there is to write."""
+"""Full loads (`envelope: full-load`): table, history and feed against a list of loads, which is all the oracle there is to write."""
 
 from __future__ import annotations
 
@@ -198,14 +198,14 @@ def test_half_a_copy_deletes_nothing(lake: Lake) -> None:
     assert ("idle", 10) == (lake.run(spec).outcome, len(ids()))
     # the marker of another writer, or a writer that broke off behind its marker: most rows would go
     (folder / "_SUCCESS").touch()
-    with pytest.raises(CheckFailed, match=r"increment_2024030502 lacks 5 of the 10 rows .* `checks: \{max_gone: 0.3\}` allows fewer"):
+    with pytest.raises(CheckFailed, match=r"increment_2024030502 lacks 5 of the 10 rows before it; `checks: \{max_gone: 0.3\}` allows fewer"):
         lake.run(spec)
     assert ["part-0.json"] == [name for name in lake.landed(spec) if name.startswith("part")]
     copy(2, ten[:5], ten[5:])
     assert (10, 0) == ((counts := lake.run(spec).counts)["duplicate"], counts["applied"])
     # a file that comes afterwards is no copy
     straggler = copy(2, [{"id": 11, "a": "x"}])
-    with pytest.raises(InputRefused, match=r"part-0.json: the full copy in increment_2024030502 was absorbed already"):
+    with pytest.raises(InputRefused, match=r"part-0.json: the full load in increment_2024030502 was absorbed already"):
         lake.run(spec)
     (straggler / "part-0.json").unlink()
 
@@ -219,8 +219,8 @@ def test_half_a_copy_deletes_nothing(lake: Lake) -> None:
     assert {"read": 11, "applied": 2, "duplicate": 9} == {name: count for name, count in report.counts.items() if count}
     told = held()
     assert ["030", "031", "040", "041", "050", "051"] == sorted(told)
-    assert 'second row with the key ["0"]' in told["030"]
-    assert "belongs to a full copy that is not whole: increment_2024030503/part-0.json" in told["031"]
+    assert 'record 1: has the key ["0"] of another row of its full load' in told["031"]
+    assert "belongs to a full load that is not usable: increment_2024030503/part-1.json: record 1: has the key" in told["030"]
     assert "a column of the key (id) is null" in told["041"]
     assert "not a JSON object" in told["051"]
     assert [] == lake.problems(spec)
@@ -232,7 +232,7 @@ def test_half_a_copy_deletes_nothing(lake: Lake) -> None:
     assert [*range(9), 12] == ids()
     copy(3, ten)
     assert 10 == lake.run(spec).counts["late"]
-    with pytest.raises(InputRefused, match="the full copy in increment_2024030503 has come again since"):
+    with pytest.raises(InputRefused, match="the full load in increment_2024030503 was absorbed already"):
         lake.replay(spec, "increment_2024030503/part-1.json")
     assert [] == lake.problems(spec)
 

@@ -128,7 +128,7 @@ def calls(server: Server, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
     lake = Job(None, server.url)
     with recorded() as found:
         app = App.open(file)
-        lake._through = app.env().storage
+        lake._through = app.runtime.storage
         lake._glue = GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", server.url)))
         for deliver in DELIVERIES:
             with unheard(found):

@@ -1,16 +1,16 @@
-"""Copies: increments that each hold the whole table as the source had it at that hour (`envelope: full-load`), plain rows without event fields.
+"""Full loads (`envelope: full-load`): each folder holds the whole table as the source had it at the folder's hour.
 
-A folder is one copy. It is whole when its writer's marker lies in it and no file is newer than that (`complete: _SUCCESS`), or else when nothing was
-written into it for `settle`. A folder that is not whole waits, all of it. Copies come in the order of their hours, which is the order of Changes.
+A folder is complete when it holds its source's marker and no newer file (`complete: _SUCCESS`), or else when nothing was written into it for
+`settle`. A folder that is not complete waits with all its files. The order of loads is the order of their hours.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources import increment
 
@@ -18,8 +18,8 @@ HOUR = "full_load.hour"
 """The order column of such a table: the folder's hour, UTC, as text (`2026-11-20T14:00`)."""
 
 
-def whole(spec: TableSpec, files: Iterable[tuple[str, float]], now: float) -> frozenset[str]:
-    """The folders that are whole. `files`: (path below the landing root, epoch seconds when it was written) of everything that lies there."""
+def complete_folders(spec: TableSpec, files: Iterable[tuple[str, float]], now: float) -> frozenset[str]:
+    """Return the folders that are complete. `files`: path below the landing root and time of writing (epoch seconds) of everything in landing."""
     marked: dict[str, float] = {}
     newest: dict[str, float] = {}
     for path, modified in files:
@@ -35,48 +35,40 @@ def whole(spec: TableSpec, files: Iterable[tuple[str, float]], now: float) -> fr
     return frozenset(folder for folder, written in newest.items() if now - written >= spec.settle)
 
 
+def together(spec: TableSpec, paths: Iterable[str], chosen: Collection[str]) -> frozenset[str]:
+    """Return the chosen paths, with all others of the same full loads. With other envelopes each file stands for itself."""
+    if not spec.source.full_loads:
+        return frozenset(chosen)
+    folders = {_folder(spec, path) for path in chosen}
+    return frozenset(path for path in paths if _folder(spec, path) in folders)
+
+
+def _folder(spec: TableSpec, path: str) -> str | None:
+    place = increment.landed(spec.pattern, path, spec.hours_in)
+    return place.folder if place else None
+
+
 def newest_hour(snapshot: Snapshot | None) -> str | None:
-    """The hour of the newest copy that a Snapshot has absorbed, as in `Landed.hour`; None when there is none."""
+    """Return the hour of the newest load that a Snapshot has absorbed, as in `Input.hour`, or None."""
     position = snapshot.position if snapshot else None
     return str(position[1]) if position is not None and position[0] >= 0 and position[1] is not None else None
 
 
-def kept(spec: TableSpec, inputs: Iterable[Input], gone: Iterable[str]) -> list[Input]:
-    """The inputs without those at the paths `gone`; of a full copy nothing is kept without the rest of it."""
-    inputs, gone = list(inputs), set(gone)
-    folders = {item.folder for item in inputs if item.path in gone} if spec.source.full_loads else set()
-    return [item for item in inputs if item.path not in gone and item.folder not in folders]
+def other_file(entries: Iterable[Input], inputs: Iterable[Input]) -> Input | None:
+    """Return an absorbed file in the folder of one of these inputs that is none of them. `entries`: the newest ledger entry of each input."""
+    own = {(item.path, item.etag): item.folder for item in inputs}
+    folders = set(own.values())
+    others = (item for item in entries if item.folder in folders and (item.path, item.etag) not in own)
+    return next((item for item in others if not item.unabsorbed or item.outcome == "undone"), None)
 
 
-def other_delivery(entries: Iterable[Input], folders: Iterable[str], paths: Iterable[tuple[str, str]]) -> Input | None:
-    """What the ledger (`entries`: the latest word of each input) tells to be absorbed of these folders, but for inputs at `paths` (path, etag)."""
-    wanted, own = set(folders), set(paths)
-    found = (item for item in entries if item.folder in wanted and (item.path, item.etag) not in own)
-    return next((item for item in found if not item.unabsorbed or item.outcome == "undone"), None)
+def gaps(late: Iterable[str], entries: Iterable[Input]) -> list[tuple[str | None, list[str], str]]:
+    """Return where the hours of late loads belong: the absorbed hour before them (or None), the late hours, the absorbed hour after them.
 
-
-def hours(entries: Iterable[Input]) -> tuple[str, ...]:
-    """The hours of the copies that are absorbed, in order. `entries`: the ledger's latest word of each input."""
-    return tuple(sorted({item.hour for item in entries if item.hour is not None and not item.unabsorbed}))
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Copies that come late between two that are absorbed: their hours, in order, and those of the copies `before` (None: none) and `after` them."""
-
-    before: str | None
-    late: tuple[str, ...]
-    after: str
-
-
-def gaps(late: Iterable[str], absorbed: Iterable[str]) -> list[Gap]:
-    """Where late copies belong; none for an hour of which a copy is absorbed already.
-
-    >>> gaps(["02", "05", "03", "01"], ["01", "04", "06"])
-    [Gap(before='01', late=('02', '03'), after='04'), Gap(before='04', late=('05',), after='06')]
+    Hours that an absorbed load has are left out. `entries`: the newest ledger entry of each input.
     """
-    known = sorted(absorbed)
-    found: dict[int, list[str]] = {}
-    for hour in sorted(set(late) - set(known)):
-        found.setdefault(bisect_left(known, hour), []).append(hour)
-    return [Gap(known[at - 1] if at else None, tuple(there), known[at]) for at, there in found.items() if at < len(known)]
+    absorbed = sorted({item.hour for item in entries if item.hour is not None and not item.unabsorbed})
+    between: dict[int, list[str]] = {}
+    for hour in sorted(set(late) - set(absorbed)):
+        between.setdefault(bisect_left(absorbed, hour), []).append(hour)
+    return [(absorbed[at - 1] if at else None, hours, absorbed[at]) for at, hours in between.items() if at < len(absorbed)]

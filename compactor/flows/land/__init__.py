@@ -1,0 +1,1 @@
+"""Landing: which files are new (discover), Kafka topics as files (ingest), and what tables a landing folder could hold (propose, for `init`)."""

@@ -11,9 +11,10 @@ from typing import Optional
 
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputUnfinished, SchemaRefused
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import commit_id
-from compactor.core.model.snapshot import Input, Snapshot
-from compactor.core.planning import plan
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.reports import Progress
 from compactor.core.sources import full_loads
@@ -83,23 +84,28 @@ class _Ingestion:
             young = [path for path in error.paths if self._young(path)]
             if self.locations or not young:
                 raise
-            return self.edit(full_loads.kept(self.table.spec, inputs, young))
+            return self.edit(self._without(young))
         self.scratch.callback(batch.close)
         unsteady = self._unsteady(batch)
         if unsteady:
-            return self.edit(full_loads.kept(self.table.spec, inputs, unsteady))
+            return self.edit(self._without(unsteady))
         return self._written(batch, commit)
+
+    def _without(self, paths: Sequence[str]) -> list[Input]:
+        """Return the inputs without those at these paths, and without what counts only together with them."""
+        gone = full_loads.together(self.table.spec, [item.path for item in self.inputs], paths)
+        return [item for item in self.inputs if item.path not in gone]
 
     def inputs_changed(self) -> bool:
         """Return whether a file in landing is not what it was when it was listed."""
         return not self.locations and not all(self._unchanged(item) for item in self.inputs)
 
     def _read(self, inputs: Sequence[Input], version: int) -> Batch:
-        copies = ledger.copies(self.table, self.parent, inputs)
+        table, parent = self.table, self.parent
         try:
-            return self.table.engine().read(self.table.spec, self.parent, inputs, version, self.locations, copies)
+            return table.engine().read(table.spec, parent, inputs, version, self.locations, lambda: ledger.newest_entries(table, parent))
         except SchemaRefused as error:
-            notices.tell(self.table, self.parent, error.decisions, None)
+            notices.notify(table, parent, error.decisions, None)
             raise
 
     def _unsteady(self, batch: Batch) -> list[str]:
@@ -112,8 +118,8 @@ class _Ingestion:
     def _written(self, batch: Batch, commit: str) -> Edit:
         table, parent = self.table, self.parent
         evolved = batch.summary.evolved
-        notices.tell(table, parent, evolved.decisions, evolved.schema)
-        whole = plan.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
+        notices.notify(table, parent, evolved.decisions, evolved.schema)
+        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
         self.progress(table.name, "resolve", 0.4)
         resolution = table.engine().resolve(batch, whole)
         self.scratch.callback(resolution.close)
@@ -142,7 +148,7 @@ class _Ingestion:
 
     def _young(self, path: str) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(path))
-        return info is not None and self.table.storage.now() - info.modified < plan.UNFINISHED_GRACE
+        return info is not None and self.table.storage.now() - info.modified < landing.UNFINISHED_GRACE
 
     def _unchanged(self, item: Input) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(item.path))
@@ -152,8 +158,7 @@ class _Ingestion:
 def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool) -> None:
     """Raises CheckFailed when more of the table's rows would go than `checks: {max_gone: ..}` allows: a TRUNCATE or a DELETE nobody meant."""
     spec = table.spec
-    if parent is None or spec.max_gone >= 1.0 or spec.source.full_loads:
-        # a full load was compared with the one before it when it was read
+    if parent is None or spec.max_gone_in_run >= 1.0:
         return
     old, new = parent.delta, staged.delta
     before = sum(segment.rows - segment.tombstones for segment in parent.segments) - (old.tombstones if old else 0)
@@ -161,7 +166,7 @@ def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bo
         gone = before - sum(segment.rows - segment.tombstones for segment in staged.segments)
     else:
         gone = (new.tombstones if new else 0) - (old.tombstones if old else 0)
-    if gone > spec.max_gone * max(before, 1):
+    if gone > spec.max_gone_in_run * max(before, 1):
         raise CheckFailed(
             f"table {table.name}: {gone:,} of {before:,} rows would be deleted in one run, the limit is {spec.max_gone:.0%} (`checks.max_gone`). "
             "Nothing was committed; the increments stay in landing. If that is right, raise the limit for one run."

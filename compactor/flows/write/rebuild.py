@@ -15,15 +15,15 @@ from typing import Any
 
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, apply, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
+from compactor.core.model.inputs import AGAIN, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema, schema_differences
-from compactor.core.model.snapshot import AGAIN, Input, Snapshot, State
+from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.model.spec import ROW_ID
-from compactor.core.planning import plan
+from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import Progress, RebuildReport, silent
-from compactor.core.sources import full_loads
 from compactor.flows import ledger
 from compactor.flows.keep import discard
 from compactor.flows.publish import archive, publish
@@ -79,7 +79,7 @@ class _Rebuild:
             )
         if self.head is None or self.built is None:
             edit = self._build(parent)
-            if not self._wanted(parent):
+            if not self._equal_or_accepted(parent):
                 return None
             self.progress(self.table.name, "publish", 0.85)
         else:
@@ -113,19 +113,21 @@ class _Rebuild:
         self._keep(parent, edit)
         return edit
 
-    def _wanted(self, parent: Snapshot) -> bool:
+    def _equal_or_accepted(self, parent: Snapshot) -> bool:
         """Compare the result with what it is to replace, and make the report."""
-        assert self.built is not None
+        built = self.built
+        if built is None:
+            raise AssertionError("compared before it was built")
         against = self.target or parent
         self.progress(self.table.name, "check", 0.7)
-        difference = self._difference(against, self.built)
-        undone, size = sum(item.outcome == "undone" for item in self.built.inputs), sum(item.size for item in self.inputs)
-        self.report = RebuildReport(self.table.name, "equal", None, against.version, len(self.inputs), size, self.built.rows, difference, undone)
+        difference = self._difference(against, built)
+        undone, size = sum(item.outcome == "undone" for item in built.inputs), sum(item.size for item in self.inputs)
+        self.report = RebuildReport(self.table.name, "equal", None, against.version, len(self.inputs), size, built.rows, difference, undone)
         if not self.dry and (self.accept or not difference):
             self.report = dataclasses.replace(self.report, version=parent.version)
             return True
         # nobody has seen the files: the nonce in their names is ours alone
-        self.table.storage.delete(f"{self.table.layout.inside(path)}/{file.name}" for path, file in self.built.data_files)
+        self.table.storage.delete(f"{self.table.layout.inside(path)}/{file.name}" for path, file in built.data_files)
         self.report = dataclasses.replace(self.report, outcome="differs" if difference else "equal")
         return False
 
@@ -133,15 +135,15 @@ class _Rebuild:
         """Raises RequirementFailed when vacuum has taken one of the two meanwhile: the rebuild slept longer than `grace`."""
         table = self.table
         try:
-            found = table.engine().difference(table.spec, against, made)
+            difference = table.engine().difference(table.spec, against, made)
         except Exception as error:
             newest = table.newest()
             if newest is None or table.files_exist(newest, made.data_files):
                 raise
             raise RequirementFailed(f"table {table.name}: vacuum deleted the rebuilt files before they were compared; rebuild again") from error
-        if found.unreadable and table.vacuumed(against):
+        if difference.unreadable and table.vacuumed(against):
             raise RequirementFailed(f"table {table.name}: version {against.version} was vacuumed before it could be compared; rebuild again")
-        return dataclasses.replace(found, columns=schema_differences(against.schema, made.schema))
+        return dataclasses.replace(difference, columns=schema_differences(against.schema, made.schema))
 
     def _caught_up(self, head: Snapshot, built: Snapshot, parent: Snapshot) -> Edit:
         """Return the result on top of `parent`: what was ingested since `head` is read from the raw files (H20)."""
@@ -155,7 +157,9 @@ class _Rebuild:
         inputs, locations = self._since(head, parent)
         writer = commit_id(parent.version + 1, table.env.nonce())
         if inputs:
-            batch = table.engine().read(table.spec.unguarded, built, inputs, parent.version + 1, locations, self._hours(head))
+            batch = table.engine().read(
+                table.spec.unguarded, built, inputs, parent.version + 1, locations, lambda: ledger.newest_entries(table, head)
+            )
             edit = self._written(batch, parent, built, writer, False, inputs, locations)
         else:
             edit = self._edit(parent, built.state, writer, dict(built.counts), built.ties, built.unresolved)
@@ -165,27 +169,22 @@ class _Rebuild:
         return edit
 
     def _since(self, head: Snapshot, parent: Snapshot) -> tuple[list[Input], Locations]:
-        known = ledger.latest(ledger.everything(self.table, head))
+        before = ledger.latest(ledger.everything(self.table, head))
         inputs, locations = _sources(self.table, parent)
         now = ledger.latest(ledger.everything(self.table, parent))
-        since = {name for name, item in now.items() if known.get(name) != item and item.outcome != "discarded"}
+        since = {name for name, item in now.items() if before.get(name) != item and item.outcome != "discarded"}
         return [item for item in inputs if (item.path, item.etag.removesuffix("~original")) in since], locations
-
-    def _hours(self, head: Snapshot) -> tuple[str, ...]:
-        if not self.table.spec.source.full_loads:
-            return ()
-        return full_loads.hours(ledger.latest(ledger.everything(self.table, head)).values())
 
     def _written(
         self, batch: Batch, parent: Snapshot, before: Snapshot | None, writer: str, whole: bool, inputs: Sequence[Input], locations: Locations
     ) -> Edit:
-        """Write what `batch` makes of `before`. Without `before` every tombstone stays: no event was left out that one of them could be too old for."""
+        """Write the batch on top of `before`; None: on nothing. Tombstones are never purged: no event is too old for a rebuild."""
         table = self.table
         with ExitStack() as scratch:
             scratch.callback(batch.close)
             summary = batch.summary
             _check_read(table, summary, inputs, locations)
-            whole = whole or plan.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
+            whole = whole or compaction.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
             self.progress(table.name, "resolve", 0.3)
             resolution = table.engine().resolve(batch, whole)
             scratch.callback(resolution.close)
@@ -216,15 +215,15 @@ def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[
     again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
     discarded = discard.ever(entries)
     chosen: dict[str, Input] = {}
-    gone, held = [], set()
+    gone, chosen_paths = [], set()
     for item in reversed(inputs):
         name = (item.path, item.etag)
         there = archive.content(table, item, places.get(name), name in again) if name not in discarded else None
         if there is not None:
             # of two inputs in one place one is read
             chosen.setdefault(there, item)
-            held.add(item.path)
-        elif item.path not in held:
+            chosen_paths.add(item.path)
+        elif item.path not in chosen_paths:
             gone.append(item.path)
     if gone:
         more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
@@ -267,7 +266,7 @@ def _origin(table: Table, head: Snapshot) -> Snapshot | None:
         return adopted
     same = {head.schema.field(name).source for name in head.schema.key} == {*table.spec.key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
     same = same and (not table.spec.order_by or table.spec.order_by == tuple(name for name, _ in head.order))
-    if not same or table.spec.policy.whole:
+    if not same or table.spec.policy.follows_everything:
         return None
     nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
     return dataclasses.replace(head, **nothing, segments=(), offsets=())
@@ -277,11 +276,11 @@ def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], pl
     """Raises Conflict when files changed while they were read, InputRefused naming one that could be read once and cannot any more."""
     if not _steady(table, inputs, places):
         raise Conflict(f"table {table.name}: files changed in landing while they were read")
-    broken = [item for item in summary.inputs if item.reason]
-    if broken:
+    unreadable = [item for item in summary.inputs if item.reason]
+    if unreadable:
         raise InputRefused(
-            f"table {table.name}: {places[broken[0].path, broken[0].etag]} was absorbed once and cannot be read now ({broken[0].reason}); "
-            f"{len(broken)} files in all. Restore them from a backup."
+            f"table {table.name}: {places[unreadable[0].path, unreadable[0].etag]} was ingested and cannot be read now ({unreadable[0].reason}); "
+            f"{len(unreadable)} files in all. Restore them from a backup."
         )
 
 
