@@ -19,8 +19,9 @@ from typing import Any
 from compactor.catalog.memory import MemoryCatalog
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.model.files import FileInfo
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.storage.memory import MemoryStorage
 from tests.oracle.lake import as_rows

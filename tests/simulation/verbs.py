@@ -11,9 +11,10 @@ import pytest
 from compactor.core.catalog import views
 from compactor.core.model.edit import ContinuesState
 from compactor.core.model.errors import InputRefused, Refused, TryLater
-from compactor.core.model.snapshot import LATER, Snapshot
+from compactor.core.model.inputs import LATER
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.planning.plan import tiling_problem
+from compactor.core.planning.compaction import tiling_problem
 from compactor.core.results.reports import silent
 from compactor.flows import ledger as ledgers
 from compactor.flows.environment import Environment
