@@ -26,7 +26,8 @@ from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
 from compactor.core.planning.landing import Landing
-from compactor.core.results.reports import AdoptReport, Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.core.results.checks import Check, Difference
+from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile
 

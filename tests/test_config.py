@@ -334,7 +334,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("timeout: 90", "timeout", "expected a duration"),
     ("increments: 's3://lake/student/%Y'", "increments", "must be in the same kind of store"),
     ("increments: 'hdfs://lake/student/%Y'", "increments", "hdfs: locations are not supported"),
-    ("increments: 'x/increment_%y'", "increments", "unknown %y; known are %Y, %m, %d, %H, %M"),
+    ("increments: 'x/increment_%y'", "increments", "expected codes out of %Y, %m, %d, %H, %M"),
     ("increments: 'x/%Y/%Y'", "increments", "a part of the date occurs twice"),
     ("increments: 'x/increment_%'", "increments", "a single % at the end"),
     ("increments: 'x/{table}/%Y'", "increments", "contains '{', which Spark interprets as a pattern"),

@@ -23,8 +23,9 @@ from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.checks import Check
 from compactor.core.results.notice import Alert
-from compactor.core.results.reports import Check, Progress, TablePlan, TableReport, TableStatus, silent
+from compactor.core.results.reports import Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile

@@ -16,8 +16,9 @@ from rich.table import Table
 
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.results.reports import Check, TablePlan, TableReport, TableStatus
+from compactor.core.results.checks import Check
 from compactor.core.results.reports import Progress as ProgressCallback
+from compactor.core.results.reports import TablePlan, TableReport, TableStatus
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal

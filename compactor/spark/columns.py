@@ -50,10 +50,10 @@ OLD_KEY = "_old_key"
 """string: JSON of the key that this row had before, out of Debezium's header `__debezium.oldkey`."""
 
 WIRE = "_wire"
-"""binary: the value of the record, when it is in Confluent's wire format. Dropped by `decode/wire.py`."""
+"""binary: the value of the record, when it is in Confluent's wire format. Dropped by `input/wire.py`."""
 
 KEY_WIRE = "_key_wire"
-"""binary: the key of the record, when it is in Confluent's wire format. Dropped by `decode/wire.py`."""
+"""binary: the key of the record, when it is in Confluent's wire format. Dropped by `input/wire.py`."""
 
 # ---- decoded records --------------------------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ In states also LINK_MARK + LINK, while the other half of the key change has not 
 """
 
 TO = "_to"
-"""string: of a delete, the key under which its row lives on. `TableReader.relinked` fills it."""
+"""string: of a delete, the key under which its row lives on. `TableReader.link_key_changes` fills it."""
 
 LINK = "_link"
 """string: transaction and LSN, which both halves of a key change share; null where the source sends none."""

@@ -25,8 +25,8 @@ from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
 from compactor.spark import failures
-from compactor.spark.decode import wire
 from compactor.spark.history import commit as history_commit
+from compactor.spark.input import wire
 from compactor.spark.input.files import reason
 from compactor.spark.keys import segment_index
 from compactor.spark.reading import Reader, SparkBatch
@@ -142,7 +142,7 @@ class SparkEngine:
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
         """Yield the changes of one Snapshot as JSON objects."""
-        return feed.lines(self._spark, spec, snapshot)
+        return feed.json_lines(self._spark, spec, snapshot)
 
     def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
         """Compare the feed of `made` with the difference between all rows of both Snapshots."""
@@ -162,26 +162,26 @@ class SparkEngine:
     def _compared(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None
     ) -> list[Check]:
-        checks = [compare.against_reference(self._spark, spec, snapshot)]
+        checks = [compare.compare_with_reference(self._spark, spec, snapshot)]
         if not inputs:
             if origin is None:
                 return checks
             rows = TableReader(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
             resolver = Resolver(origin.schema, origin.order, origin.version, spec.keyless)
-            return [*checks, compare.against_history(self._spark, spec, snapshot, resolver, rows)]
+            return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, resolver, rows)]
         batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
             work = self.resolve(batch, whole=True)
             scratch.callback(work.close)
-            return [*checks, compare.against_history(self._spark, spec, snapshot, work.resolver, work.heads)]
+            return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads)]
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Count the visible rows in which two Snapshots differ. `unreadable` of the result is set if only `before` cannot be read."""
         layout = Layout(spec.root, spec.landing)
         one, other = (TableReader(self._spark, layout, snapshot, snapshot.schema) for snapshot in (before, after))
         try:
-            return compare.between(one, other, spec)
+            return compare.compare_snapshots(one, other, spec)
         except Exception as error:
             failures.raise_environment_error(error)
             try:

@@ -88,9 +88,7 @@ def environment_error(error: BaseException, stored: bool = False) -> CompactorEr
     try:
         text = _text(error)
     except (Py4JError, ConnectionError) as gone:
-        return Unavailable(
-            f"Spark's JVM has ended ({_line(str(gone))}), most likely killed for lack of memory. Run again, with more memory if needed"
-        )
+        return Unavailable(f"Spark's JVM has ended ({_line(str(gone))}), most likely killed for lack of memory. Run again, maybe with more memory")
     for pattern, kind, words in (*_RULES, *(_STORED if stored else ())):
         match = pattern.search(text)
         if match is not None:

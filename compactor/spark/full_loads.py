@@ -1,4 +1,4 @@
-"""Full loads (`envelope: full-load`) → Changes: what each load has that the one before it had not, had otherwise, or has lost.
+"""Full loads (`envelope: full-load`) become Changes: the rows that each load adds, changes or lacks, compared with the load before it.
 
 The first load of a batch is compared with the rows that the parent shows. The rows of one key lie side by side, in the order of the loads:
 
@@ -38,7 +38,7 @@ from compactor.spark.decode.full_load import micros
 from compactor.spark.history.parts import Parts
 from compactor.spark.history.versions import CLOSED, Versions
 from compactor.spark.input.inputs import Inputs
-from compactor.spark.keys import key_text
+from compactor.spark.keys import row_key
 from compactor.spark.rows import position, survey
 from compactor.spark.rows.resolve import EVENT, union
 from compactor.spark.sql import literal, named, null, quoted
@@ -198,7 +198,7 @@ class FullLoads:
         given = {
             "_position": f"CASE WHEN {made} THEN CAST({place} AS {position.ddl(self.summary.order)}) ELSE _position END",
             "_file": f"CASE WHEN {made} THEN {file} ELSE _file END",
-            "_source": f"{EVENT}",
+            "_origin": f"{EVENT}",
             "_time": micros(hour),
             **{field.name: f"CASE WHEN _op <> 'd' THEN {quoted(field.name)} ELSE {null(types.parse(field.type))} END" for field in payload},
         }
@@ -211,11 +211,10 @@ class FullLoads:
 
     def _set_aside(self, changes: DataFrame) -> None:
         """Set the loads aside that have two rows of one key."""
-        schema = self.summary.evolved.schema
-        key = key_text(self._keys, [schema.field(name).type for name in schema.key])
+        key = row_key(self.summary.evolved.schema)
         why = f"concat('has the key ', {key}, ' of another row of its full load: `key` does not identify the rows of this table')"
         rows = changes.where(f"_op = '{_TWICE}'").selectExpr("*", "_position.block AS _block", "_position.row AS _row")
-        self.opened.set_aside(survey.unusable(rows, why, "to_json(struct(*))"))
+        self.opened.set_aside(survey.list_unusable(rows, why, "to_json(struct(*))"))
 
     def _check_gone(self, series: _Series, files: Mapping[str, Input], counts: Mapping[str, int], gone: Mapping[int, int]) -> None:
         """Raise CheckFailed when a load lacks too many of the rows before it. `counts`: rows by hour; `gone`: rows by the number of the load."""

@@ -27,15 +27,15 @@ from compactor.core.schema.writer import WriterField, WriterSchema, decided, dec
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures
-from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, kafka, named, signatures, wal2json, wire
+from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression, payload_column
 from compactor.spark.full_loads import FullLoads
-from compactor.spark.input import files
+from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.rows import keyless, position, survey
-from compactor.spark.rows.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
+from compactor.spark.rows.conform import EVENTS_MAX, conform, link_key_changes, with_position, writer_positions
 from compactor.spark.sql import literal, quoted
 from compactor.spark.tables import table_writer
 
@@ -43,7 +43,7 @@ ENVELOPES = {
     "change-event": Decoder(change_event.decode),
     "debezium": Decoder(debezium.decode),
     "dms": Decoder(dms.decode, order=dms.order, declared_order=dms.declared_order, check_names=dms.check_names, file_identity=dms.file_identity),
-    "flat": Decoder(flat.decode, settle=flat.settled, order=flat.order),
+    "flat": Decoder(flat.decode, settle=flat.settle, order=flat.order),
     "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.order),
     "wal2json": Decoder(wal2json.decode),
 }
@@ -99,7 +99,7 @@ class Reader:
         entries: Entries = tuple,
         base: ForeignBase | None = None,
     ) -> SparkBatch:
-        """Read inputs as a batch, without the files on which Spark fails. `entries` reads the ledger; `base` is set for the files of a foreign base."""
+        """Read inputs as a batch, without files on which Spark fails. `entries` reads the ledger; `base` is set for files of a foreign base."""
         with ExitStack() as scratch:
             opened = Inputs(self.spark, self.storage, spec, inputs, locations, scratch)
             batch = None
@@ -131,7 +131,7 @@ class Reader:
         ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
         epoch = _epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
-        counts = survey.counted(placed, spec)
+        counts = survey.count_records(placed, spec)
         unusable = tuple(item for frame in placed if counts.invalid for item in _unusable(frame))
         opened.within_limits(counts.invalid, counts.read, unusable)
         if counts.truncate and spec.truncate == "fail":
@@ -144,11 +144,11 @@ class Reader:
         if spec.keyless:
             numbered = any(name == "offset" for name, _ in order)
             contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}
-            placed = [keyless.identified(frame, order, contents) for frame in placed]
+            placed = [keyless.identify(frame, order, contents) for frame in placed]
         lacking = _lacking(placed, evolved) if spec.patch_rows else set()
         changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking))
         if counts.unlinked and not spec.keyless:
-            changes = linked(changes, evolved.schema)
+            changes = link_key_changes(changes, evolved.schema)
         changes = table_writer.materialize(changes)
         changes, mistyped, listed = _without_invalid(spec, changes, evolved.schema)
         if mistyped:
@@ -164,7 +164,7 @@ class Reader:
         """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""
         spec = opened.spec
         frames, adopted = foreign_base.frames(opened, base)
-        counts = survey.counted(frames, spec)
+        counts = survey.count_records(frames, spec)
         foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in _unusable(frame)], counts.invalid)
         evolved = foreign_base.evolved(frames, adopted)
         summary = dataclasses.replace(_summary(opened, counts, evolved, base.order, (), ()), adoption=adopted)
@@ -189,7 +189,7 @@ class Reader:
             for raw in opened.raw(kind, paths, _stored_fields(parent), schema):
                 try:
                     # a file whose records name several schemas is one frame for each schema: take all frames or none
-                    decoded = [(part, decode(part, spec)) for part in kafka.unpacked(raw, spec.container, self.schemas, opened.materialize)]
+                    decoded = [(part, decode(part, spec)) for part in kafka.unpack(raw, spec.container, self.schemas, opened.materialize)]
                 except InputRefused as error:
                     opened.unreadable.update(dict.fromkeys(raw.paths, files.Problem(str(error))))
                     continue
@@ -227,7 +227,7 @@ def _lacking(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
 def _unusable(frame: Frame) -> list[Unusable]:
     """Return the invalid records of a frame, with the text that reports quote."""
     text = "_text" if "_text" in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
-    return survey.unusable(frame.rows.where("_invalid IS NOT NULL"), "_invalid", text)
+    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), "_invalid", text)
 
 
 def record_place(spec: TableSpec) -> tuple[str, str]:
@@ -246,8 +246,10 @@ def _without_invalid(spec: TableSpec, changes: DataFrame, schema: Schema) -> tup
         return changes, {}, ()
     kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
     no_key = literal(f"a column of the key ({', '.join(schema.key)}) is null or cannot be read as its type")
-    why = f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is no ', try_element_at(map({kinds}), _mistyped)) END"
-    return changes.where(f"NOT {invalid}"), counts, tuple(survey.unusable(rows, why, "to_json(struct(*))"))
+    why = (
+        f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
+    )
+    return changes.where(f"NOT {invalid}"), counts, tuple(survey.list_unusable(rows, why, "to_json(struct(*))"))
 
 
 def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
@@ -284,7 +286,7 @@ def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
         return kind
     if declared <= {"tinyint", "smallint", "int", "bigint"}:
         return "bigint"
-    count, digits = survey.numbers(frames, [value for value, _ in expressions])
+    count, digits = survey.count_numbers(frames, [value for value, _ in expressions])
     if 0 < digits < count:
         raise OrderRefused(
             f"table {spec.name}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "

@@ -14,7 +14,10 @@ from pyspark.sql import functions as F
 from compactor.core.catalog.ddl import quoted
 from compactor.core.model import types
 
-__all__ = ["cast", "coalesce", "literal", "member", "named", "null", "once", "quoted", "struct"]
+__all__ = ["DIGEST", "cast", "coalesce", "literal", "member", "named", "null", "once", "quoted", "struct"]
+
+DIGEST = "bit_xor(xxhash64(to_json(struct(*))))"
+"""For an aggregation: a number that changes when any of the rows changes."""
 
 
 def literal(value: Any) -> str:

@@ -100,7 +100,7 @@ def test_a_snapshot_is_readable_json_with_its_format_number() -> None:
 def test_another_format_is_refused(found: object) -> None:
     """With what was found, what is read, and what to do."""
     data = json.dumps({**json.loads(one().to_bytes()), "format": found}).encode()
-    with pytest.raises(StateRefused, match=r"/s/2\.json has format .* reads format 1"):
+    with pytest.raises(StateRefused, match=r"/s/2\.json: expected format 1, found "):
         Snapshot.from_bytes(data, "/s/2.json")
 
 

@@ -64,7 +64,7 @@ def spark_conf(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path
     (folder / "reader.yaml").write_text("catalog: {metastore_dir: metastore}\ns3: {path_style: true}\ntables: {t: {key: [id]}}\n", encoding="utf-8")
     with App.open(folder / "reader.yaml") as app:
         # where Spark has put the jars of its connector
-        jars = [jar.removeprefix("file://") for jar in app._session().conf.get("spark.jars", "").split(",") if jar]  # type: ignore[union-attr]
+        jars = [jar.removeprefix("file://") for jar in app.runtime.spark().conf.get("spark.jars", "").split(",") if jar]  # type: ignore[union-attr]
     settings = {
         **s3a_properties(S3Settings(endpoint=server.url, path_style=True, region="us-east-1"), int(pyspark.__version__[0]) - 2),
         "spark.driver.extraClassPath": ":".join(jars),

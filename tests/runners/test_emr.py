@@ -166,7 +166,7 @@ def test_a_job_whose_time_is_over_is_cancelled(storage: MemoryStorage) -> None:
     sender = runner(jobs, storage)
     submitted = sender.submit(WORDS)
     late = Submitted(submitted.job, submitted.report, time.time() - 1)
-    with pytest.raises(Unavailable, match="job-0 on a list was still RUNNING when its time was over, and is cancelled; raise `timeout`"):
+    with pytest.raises(Unavailable, match="job-0 on a list was still RUNNING at its time limit and was cancelled. Raise `timeout`"):
         sender.ended(late)
     assert jobs.cancelled == ["job-0"]
     assert sender.ended(late)

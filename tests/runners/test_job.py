@@ -18,6 +18,7 @@ from compactor.core.results.checks import Difference
 from compactor.core.results.notice import Notice
 from compactor.core.results.reports import RebuildReport, TableReport
 from compactor.core.settings.job_config import JobConfig
+from compactor.runtime import Runtime
 from tests.test_cli import COMMANDS
 
 TEXT = "tables: {student: {key: [id]}, ledger: {key: []}}\n"
@@ -91,7 +92,7 @@ def test_what_is_refused_is_the_last_word_of_the_report(job_config: Path, broken
     [(Unavailable("glue is away"), 75, "compactor: glue is away"), (KeyError("x"), 1, "compactor: unexpected KeyError: 'x'")],
 )
 def test_every_end_is_reported(job_config: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str) -> None:
-    """Also one that nobody foresaw, with the words by which it is tried again."""
+    """An unexpected error too; the exit code shows whether another attempt can help."""
 
     def fail(*_: object) -> Any:
         raise error
@@ -154,18 +155,41 @@ def test_the_words_are_the_command_lines(job_config: Path) -> None:
 
 def test_who_cannot_be_told_from_a_cluster_is_refused() -> None:
     """It is logged, and told from the edge."""
-    with pytest.raises(Refused, match="not told from a cluster; `compactor schema notify`"):
+    with pytest.raises(Refused, match="webhook: messages to this target cannot be sent from a cluster. `compactor schema notify`"):
         job.notify(("webhook", "https://host/token"), Notice("t", 1, "", False, ()))
     job.notify(("log",), Notice("t", 1, "", False, ()))
 
 
 def test_schemas_travel_with_the_job() -> None:
     """One that was registered since: the next try knows it."""
-    schema = job.runtime(JobConfig((), "/w", schemas=((7, '"long"'),)))._schemas
-    assert schema is not None
-    assert schema(7) == '"long"'
+    schemas = job.runtime(JobConfig((), "/w", schemas=((7, '"long"'),)))._schemas
+    assert schemas is not None
+    assert schemas(7) == '"long"'
     with pytest.raises(Unavailable, match="the schema 8, which the registry did not have when this job was sent"):
-        schema(8)
+        schemas(8)
+
+
+def test_a_job_without_schemas_decodes_by_none() -> None:
+    """No Kafka table has one: the engine refuses a record that names a schema."""
+    assert job.runtime(JobConfig((), "/w"))._schemas is None
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_spark_ends_with_the_job(job_config: Path, monkeypatch: pytest.MonkeyPatch, started: bool) -> None:
+    """The session is opened once, for this job's tables, and closed when the command ends; a command that needs none opens none."""
+    calls: list[str] = []
+    monkeypatch.setattr("compactor.spark.session.open_session", lambda settings: calls.append(f"open {settings.timestamps}") or object())
+    monkeypatch.setattr("compactor.spark.session.close_session", lambda session: calls.append("close"))
+
+    def answer(here: Runtime, arguments: Any) -> tuple[Any, int]:
+        if started:
+            assert here.spark() is here.spark()
+        assert here.started is started
+        return [], 0
+
+    monkeypatch.setattr(job, "answer", answer)
+    assert told(job_config, "run")[0] == 0
+    assert calls == (["open TIMESTAMP_MICROS", "close"] if started else [])
 
 
 def test_the_entry_point_calls_it() -> None:

@@ -3,7 +3,8 @@
 They read the stores directly and keep their own books: the Snapshots as they were put, the inputs whose rows each version must have, the files that
 each version names. Nothing they compare with comes from a flow.
 
-1. The view shows exactly one committed version: its text, its partitions, and the rows that the model makes of that version's inputs.
+1. The view shows exactly one committed version: its text, its partitions, and the rows that the model makes of that version's inputs. Every version
+   has these rows when it is committed, also one that is never shown.
 2. A restore stays restored: a version has the inputs of its parent and those that it absorbs itself; a restore has those of the version it names.
 3. Everything that landed is in landing, archive or quarantine; the ledger says where. When all is quiet it is in exactly one place.
 4. The accounts of each couple hold 200 together (`tests/simulation/bank.py`).
@@ -13,6 +14,7 @@ each version names. Nothing they compare with comes from a flow.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,9 +26,10 @@ from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.storage.memory import MemoryStorage
+from tests.oracle.engine import ListEngine
 from tests.oracle.lake import as_rows
 from tests.oracle.model import Change, parsed, replayed
-from tests.oracle.reader import Shown, look
+from tests.oracle.reader import Shown, generations, look
 from tests.simulation import bank, verbs
 
 Name = tuple[str, str]
@@ -75,6 +78,7 @@ class Audit:
         self.effective: dict[int, frozenset[Name]] = {0: frozenset()}
         self.ledger: dict[Name, Input] = {}
         self.shown = 0
+        self._engine = ListEngine(storage)
         self.debts: dict[str, int] = {}
         self._stored: dict[int, bytes] = {}
         self._files: dict[str, set[int]] = {}
@@ -153,6 +157,9 @@ class Audit:
         else:
             self._expired(known, stored)
         self.snapshots[version], self._stored[version] = stored, data
+        if known is None:
+            rows = as_rows(self._engine.rows(self.spec, stored, stored.schema), stored.schema)
+            assert rows == self.expected(version), f"version {version} ({stored.operation}) has other rows than its inputs have"
 
     def _put(self, snapshot: Snapshot) -> None:
         assert snapshot.parent == (snapshot.version - 1 or None)
@@ -270,13 +277,12 @@ class Audit:
         self.check(self.evaluated(view, tables, partitions, files))
 
     def _registered(self, view: ViewDef) -> tuple[dict[str, TableDef], dict[str, list[PartitionDef]]]:
-        tables, partitions, generation = {}, {}, 1
-        while (base := self.catalog.table(self.spec.tables_in, verbs.table_name(self.spec, "base", generation))) is not None:
-            delta = self.catalog.table(self.spec.tables_in, verbs.table_name(self.spec, "delta", generation))
-            for table in filter(None, (base, delta)):
+        tables, partitions = {}, {}
+        for generation, part in itertools.product(generations(view), ("base", "delta")):
+            table = self.catalog.table(self.spec.tables_in, verbs.table_name(self.spec, part, generation))
+            if table is not None:
                 tables[table.name] = table
                 partitions[table.name] = named(self.catalog.partitions(self.spec.tables_in, table.name), view)
-            generation += 1
         return tables, partitions
 
     def evaluated(self, view: ViewDef, tables: dict[str, TableDef], partitions: dict[str, list[PartitionDef]], files: dict[str, Any]) -> Shown:

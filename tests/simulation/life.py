@@ -16,7 +16,7 @@ from compactor.storage.memory import MemoryStorage
 from tests.faults import Crash
 from tests.oracle import lake
 from tests.oracle.engine import ListEngine
-from tests.oracle.reader import Shown, look
+from tests.oracle.reader import Shown, generations, look
 from tests.simulation import verbs
 from tests.simulation.audit import Audit, named
 from tests.simulation.bank import Bank, Delivery, deliveries
@@ -214,13 +214,12 @@ class Life:
         view = catalog.view(spec.database, spec.view)
         if view is None:
             return
-        tables, partitions, generation = {}, {}, 1
-        while (base := catalog.table(spec.tables_in, verbs.table_name(spec, "base", generation))) is not None:
-            delta = catalog.table(spec.tables_in, verbs.table_name(spec, "delta", generation))
-            for each in filter(None, (base, delta)):
-                tables[each.name] = each
-                partitions[each.name] = named(catalog.partitions(spec.tables_in, each.name), view)
-            generation += 1
+        tables, partitions = {}, {}
+        for generation, part in itertools.product(generations(view), ("base", "delta")):
+            table = catalog.table(spec.tables_in, verbs.table_name(spec, part, generation))
+            if table is not None:
+                tables[table.name] = table
+                partitions[table.name] = named(catalog.partitions(spec.tables_in, table.name), view)
         if self.scheduler.now - began >= spec.keep:
             return
         files: dict[str, Any] = {}

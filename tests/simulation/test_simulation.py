@@ -16,10 +16,10 @@ from tests.simulation.life import plan_of, seeded
 from tests.simulation.shrink import Shrinking
 
 ROOT = Path(__file__).parents[2]
-FIXED = range(60)
+FIXED = range(48)
 """Seeds that every run of the suite plays."""
-SECONDS = 600.0 if FULL else 8.0
-"""How long new seeds are drawn."""
+SECONDS = 600.0 if FULL else 30.0
+"""How long the slow test draws new seeds."""
 STEPS_A_MINUTE = 10_000
 
 
@@ -60,7 +60,7 @@ def _rotate(seconds: float, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_new_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     """Other lives in each run; the first seed is printed."""
-    _rotate(8.0, capsys)
+    _rotate(4.0, capsys)
 
 
 @pytest.mark.slow

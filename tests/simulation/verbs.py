@@ -122,11 +122,6 @@ VERBS: Mapping[str, tuple[Verb, tuple[type[Exception], ...]]] = {
 """Name → function of (table, argument), and the errors with which it may end."""
 
 
-def ledger(table: Table, snapshot: Snapshot) -> dict[tuple[str, str], Any]:
-    """Return what the ledger says last of each input, by (path, etag)."""
-    return ledgers.latest(ledgers.everything(table, snapshot))
-
-
 def first_attempts(table: Table, snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return (path, etag) of the first ledger entry of each input."""
     entries = ledgers.everything(table, snapshot)

@@ -10,7 +10,8 @@ import pytest
 
 from compactor.core.model.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.reports import AdoptReport, Difference
+from compactor.core.results.checks import Difference
+from compactor.core.results.reports import AdoptReport
 from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from compactor.flows.write.adopt import adopt

@@ -27,7 +27,7 @@ from compactor.core.model.history import ROWS
 from compactor.core.model.layout import Layout, commit_id, relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
-from compactor.core.planning.retention import Sweep, Unit
+from compactor.core.planning.retention import Unit, VacuumPlan
 from compactor.core.results.reports import Swept, VacuumReport
 from compactor.flows.keep import discard
 from compactor.flows.keep.discard import Discards
@@ -45,7 +45,7 @@ class _Inspection:
 
     newest: Snapshot
     kept: tuple[Snapshot, ...]
-    sweep: Sweep
+    sweep: VacuumPlan
     units: dict[str, Unit]
     orphan_partitions: Values
     discards: Discards
@@ -110,7 +110,7 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
             f"table {table.name}: version {newest.version} names {missing[0]}, which is not there. Nothing was deleted. "
             f"`compactor verify {table.name}` lists what else is missing; restore it from a backup."
         )
-    sweep = retention.sweep(table.spec, newest, whole, modified, units, shown, now, changes)
+    sweep = retention.plan_vacuum(table.spec, newest, whole, modified, units, shown, now, changes)
     kept = tuple(snapshot for snapshot in whole if snapshot.version in sweep.kept)
     named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, sweep.feed_kept)}
     orphans = _orphan_partitions(layout, newest, named, units, registered)

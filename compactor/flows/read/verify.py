@@ -17,7 +17,7 @@ from compactor.core.model.errors import Conflict, StateRefused
 from compactor.core.model.inputs import AGAIN, LATER, Input
 from compactor.core.model.snapshot import COUNTS, DataFile, Snapshot
 from compactor.core.planning import compaction, retention
-from compactor.core.results.reports import Check
+from compactor.core.results.checks import Check
 from compactor.flows import ledger
 from compactor.flows.keep import discard
 from compactor.flows.land import discover

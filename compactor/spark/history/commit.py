@@ -28,15 +28,12 @@ from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
 from compactor.spark.rows.resolution import Resolution
 from compactor.spark.rows.resolve import union
-from compactor.spark.sql import literal, named, quoted
+from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 _MAX_ROUNDS = 16
 """The number of key changes of one row that are followed within one run, as in `rows/resolution.py`."""
-
-_DIGEST = "bit_xor(xxhash64(to_json(struct(*))))"
-"""SQL for an aggregation: a number that changes when the rows change."""
 
 _DAY_US = 86_400_000_000
 
@@ -118,13 +115,12 @@ class _Work:
         if truncates:
             rows = rows.unionByName(versions.truncated(keys, truncates).join(keys, self.keys, "left"), allowMissingColumns=True)
         if partial:
-            rows = self._with_first(versions.linked(rows), keys)
-        rows = versions.once(rows)
+            rows = self._with_first(versions.link(rows), keys)
+        rows = versions.deduplicate(rows)
         made = self._materialize(versions.versions(self._filled(rows, partial, moves)))
         removed = self._removed(made, loaded, reach)
-        return self._written(
-            made, loaded, keys, removed, dataclasses.replace(self._kept(), truncates=truncates, unavailable_columns=partial, moves=moves)
-        )
+        kept = dataclasses.replace(self._kept(), truncates=truncates, unavailable_columns=partial, moves=moves)
+        return self._written(made, loaded, keys, removed, kept)
 
     # what there is ------------------------------------------------------------------------------------------------
 
@@ -170,7 +166,7 @@ class _Work:
                 rows = self._everything()
             else:
                 reach = [part for part in stored.closed if _reaches(part.last, one.position, order)]
-                rows = union([self.parts().open(stored, None).drop("__origin", "__was"), self.parts().rows(reach)])
+                rows = union([self.parts().open(stored, None).drop("__origin", "__digest"), self.parts().rows(reach)])
             met = rows.where(f"_position < {at} AND (__end_position IS NULL OR __end_position > {at})")
             frames.append(met.selectExpr(*versions.keys, f"{versions.event(at)} AS __first"))
         return self._materialize(_earliest(union(frames), versions))
@@ -223,7 +219,7 @@ class _Work:
             old = self._materialize(loaded.where(MOVED).selectExpr(*columns, "__first")).where("__e >= __first").drop("__first")
             more = fresh.unionByName(old).selectExpr(*went, "__e AS __first")
             keys = self._materialize(_earliest(keys.unionByName(more), versions))
-            before, digest = digest, keys.agg(named(_DIGEST, "s")).collect()[0].s
+            before, digest = digest, keys.agg(named(DIGEST, "s")).collect()[0].s
             if digest == before:
                 break
             loaded, reach = self._stored(keys)
@@ -237,15 +233,15 @@ class _Work:
     def _filled(self, rows: DataFrame, partial: Sequence[str], moves: bool) -> DataFrame:
         versions = self.versions
         if not (partial and moves):
-            return versions.filled(rows, partial)
-        rows, digest = self._materialize(versions.stored_carried(rows, partial)), None
+            return versions.fill(rows, partial)
+        rows, digest = self._materialize(versions.with_stored_carried(rows, partial)), None
         for _ in range(_MAX_ROUNDS):
-            filled = versions.filled(rows, partial)
-            rows = self._materialize(versions.carried(rows, filled, partial))
-            before, digest = digest, rows.agg(named(_DIGEST, "s")).collect()[0].s
+            filled = versions.fill(rows, partial)
+            rows = self._materialize(versions.carry(rows, filled, partial))
+            before, digest = digest, rows.agg(named(DIGEST, "s")).collect()[0].s
             if digest == before:
                 break
-        return versions.filled(rows, partial)
+        return versions.fill(rows, partial)
 
     def _removed(self, made: DataFrame, loaded: DataFrame, reach: Sequence[HistoryPart]) -> list[HistoryPart]:
         """Return the closed parts to replace: those with an event that changed, and small ones that are merged."""

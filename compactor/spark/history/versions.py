@@ -4,7 +4,7 @@ In and out: stored events (`core/catalog/history_views.state_types`). While they
 
 | column | type | meaning |
 |---|---|---|
-| `__origin` | int | EVENT (of the batch), MADE (from a key change, a truncate or the table's rows), OPEN (an open part), DELTA (the open Delta), CLOSED |
+| `__origin` | int | EVENT (of the batch), MADE (a key change, truncate or row of the table), OPEN (an open part), DELTA, CLOSED (a closed part) |
 | `__part` | string | the path of the part that holds the event |
 | `__digest` | bigint | `digest()` of the event as it is stored: an event with the same digest need not be written again |
 | `__first` | struct | the earliest event of the key that is new; events before it stay as they are stored |
@@ -149,7 +149,7 @@ class Versions:
 
     # steps --------------------------------------------------------------------------------------------------------
 
-    def linked(self, rows: DataFrame) -> DataFrame:
+    def link(self, rows: DataFrame) -> DataFrame:
         """Return rows with FROM filled for creates that wait for the delete of the same transaction and LSN, and a delete for each such old key."""
         left = rows.where("_op = 'd' AND __link IS NOT NULL").selectExpr("__link", f"{self.key_text} AS __left").groupBy("__link")
         halves = left.agg(named("min(__left)", "__left"), named("count(DISTINCT __left)", "__n")).where("__n = 1").drop("__n")
@@ -160,7 +160,7 @@ class Versions:
         ends = self.ends(resolved.where("__linked"))
         return resolved.drop("__linked").unionByName(ends, allowMissingColumns=True)
 
-    def once(self, rows: DataFrame) -> DataFrame:
+    def deduplicate(self, rows: DataFrame) -> DataFrame:
         """Return each event once, with `__frozen`.
 
         A stored event stays as it is. Where several events share one Position (ties), each stands at its latest delivery, as in the table.
@@ -185,7 +185,7 @@ class Versions:
         frozen = f"coalesce(__origin >= {OPEN} AND {self.event()} < __first, __origin >= {OPEN})"
         return events.where("__rank = 1").drop("__rank").selectExpr("*", f"{frozen} AS __frozen")
 
-    def filled(self, rows: DataFrame, partial: Sequence[str]) -> DataFrame:
+    def fill(self, rows: DataFrame, partial: Sequence[str]) -> DataFrame:
         """Return rows in which values that events do not carry come from the events before them.
 
         A delete keeps the values that it ended, for a create under another key. `partial` names the columns that some events do not carry.
@@ -201,24 +201,21 @@ class Versions:
         parts = [f"last(CASE WHEN {carries} THEN struct({whole}) END, true) OVER {life} AS __rest"]
         for at, name in enumerate(partial):
             missing = f"array_contains(__missing, {literal(name)}) AND NOT __frozen"
-            carried = (
-                f"WHEN _op = 'u' AND {missing} AND __carried IS NOT NULL THEN struct(__carried.{quoted(name)} AS v)"
-                if "__carried" in rows.columns
-                else ""
-            )
+            arrived = f"WHEN _op = 'u' AND {missing} AND __carried IS NOT NULL THEN struct(__carried.{quoted(name)} AS v)"
+            carried = arrived if "__carried" in rows.columns else ""
             own = f"CASE WHEN {carries} AND NOT ({missing}) THEN struct({quoted(name)} AS v) {carried} END"
             parts.append(f"last({own}, true) OVER {life} AS __p{at}")
         rows = rows.selectExpr("*", *parts)
         values = {name: f"__rest.v{at}" for at, name in enumerate(rest)} | {name: f"__p{at}.v" for at, name in enumerate(partial)}
         return rows.selectExpr(*[f"{values[name]} AS {quoted(name)}" if name in values else quoted(name) for name in kept])
 
-    def stored_carried(self, rows: DataFrame, partial: Sequence[str]) -> DataFrame:
+    def with_stored_carried(self, rows: DataFrame, partial: Sequence[str]) -> DataFrame:
         """Return rows with `__carried`: the values that stored events already got with their key change."""
         values = ", ".join(f"{quoted(name)} AS {quoted(name)}" for name in partial)
         moved = f"_op = 'u' AND {HAS_OLD_KEY} AND size(__missing) > 0 AND __origin >= {OPEN} AND NOT __frozen"
         return rows.selectExpr("*", f"CASE WHEN {moved} THEN struct({values}) END AS __carried")
 
-    def carried(self, rows: DataFrame, filled: DataFrame, partial: Sequence[str]) -> DataFrame:
+    def carry(self, rows: DataFrame, filled: DataFrame, partial: Sequence[str]) -> DataFrame:
         """Return `rows` with `__carried`: the values that the old key had at the key change, where `filled` has the old key."""
         moves = filled.where(f"_op = 'u' AND {HAS_OLD_KEY} AND size(__missing) > 0 AND NOT __frozen")
         moves = moves.selectExpr(*self.keys, "_position", "_from AS __k", "_position AS __p")

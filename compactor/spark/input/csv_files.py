@@ -155,7 +155,7 @@ def _named(rows: DataFrame, used: Csv, layout: _Layout, origins: Origins) -> Raw
         marked = "" if used.null_value == "" else f"WHEN {value} = {literal(used.null_value)} THEN NULL "
         values.append(f"{literal(name)}, CASE WHEN {value} IS NULL THEN {empty} {marked}ELSE {value} END")
     shown = ", ".join(layout.names[:12]) + (", .." if len(layout.names) > 12 else "")
-    why = f"has another number of values than there are columns ({len(layout.names)}: {shown})"
+    why = f"does not have {len(layout.names)} values, one for each column ({shown})"
     unreadable_line = f"CASE WHEN {quoted(_CORRUPT)} IS NOT NULL THEN {literal(why)} END"
     schema = ("struct", tuple((name, ("string",)) for name in layout.names))
     value = f"named_struct({', '.join(values)}) AS _value"

@@ -38,7 +38,7 @@ _WHOLE_DIGITS = 19
 """Whole digits of an inferred decimal, where there is room: enough for most columns, so that the type seldom needs to widen."""
 
 
-def typed(
+def add_types(
     raws: Sequence[RawFrame], stored: Sequence[WriterField], schema: WriterSchema | None, words: Sequence[str] = (), twins: str = ""
 ) -> list[RawFrame]:
     """Return text frames with typed values. `stored` are the table's columns, `schema` has the declared ones.

@@ -62,7 +62,7 @@ class Inputs:
         return by_format
 
     def raw(self, kind: str, paths: list[str], stored: Sequence[WriterField], schema: WriterSchema | None) -> list[files.RawFrame]:
-        """Return the raw frames of files of one format. Values of CSV files get types: `stored` are the table's columns, `schema` declares columns."""
+        """Return the raw frames of files of one format. CSV values get types: `stored` are the table's columns, `schema` declares columns."""
         raws = self._opened(kind, paths)
         if kind == "parquet":
             return raws
@@ -70,7 +70,7 @@ class Inputs:
         if kind != "csv":
             return raws
         operation = self.spec.op or self.spec.source.operation_column
-        return csv_types.typed(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
+        return csv_types.add_types(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
 
     def materialize(self, rows: DataFrame) -> DataFrame:
         """Return the rows computed once. They are freed when the batch is closed."""
@@ -145,7 +145,7 @@ class Inputs:
 
     def _read(self, kind: str, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         """Return the raw frames of the files, and the files that cannot be opened. Packs that Hadoop cannot read are unpacked first."""
-        packed = [path for path in paths if kind in ("csv", "json") and zstandard.needed(self._spark, path)]
+        packed = [path for path in paths if kind in ("csv", "json") and zstandard.must_unpack(self._spark, path)]
         plain = [path for path in paths if path not in packed]
         out, unreadable = self._read_plain(kind, self.origins, plain) if plain else ([], {})
         if packed:
@@ -153,11 +153,11 @@ class Inputs:
             copies = {}
             for path in packed:
                 try:
-                    copies[zstandard.copied(self._spark, path, join(place, self.origins.path(path)))] = path
+                    copies[zstandard.unpack(self._spark, path, join(place, self.origins.path(path)))] = path
                 except InputRefused as error:
                     unreadable[path] = files.Problem(str(error))
             frames, refused = self._read_plain(kind, files.Origins((place,)), [*copies]) if copies else ([], {})
-            out += [zstandard.renamed(raw) for raw in frames]
+            out += [zstandard.with_original_names(raw) for raw in frames]
             unreadable.update({copies[copy]: problem for copy, problem in refused.items()})
         return out, unreadable
 

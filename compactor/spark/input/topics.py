@@ -60,13 +60,13 @@ class KafkaTopics:
         finally:
             admin.close()
 
-    def fetch(self, wanted: Sequence[Offsets], staging: str) -> list[Fetched]:
+    def fetch(self, ranges: Sequence[Offsets], staging: str) -> list[Fetched]:
         """Write these records below `staging`. Each task reads one partition and writes one file."""
-        places = {(item.topic, item.partition): item for item in wanted}
-        if len(places) != len(wanted):
+        places = {(item.topic, item.partition): item for item in ranges}
+        if len(places) != len(ranges):
             raise ValueError("each partition may be given once")
         try:
-            self._read(wanted).selectExpr(*_COLUMNS).write.partitionBy("_topic", "_partition").mode("overwrite").parquet(staging)
+            self._read(ranges).selectExpr(*_COLUMNS).write.partitionBy("_topic", "_partition").mode("overwrite").parquet(staging)
             rows = self._written(staging) if self._any(staging) else []
         except (Py4JJavaError, PySparkException) as error:
             raise self._translated(error) from None
@@ -79,8 +79,8 @@ class KafkaTopics:
                 out.append(Fetched(places[row.topic, row.partition], info, row.records, row.until.timestamp()))
         if len(out) != len(by_place):
             raise Refused(
-                f"kafka: {staging} holds {len(out)} files, expected {len(by_place)}, one per partition. Check that no other `compactor ingest` works in "
-                "this warehouse, then run again."
+                f"kafka: {staging} holds {len(out)} files, expected {len(by_place)}, one per partition. Check that no other `compactor ingest` works "
+                "in this warehouse, then run again."
             )
         return out
 

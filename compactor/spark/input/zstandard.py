@@ -21,7 +21,7 @@ _PLAIN = ".plain"
 """The suffix of an unpacked copy. With `.zst` at its end Hadoop would unpack it again."""
 
 
-def needed(spark: SparkSession, path: str) -> bool:
+def must_unpack(spark: SparkSession, path: str) -> bool:
     """Whether a text file must be unpacked before Spark can read it."""
     if not path.endswith(".zst"):
         return False
@@ -33,7 +33,7 @@ def needed(spark: SparkSession, path: str) -> bool:
     return False
 
 
-def copied(spark: SparkSession, path: str, copy: str) -> str:
+def unpack(spark: SparkSession, path: str, copy: str) -> str:
     """Unpack a file and return the location of the copy: `copy` and a suffix. Raises InputRefused, naming the file, if it cannot be unpacked."""
     if not str(spark.sparkContext.master).startswith("local"):
         raise InputRefused(
@@ -41,11 +41,11 @@ def copied(spark: SparkSession, path: str, copy: str) -> str:
         )
     target = copy + _PLAIN
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    ConsistentReads.again_if_empty(lambda: _unpack(spark, path, target))
+    ConsistentReads.again_if_empty(lambda: _copy_unpacked(spark, path, target))
     return target
 
 
-def _unpack(spark: SparkSession, path: str, target: str) -> int:
+def _copy_unpacked(spark: SparkSession, path: str, target: str) -> int:
     """Unpack a file and return the size of its content in bytes."""
     jvm: Any = spark._jvm
     location = jvm.org.apache.hadoop.fs.Path(path)
@@ -60,7 +60,7 @@ def _unpack(spark: SparkSession, path: str, target: str) -> int:
     return os.path.getsize(target)
 
 
-def renamed(raw: RawFrame) -> RawFrame:
+def with_original_names(raw: RawFrame) -> RawFrame:
     """Return a frame of copies with the names of the original files."""
     rows = raw.rows.selectExpr(
         *[f"substr(_file, 1, length(_file) - {len(_PLAIN)}) AS _file" if name == "_file" else name for name in raw.rows.columns]

@@ -149,7 +149,7 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
         absent.append(_not_named(field.source))
     for column, writers in variants.items():
         raw = f"_after.{quoted(column.name)}"
-        value = conversions.follow(conversions.stored(raw, images[column.name], column), column.type, kind)
+        value = conversions.change_type(conversions.to_stored(raw, images[column.name], column), column.type, kind)
         test = None if frame.omits else conversions.is_placeholder(raw, images[column.name])
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         branches.append((only, value))
@@ -191,7 +191,7 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
     kind = types.parse(field.type)
     out = []
     for column, writers in _variants(frame, evolved, field).items():
-        value = conversions.follow(conversions.stored(f"{image}.{quoted(column.name)}", images[column.name], column), column.type, kind)
+        value = conversions.change_type(conversions.to_stored(f"{image}.{quoted(column.name)}", images[column.name], column), column.type, kind)
         only = f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         out.append(value if len(writers) == len(frame.writers) else f"CASE WHEN {only} THEN {value} END")
     return coalesce(out) if out else null(kind)
@@ -204,7 +204,7 @@ def _record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> st
         kind = conversions.json_type(written.raw)
         parsed = f"from_json({column}, '{ddl(('struct', ((written.name, kind),)))}')"
         if written.name in images:
-            return conversions.follow(conversions.stored(member(parsed, written.name), kind, written), written.type, types.parse(field.type))
+            return conversions.change_type(conversions.to_stored(member(parsed, written.name), kind, written), written.type, types.parse(field.type))
     return None
 
 
@@ -231,7 +231,7 @@ def writer_positions(rows: Sequence[tuple[str, Position | None, Position | None]
     return [dataclasses.replace(writer, first=bounds[writer.id][0], last=bounds[writer.id][1]) for writer in writers if writer.id in bounds]
 
 
-def linked(changes: DataFrame, schema: Schema) -> DataFrame:
+def link_key_changes(changes: DataFrame, schema: Schema) -> DataFrame:
     """Return Changes with FROM filled for creates that lack values and have no header.
 
     The other half of such a key change is the delete of the same transaction and LSN. Links that several deletes share are left alone.

@@ -1,8 +1,8 @@
 """Tables without key (H13): the key is `_row_id`, the identity of the event that brought the row.
 
-Two steps. `identified` gives every decoded record its identity. It turns an update into a removal (op `x`, the before image) and an insert, and a
-delete into a removal. `matched` lets every removal take one row with equal content, the lowest first. A removal without such a row waits for one, as
-a tombstone does. Rows with equal content are interchangeable, so it makes no difference which of them goes, or when.
+Two steps. `identify` gives every decoded record its identity. It turns an update into a removal (op `x`, the before image) and an insert, and a
+delete into a removal. `match_removals` lets every removal take one row with equal content, the lowest first. A removal without such a row waits for
+one, as a tombstone does. Rows with equal content are interchangeable, so it makes no difference which of them goes, or when.
 
 A stored removal has `_op` = 'd' and `_from` = 'x'. Once it took its row, `_moved_to` is 'found'.
 """
@@ -24,7 +24,7 @@ MATCHED = "found"
 """The MOVED_TO of a removal that took its row, and of the row that it took."""
 
 
-def identified(frame: Frame, order: position.Order, contents: dict[str, str]) -> Frame:
+def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> Frame:
     """Return the frame with `_identity` (key text) and ORIGIN; updates and deletes become removals.
 
     `order` are the order columns. `contents` maps each file to a hash of its content; it is read only where neither source nor sink numbers events.
@@ -58,20 +58,22 @@ def identified(frame: Frame, order: position.Order, contents: dict[str, str]) ->
     return Frame(out, frame.images, frame.writers)
 
 
-def content(schema: Schema) -> str:
+def content_digest(schema: Schema) -> str:
     """SQL: a digest of all values of a row except its identity."""
     members = ", ".join(quoted(name) for name in schema.values)
     return f"sha2(to_json(struct({members}), map('ignoreNullFields', 'false')), 256)"
 
 
-def waiting() -> str:
+def is_waiting() -> str:
     """SQL: whether a state is a removal that still waits for its row."""
     return f"(_op = 'd' AND _from = '{REMOVAL}' AND _moved_to IS NULL)"
 
 
-def matched(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
+def match_removals(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
     """Return states (one for each identity) in which removals and rows of equal content have taken each other."""
-    ranked = heads.selectExpr("*", f"{content(schema)} AS _content", f"CASE WHEN {waiting()} THEN 'w' WHEN _op = 'u' THEN 'l' ELSE 'n' END AS _kind")
+    ranked = heads.selectExpr(
+        "*", f"{content_digest(schema)} AS _content", f"CASE WHEN {is_waiting()} THEN 'w' WHEN _op = 'u' THEN 'l' ELSE 'n' END AS _kind"
+    )
     counted = ranked.selectExpr(
         "*",
         "row_number() OVER (PARTITION BY _content, _kind ORDER BY _position, _row_id) AS _n",

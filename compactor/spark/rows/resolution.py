@@ -24,15 +24,12 @@ from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX
 from compactor.spark.reading import SparkBatch, record_place
 from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.resolve import EVENT, MOVED, Resolver, union
-from compactor.spark.sql import literal, named, quoted
+from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 _MAX_ROUNDS = 16
 """The number of key changes of one row that are followed within one run. Values behind a longer chain stay unavailable and are counted."""
-
-_DIGEST = "bit_xor(xxhash64(to_json(struct(*))))"
-"""SQL for an aggregation: a number that changes when the rows change."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     linked = None
     changes = batch.changes.where("_op <> 't'")
     if stored and partial and _other_half_may_be_stored(batch):
-        linked = changes = table_writer.materialize(stored.relinked(changes))
+        linked = changes = table_writer.materialize(stored.link_key_changes(changes))
         own.append(linked)
     events = resolver.states(changes)
     frames = [events]
@@ -147,7 +144,7 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     counts, ties = _counts(batch, outcomes, events, gone)
     heads = resolver.heads(outcomes)
     if spec.keyless:
-        heads = keyless.matched(heads, resolver.schema, batch.version)
+        heads = keyless.match_removals(heads, resolver.schema, batch.version)
     aside = _beyond_retention(batch, heads) if judge else None
     event_outcomes = None
     if spec.feed == ALL and aside is None:
@@ -163,7 +160,7 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     rows = batch.changes.where("_op <> 't'").join(keys, key, "left_semi")
     rows = rows.selectExpr("*", *record_place(batch.spec))
     counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
-    set_aside = survey.unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
+    set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
     inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in batch.summary.inputs)
     unusable = (*batch.summary.unusable, *set_aside)[:LISTED_MAX]
     summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
@@ -172,8 +169,8 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
 
 def _compared(stored: TableReader, batch: SparkBatch, events: DataFrame, partial: bool) -> DataFrame | None:
     if batch.spec.keyless:
-        return stored.of_content(events)
-    return stored.compared_with(events, batch.summary.first, partial, batch.spec.soft)
+        return stored.rows_for_removals(events)
+    return stored.rows_to_compare(events, batch.summary.first, partial, batch.spec.soft)
 
 
 def _late(batch: SparkBatch) -> bool:
@@ -209,10 +206,10 @@ def _with_fills(resolver: Resolver, states: DataFrame, stored: TableReader | Non
     result, digest = states, None
     for _ in range(_MAX_ROUNDS):
         fills = table_writer.materialize(resolver.fills(result, partial))
-        before, digest = digest, fills.agg(named(_DIGEST, "s")).collect()[0].s
+        before, digest = digest, fills.agg(named(DIGEST, "s")).collect()[0].s
         if digest == before:
             break
-        base = stored.of_keys(fills) if stored else None
+        base = stored.rows_with_keys_of(fills) if stored else None
         frames = [states, fills]
         if base is not None:
             frames.append(base.join(states.select(*resolver.keys).distinct(), list(resolver.schema.key), "left_anti"))

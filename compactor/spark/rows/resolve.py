@@ -76,6 +76,7 @@ class Resolver:
     def states(self, changes: DataFrame) -> DataFrame:
         """Return Changes (without truncates) as states: one for each change, and for each key change a tombstone under the old key."""
         older = self._unknown("_missing")
+        waits = f"'{LINK_MARK}' || _link"
         op = "CASE WHEN _op IN ('d', 'x') THEN 'd' ELSE 'u' END"
         events = changes.selectExpr(
             *self.columns,
@@ -83,8 +84,8 @@ class Resolver:
             f"CAST({self.version} AS BIGINT) AS _version",
             POSITION,
             f"{older} AS _older",
-            f"CASE WHEN _op = 'x' THEN 'x' WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, '{LINK_MARK}' || _link) ELSE _from END AS _from",
-            f"CASE WHEN _op = 'd' THEN coalesce(_to, '{LINK_MARK}' || _link) END AS _moved_to",
+            f"CASE WHEN _op = 'x' THEN 'x' WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, {waits}) ELSE _from END AS _from",
+            f"CASE WHEN _op = 'd' THEN coalesce(_to, {waits}) END AS _moved_to",
             ORIGIN,
             FILE,
         )
@@ -197,10 +198,10 @@ class Resolver:
             best.append(f"max_by(struct({own} AS r, {value} AS v, _origin AS s), {newest}) OVER {by_key} AS {_best(name)}")
         rows = rows.selectExpr("*", *best)
         columns = [*self.keys]
-        columns += [f"CASE WHEN {_stands(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
-        columns += [f"CASE WHEN {_stands(ALL)} THEN {_best(ALL)}.v.{quoted(name)} END AS {quoted(name)}" for name in rest]
+        columns += [f"CASE WHEN {_has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
+        columns += [f"CASE WHEN {_has_value(ALL)} THEN {_best(ALL)}.v.{quoted(name)} END AS {quoted(name)}" for name in rest]
         # a stored row changes when an event fills one of its columns, or when a late delete ends one of them
-        changes = " OR ".join(f"({_best(name)}.r.known AND ({_best(name)}.s < {DELTA} OR NOT {_stands(name)}))" for name in registers)
+        changes = " OR ".join(f"({_best(name)}.r.known AND ({_best(name)}.s < {DELTA} OR NOT {_has_value(name)}))" for name in registers)
         version = f"CASE WHEN _head_origin >= {DELTA} AND ({changes}) THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
         moved_to = f"max(CASE WHEN _op = 'd' AND _position = _head_position THEN _moved_to END) OVER {by_key}"
         entries = ", ".join(self._entry(name) for name in registers)
@@ -210,7 +211,7 @@ class Resolver:
         return result.selectExpr(*self.columns, OP, VERSION, POSITION, older, FROM, MOVED_TO, *_MARKS)
 
     def _register(self, name: str) -> str:
-        own = f"CASE WHEN _op = 'u' THEN named_struct('at', _position, 'via', _position, 'known', true) ELSE {self._nothing} END"
+        own = f"CASE WHEN _op = 'u' THEN named_struct('at', _position, 'via', _position, 'known', true) ELSE {self._unknown_register} END"
         return f"coalesce(try_element_at(_older, {literal(name)}), try_element_at(_older, '{ALL}'), {own})"
 
     def _entry(self, name: str) -> str:
@@ -218,10 +219,10 @@ class Resolver:
         best = _best(name)
         lowest = f"CASE WHEN _floor IS NULL OR {best}.r.at >= _floor THEN {best}.r.at ELSE _floor END"
         unknown = f"named_struct('at', {lowest}, 'via', CAST(NULL AS {position.ddl(self.order)}), 'known', false)"
-        pair = f"named_struct('key', {literal(name)}, 'value', CASE WHEN {_stands(name)} THEN {best}.r ELSE {unknown} END)"
-        current = f"({_stands(name)} AND {best}.r.at = _position AND {best}.r.via = _position)"
+        pair = f"named_struct('key', {literal(name)}, 'value', CASE WHEN {_has_value(name)} THEN {best}.r ELSE {unknown} END)"
+        current = f"({_has_value(name)} AND {best}.r.at = _position AND {best}.r.via = _position)"
         live = "false" if name == ALL else f"(_op = 'u' AND NOT coalesce({current}, false))"
-        return f"CASE WHEN {live} OR (_op = 'd' AND {_stands(name)}) THEN {pair} END"
+        return f"CASE WHEN {live} OR (_op = 'd' AND {_has_value(name)}) THEN {pair} END"
 
     def heads(self, outcomes: DataFrame) -> DataFrame:
         """Return the rows that stay, one for each key, as states. ORIGIN says where each comes from."""
@@ -247,10 +248,10 @@ class Resolver:
             best.append(f"max_by(struct({own} AS r, {quoted(name)} AS v), struct({own}.at AS a, {own}.via AS b)) OVER {until} AS {_best(name)}")
         rows = rows.selectExpr("*", f"{begin} AS _floor", f"{touched} AS _touched", *best)
         new_keys = dict(zip(self.schema.key, key_columns(MOVED_TO, key_types(self.schema))))
-        values = [f"CASE WHEN {_stands(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in partial]
+        values = [f"CASE WHEN {_has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in partial]
         rest = [f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}" for name in self.schema.values if name not in partial]
-        entries = ", ".join(f"named_struct('key', {literal(name)}, 'value', {self._passed(name)})" for name in partial)
-        unknown = f"named_struct('key', '{ALL}', 'value', {self._nothing})"
+        entries = ", ".join(f"named_struct('key', {literal(name)}, 'value', {self._carried(name)})" for name in partial)
+        unknown = f"named_struct('key', '{ALL}', 'value', {self._unknown_register})"
         return rows.where(f"{MOVED} AND _touched").selectExpr(
             *[f"{new_keys[name]} AS {quoted(name)}" for name in self.schema.key],
             *values,
@@ -266,21 +267,21 @@ class Resolver:
         )
 
     @property
-    def _nothing(self) -> str:
+    def _unknown_register(self) -> str:
         pos = position.ddl(self.order)
         return f"named_struct('at', CAST(NULL AS {pos}), 'via', CAST(NULL AS {pos}), 'known', false)"
 
-    def _passed(self, name: str) -> str:
+    def _carried(self, name: str) -> str:
         """SQL: a register as it arrives under the new key. `at` is the Position of the move, `via` that under the old key."""
         moved = f"named_struct('at', _position, 'via', {_best(name)}.r.at, 'known', true)"
-        return f"CASE WHEN {_stands(name)} THEN {moved} ELSE {self._nothing} END"
+        return f"CASE WHEN {_has_value(name)} THEN {moved} ELSE {self._unknown_register} END"
 
 
 def _best(name: str) -> str:
     return quoted("_r_" + name)
 
 
-def _stands(name: str) -> str:
+def _has_value(name: str) -> str:
     """SQL: whether the best register of a column holds a value that no delete has ended."""
     best = _best(name)
     return f"({best}.r.known AND {best}.r.at IS NOT NULL AND (_floor IS NULL OR {best}.r.at >= _floor))"

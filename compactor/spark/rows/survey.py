@@ -152,7 +152,7 @@ class SurveyResult:
         return dataclasses.replace(self, files=files, invalid=self.invalid + sum(more.values()))
 
 
-def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
+def main_connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
     """Return the connector that most rows name (None if no row names one), and whether every row has a Kafka offset."""
     counts: Counter[str] = Counter()
     offsets = True
@@ -167,8 +167,8 @@ def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
     return max(sorted(counts), key=lambda name: counts[name], default=None), offsets
 
 
-def numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
-    """Count the rows that have a value, and those whose value is a whole number of at most 18 digits. `values` are SQL for text, one for each frame."""
+def count_numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
+    """Count the rows that have a value, and those whose value is a whole number of at most 18 digits. `values`: SQL for text, one for each frame."""
     count, digits = 0, 0
     for frame, value in zip(frames, values):
         rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND ({value}) IS NOT NULL")
@@ -177,14 +177,14 @@ def numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
     return count, digits
 
 
-def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
-    """Count the records of frames that have POSITION. Raises InputRefused, with file and record, for a change that a table without key cannot take."""
+def count_records(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
+    """Count the records of frames that have POSITION. Raises InputRefused, with file and record, for a change that a keyless table cannot take."""
     rows = [row for frame in frames for row in _grouped(frame, spec).collect()]
     for row in rows:
         if row.lost is not None:
             raise InputRefused(
-                f"table {spec.name}: {spec.landing}/{row.lost.f}, record {row.lost.r + 1}: the record changes or deletes a row (op {row.lost.op}) of a "
-                "table without a key, and has no before image. Nothing was absorbed. Set `key:`, or have the source send before images."
+                f"table {spec.name}: {spec.landing}/{row.lost.f}, record {row.lost.r + 1}: the record changes or deletes a row (op {row.lost.op}) "
+                "of a table without a key, and has no before image. Nothing was absorbed. Set `key:`, or have the source send before images."
             )
     by_file: dict[str, list[object]] = {}
     for row in rows:
@@ -220,7 +220,7 @@ def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
 
 
 def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
-    """Return one row for each file, writer and Kafka partition, with the counts and bounds that `counted` adds up."""
+    """Return one row for each file, writer and Kafka partition, with the counts and bounds that `count_records` adds up."""
     missing = missing_columns(frame) if spec.key else []
     partial = " OR ".join(test for _, test in missing) or "false"
     names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
@@ -251,7 +251,7 @@ def _file_counts(group: list) -> FileCounts:  # type: ignore[type-arg]
     return FileCounts(sum(row.n for row in group), sum(row.invalid for row in group), first, last)
 
 
-def unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
+def list_unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
     """Return the first of these rows as entries of the quarantine. `why` (the reason) and `text` (the record) are SQL."""
     listed = (
         rows.selectExpr("_file", "_block", "_row", f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")

@@ -52,7 +52,7 @@ def _json(columns: list[tuple[str, str]], kinds: Mapping[str, types.Type]) -> st
 def _as(name: str, own: types.Type, kind: types.Type) -> str:
     # structs by member name: either side may lack members
     nested = own[0] == kind[0] and kind[0] in ("array", "map", "struct")
-    return conversions.follow(quoted(name), own, kind) if nested else f"CAST({quoted(name)} AS {types.text(kind, quote=True)})"
+    return conversions.change_type(quoted(name), own, kind) if nested else f"CAST({quoted(name)} AS {types.text(kind, quote=True)})"
 
 
 def difference(left: DataFrame, right: DataFrame) -> tuple[int, int, str | None]:
@@ -62,7 +62,7 @@ def difference(left: DataFrame, right: DataFrame) -> tuple[int, int, str | None]
     return only_left.count(), only_right.count(), example[0][0] if example else None
 
 
-def against_reference(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Check:
+def compare_with_reference(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Check:
     """Compare the view with its reference definition over the same Snapshot, which is a union with row_number."""
     columns = [(snapshot.schema.view_name(field), field.type) for field in snapshot.schema.payload]
     shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(spec.view)}"), columns)
@@ -70,7 +70,7 @@ def against_reference(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) 
     return Check(spec.name, "view equals base and Delta", not (left or right), _sentence(left, right, example, "the reference"))
 
 
-def against_history(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame) -> Check:
+def compare_with_archive(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame) -> Check:
     """Compare the view with one resolve of everything that the table ever absorbed. `resolved` are states in the resolver's schema."""
     pairs = _shared(snapshot.schema, resolver.schema)
     columns = [(view_name, kind) for view_name, kind, _ in pairs]
@@ -81,7 +81,7 @@ def against_history(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, re
     return Check(spec.name, "view equals full recompute", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
 
 
-def between(before: TableReader, after: TableReader, spec: TableSpec) -> Difference:
+def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) -> Difference:
     """Return in what the visible rows of two Snapshots differ, by the key of `after`. Columns that only one of them has are left out.
 
     Without a key, or if `before` lacks a key column, a whole row is its own key. Then no row counts as changed.

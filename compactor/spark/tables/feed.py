@@ -43,11 +43,11 @@ _KINDS = {"c": INSERT, "r": INSERT, "u": AFTER, "d": DELETE, "x": DELETE}
 def write(
     spark: SparkSession, storage: Storage, spec: TableSpec, parent: Snapshot | None, made: Snapshot, events: DataFrame | None
 ) -> FeedPart | None:
-    """Write the feed of `made`, read it back and check it. Returns None if `made` changed no row. `events`: for `feed: all`, see `of_events`."""
-    rows = net(spark, spec, parent, made)
+    """Write the feed of `made`, read it back and check it. Returns None if `made` changed no row. `events`: for `feed: all`, see `event_rows`."""
+    rows = net_changes(spark, spec, parent, made)
     if events is not None:
         rows = table_writer.materialize(rows)
-        rows = union([rows, of_events(events, rows, made)])
+        rows = union([rows, event_rows(events, rows, made)])
     directory = Layout(spec.root, spec.landing).feed(made.writer)
     ordered = rows.select(*[quoted(name) for name, _ in columns(made)]).sortWithinPartitions(*_order(made.schema))
     ordered.write.mode("errorifexists").parquet(directory)
@@ -68,7 +68,7 @@ def read(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> DataFrame:
     return table_writer.parquet(spark, columns(snapshot), {Layout(spec.root, spec.landing).inside(part.path): part.size})
 
 
-def lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
+def json_lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
     """Yield the part as JSON objects in the order of keys, images of one key together, the older first. Columns have the names of the view.
 
     Columns that carry nothing in this table are left out: `_outcome` without `all`, `_deleted` without `delete: soft`, `_row_id` with a key.
@@ -87,7 +87,7 @@ def _order(schema: Schema) -> list[Column]:
     return [*(F.col(quoted(name)) for name in schema.key), F.col("_applied"), F.col("_change_type").desc()]
 
 
-def net(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
+def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
     """Return the changes from `parent` to `made`: one insert, one delete or a pair of images for each key that differs."""
     new = TableReader(spark, Layout(spec.root, spec.landing), made, made.schema)
     if parent is None:
@@ -121,8 +121,8 @@ def _of_keys(stored: TableReader, rows: DataFrame) -> DataFrame:
     """Return the stored rows with the keys of `rows`, one for each key. The base is read only for keys that the Delta does not have."""
     key, delta = list(stored.schema.key), stored.delta()
     if delta is None:
-        return _or_none(stored, stored.of_keys(rows))
-    base = stored.of_keys(_keys(rows, stored.schema).join(_keys(delta, stored.schema), key, "left_anti"))
+        return _or_none(stored, stored.rows_with_keys_of(rows))
+    base = stored.rows_with_keys_of(_keys(rows, stored.schema).join(_keys(delta, stored.schema), key, "left_anti"))
     delta_rows = delta.join(_keys(rows, stored.schema), key, "left_semi")
     return delta_rows if base is None else union([base, delta_rows])
 
@@ -195,8 +195,8 @@ def _own(kind: str, made: Snapshot, applied: str, outcome: str, deleted: str, at
     return [f"{value} AS {name}" for name, value in zip(OWN, values)]
 
 
-def of_events(events: DataFrame, changed: DataFrame, made: Snapshot) -> DataFrame:
-    """Return the events without an image in `changed`, as the source sent them, with `_outcome` superseded, late or unchanged (applied without effect).
+def event_rows(events: DataFrame, changed: DataFrame, made: Snapshot) -> DataFrame:
+    """Return the events without an image in `changed`, as the source sent them. `_outcome`: superseded, late, unchanged (applied without effect).
 
     `events`: Changes (no truncates, no event twice) with EVENT_OUTCOME, which is null for events that a truncate supersedes.
     """
@@ -231,8 +231,8 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
     (row,) = by_key.agg(named("count(1)", "rows"), *counted).agg(named("coalesce(sum(rows), 0)", "rows"), *sums, wrong).collect()
     if row.wrong:
         raise CheckFailed(
-            f"table {spec.name}: staged changes in {directory}: a key changed twice, or an update lacks one of its images; expected one insert, delete "
-            "or pair of images per key. Nothing was committed."
+            f"table {spec.name}: staged changes in {directory}: a key changed twice, or an update lacks one of its images; expected one insert, "
+            "delete or pair of images per key. Nothing was committed."
         )
     if not row.rows:
         storage.delete([info.path for info in storage.list(directory)])
@@ -241,7 +241,7 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
 
 
 def difference(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
-    """Return the same as `net`, computed by comparing all rows of both Snapshots."""
+    """Return the same as `net_changes`, computed by comparing all rows of both Snapshots."""
     new = TableReader(spark, Layout(spec.root, spec.landing), made, made.schema)
     old = TableReader(spark, Layout(spec.root, spec.landing), parent, made.schema) if parent else None
     return _images(_rows(old) if old else None, _rows(new), spec, made, "true")

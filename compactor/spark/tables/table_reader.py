@@ -69,20 +69,20 @@ class TableReader:
         rows = base if delta is None else base.join(delta.select(*keys), keys, "left_anti").unionByName(delta)
         return rows if soft else rows.where("_op = 'u'")
 
-    def compared_with(self, events: DataFrame, first: Position | None, partial: bool, soft: bool) -> DataFrame | None:
+    def rows_to_compare(self, events: DataFrame, first: Position | None, partial: bool, soft: bool) -> DataFrame | None:
         """Return the base rows that events must be compared with, or None if there are none to compare.
 
         These are the keys of late events; with `partial` (some values are unavailable) the keys of all events; with `soft` also the keys of deletes,
         because their rows stay visible.
         """
         if partial:
-            return self.of_keys(events)
+            return self.rows_with_keys_of(events)
         bound = latest([segment.position_max for segment in self.snapshot.segments])
         conditions = [f"_position <= {position.fixed(bound, self.snapshot.order)}"] if bound is not None and at_or_below(first, bound) else []
         conditions += ["_op = 'd'"] if soft else []
-        return self.of_keys(events.where(" OR ".join(conditions))) if conditions else None
+        return self.rows_with_keys_of(events.where(" OR ".join(conditions))) if conditions else None
 
-    def of_keys(self, rows: DataFrame) -> DataFrame | None:
+    def rows_with_keys_of(self, rows: DataFrame) -> DataFrame | None:
         """Return the base rows with the keys of `rows`. Only the Segments that own these keys are read."""
         keys = rows.select(*[quoted(name) for name in self.schema.key]).distinct()
         segments = self.snapshot.segments
@@ -92,7 +92,7 @@ class TableReader:
             segments = tuple(segment for at, segment in enumerate(segments) if at in owners)
         return self.rows(segments).join(keys, list(self.schema.key), "left_semi") if segments else None
 
-    def relinked(self, changes: DataFrame) -> DataFrame:
+    def link_key_changes(self, changes: DataFrame) -> DataFrame:
         """Return Changes with FROM and TO of key changes whose other half an earlier run absorbed (H10).
 
         The halves share only transaction and LSN, so this reads the marks of all stored rows. Call it only if a create lacks values, or if a late
@@ -109,19 +109,19 @@ class TableReader:
         keep = [quoted(name) for name in changes.columns if name not in ("_from", "_to")]
         return joined.selectExpr(*keep, f"coalesce(_from, {came}) AS _from", f"{went} AS _to")
 
-    def of_content(self, events: DataFrame) -> DataFrame | None:
-        """Return the base rows that removals of a keyless table may take, those with an identity of the batch, and stored removals that still wait."""
+    def rows_for_removals(self, events: DataFrame) -> DataFrame | None:
+        """Return base rows of a keyless table: those that removals may take, those with an identity of the batch, and removals that wait."""
         segments = self.snapshot.segments
         if not segments:
             return None
         rows, key = self.rows(segments), list(self.schema.key)
         frames = [rows.join(events.select(*key).distinct(), key, "left_semi")]
-        content = keyless.content(self.schema)
+        content = keyless.content_digest(self.schema)
         removals = events.where(f"_from = '{keyless.REMOVAL}'").selectExpr(f"{content} AS _c").distinct()
         live = rows.selectExpr("*", f"{content} AS _c").where("_op = 'u'")
         frames.append(live.join(removals, ["_c"], "left_semi").drop("_c"))
         if any(segment.tombstones for segment in segments):
-            frames.append(rows.where(keyless.waiting()))
+            frames.append(rows.where(keyless.is_waiting()))
         return union(frames).dropDuplicates(key)
 
 

@@ -64,7 +64,7 @@ def payload(schema: Schema, old: Mapping[str, str]) -> list[str]:
         value = quoted(field.name)
         if old.get(field.name, field.type) != field.type:
             # convert as new rows are converted: members by name, an array that became text as JSON
-            value = conversions.follow(value, types.parse(old[field.name]), types.parse(field.type))
+            value = conversions.change_type(value, types.parse(old[field.name]), types.parse(field.type))
         if field.default is not None and field.since > 1:
             # a row that was written before the column existed reads the column's first default (H15)
             value = f"CASE WHEN _version < {field.since} THEN {cast(literal(field.default), types.parse(field.type))} ELSE {value} END"
