@@ -50,6 +50,9 @@ PHRASES = (
 )
 """Phrases of the private language that this project once had, and what to write instead."""
 
+FOREIGN = {("console.py", '"fold"')}
+"""(module, string) pairs that are words of other libraries: rich calls it so when a long word is broken into several lines."""
+
 PROSE = [path for pattern in ("*.md", "docs/**/*.md", "terraform/**/*.md") for path in ROOT.glob(pattern) if path.name != "CHANGELOG.md"]
 
 
@@ -93,6 +96,8 @@ def test_a_module_is_written_in_plain_words(path: Path) -> None:
     text = path.read_text()
     problems = [f"{path.name}:{line}: the name {name!r}" for name, line in names(ast.parse(text)) if name.strip("_") in NAMES]
     for string, begin in prose(text):
+        if (path.name, string) in FOREIGN:
+            continue
         problems += [f"{path.name}:{begin + below}: {phrase!r}; write: {instead}" for phrase, below, instead in phrases(string)]
     assert not problems, "\n".join(problems)
 
