@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
-from compactor.core.model import types
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.snapshot import FeedPart, Input, Segment, Snapshot
@@ -15,7 +14,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.results.reports import Ended
-from compactor.core.schema.adoption import Adoption
+from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.registered import RegisteredSchema
 from compactor.core.sources.kafka_files import Fetched, Offsets
 
@@ -170,12 +169,21 @@ class Engine(Protocol):
     """
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, entries: Entries = tuple
+        self,
+        spec: TableSpec,
+        parent: Snapshot | None,
+        inputs: Sequence[Input],
+        version: int,
+        locations: InputLocations,
+        entries: Entries = tuple,
+        base: ForeignBase | None = None,
     ) -> Batch:
-        """Open, decode and conform these inputs. What cannot be used is left out and told; more of it than `quarantine` allows is refused.
+        """Open, decode and conform these inputs. Unusable ones are left out and reported; more than `quarantine` allows are refused.
 
         `entries` reads the newest ledger entry of each input that the parent has. Full loads need it to refuse files that come to a load after it
-        was absorbed, and to place late loads.
+        was ingested, and to place late loads.
+        `base`: the inputs are the files of a foreign base, and `spec` is `base.spec(..)`. Anything unusable in them is refused, as are
+        two rows with one key. The summary has the `adoption`.
         """
 
     def resolve(self, batch: Any, whole: bool) -> Resolution:
@@ -204,15 +212,6 @@ class Engine(Protocol):
 
     def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
         """Whether the part of `made` is exactly the difference of the rows of both. Writes nothing."""
-
-    def columns(self, spec: TableSpec, path: str, files: Sequence[str]) -> dict[str, types.Type]:
-        """The columns that these Parquet files below the directory `path` have together, which others made."""
-
-    def adopt(self, spec: TableSpec, adoption: Adoption, path: str, files: Sequence[str], commit: str | None) -> Staged:
-        """Check every row of these files and make them a whole base; without `commit` only check. Counts: `adopted`, of these `unplaced`.
-
-        Raises InputRefused naming keys and files, OrderRefused for rows without the Position that they need.
-        """
 
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None

@@ -281,7 +281,7 @@ def test_an_alert_goes_where_notices_go(hook: tuple[str, type[Hook]], caplog: py
     """To each target, as text for people and JSON for programs; one that cannot be reached is logged, and the others are told."""
     url, server = hook
     lake = Lake(table(name="student", notify=(("command", "/nowhere"), ("log",), ("webhook", url))))
-    assert not notices.everybody(Table(dataclasses.replace(lake.env(), notify=app_schema.notify), lake.spec), ALERT, "an alert (run_failed)")
+    assert not notices.notify_all(Table(dataclasses.replace(lake.env(), notify=app_schema.notify), lake.spec), ALERT, "an alert (run_failed)")
     text = "table student has failed: the metastore is away\n- dag: compact_hourly\n- log: https://airflow.example/1"
     where = {"dag": "compact_hourly", "log": "https://airflow.example/1"}
     told = {

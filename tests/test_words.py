@@ -14,7 +14,25 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 NAMES = frozenset(
-    ("tell", "tells", "told", "say", "says", "said", "found", "held", "known", "wanted", "strange", "bad", "broken", "unfit", "untold", "asked", "seen")
+    (
+        "tell",
+        "tells",
+        "told",
+        "say",
+        "says",
+        "said",
+        "found",
+        "held",
+        "known",
+        "wanted",
+        "strange",
+        "bad",
+        "broken",
+        "unfit",
+        "untold",
+        "asked",
+        "seen",
+    )
     + ("fold", "folds", "folded", "world", "worlds", "elsewhere", "doubt", "sighting", "condemned", "strays", "standing", "overtaken", "facts")
 )
 """Names that do not name the value: use `result`, `settings`, `rows`, `listed`, `invalid`, ..."""

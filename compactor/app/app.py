@@ -127,10 +127,10 @@ class App(Lifecycle, Sender):
 
     def alert(self, name: str, event: str, reason: str, where: Mapping[str, str]) -> None:
         """Tell the table's `notify:` targets that it needs somebody: `core.notice.Alert`. Starts no JVM."""
-        from compactor.flows.publish.notices import everybody
+        from compactor.flows.publish.notices import notify_all
 
         table = self.table(name)
-        everybody(table, Alert(name, event, table.env.now(), reason, where), f"an alert ({event})")
+        notify_all(table, Alert(name, event, table.env.now(), reason, where), f"an alert ({event})")
 
     def lateness(self, names: Sequence[str], deadline: str) -> dict[str, str]:
         """Those of these tables of which files wait although the deadline of their run has passed, and why they are late. Starts no JVM."""

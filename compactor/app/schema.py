@@ -132,7 +132,7 @@ def announce(table: Table) -> Announced:
     if snapshot is None:
         raise NoRowsYet(f"table {table.name}: nothing was committed yet, so there is nothing to compare with")
     decisions, after = expected(table.spec, snapshot)
-    notices.tell(table, snapshot, decisions, after)
+    notices.notify(table, snapshot, decisions, after)
     return Announced(table.name, bool(decisions) and after is None, tuple(decision.sentence for decision in decisions))
 
 

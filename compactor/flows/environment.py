@@ -17,14 +17,14 @@ def _nonce() -> str:
 
 
 def _nobody(target: Target, message: Message) -> None:
-    """Nobody is told."""
+    """Notify nobody."""
 
 
 @dataclass(frozen=True)
 class Environment:
     """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
 
-    `notify` tells one target, and raises a CompactorError when it cannot. `nonce` gives 8 hex digits that nobody else has: the id of an attempt (H2).
+    `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
     """
 
     storage: Storage

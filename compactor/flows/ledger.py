@@ -22,12 +22,12 @@ def absorbed(table: Table, snapshot: Snapshot | None, folders: Iterable[str]) ->
     """(path, etag) of the inputs already taken, as far as files in these folders are concerned."""
     if snapshot is None:
         return frozenset()
-    known = {(item.path, item.etag) for item in (*snapshot.inputs, *snapshot.pending)}
-    wanted = set(folders)
+    names = {(item.path, item.etag) for item in (*snapshot.inputs, *snapshot.pending)}
+    wanted_folders = set(folders)
     for file in snapshot.ledger:
-        if wanted and (not file.folders or wanted & set(file.folders)):
-            known |= {(item.path, item.etag) for item in entries(table, file)}
-    return frozenset(known)
+        if wanted_folders and (not file.folders or wanted_folders & set(file.folders)):
+            names |= {(item.path, item.etag) for item in entries(table, file)}
+    return frozenset(names)
 
 
 def entries(table: Table, file: LedgerFile) -> list[Input]:

@@ -60,10 +60,10 @@ class Table:
 
     def committed(self, version: int) -> Snapshot:
         """Return one Snapshot, or its stub, of a version that was committed. Raises StateRefused if somebody deleted it."""
-        found = self.snapshot(version)
-        if found is None:
+        snapshot = self.snapshot(version)
+        if snapshot is None:
             raise self._deleted(version)
-        return found
+        return snapshot
 
     def newest(self) -> Snapshot | None:
         """Return the Snapshot with the greatest version, or None for a table that was never committed.
@@ -74,16 +74,16 @@ class Table:
         version = self._hinted()
         if version is None:
             listed = [self.layout.version_of(info.path) for info in self.storage.list(self.layout.snapshots())]
-            known = [number for number in listed if number is not None]
-            if not known:
+            versions = [number for number in listed if number is not None]
+            if not versions:
                 return self.snapshot(1)
-            version = max(known)
+            version = max(versions)
         while self.has(version + 1):
             version += 1
-        found = self.snapshot(version)
-        if found is None:
+        snapshot = self.snapshot(version)
+        if snapshot is None:
             raise self._deleted(version)
-        return found
+        return snapshot
 
     def has(self, version: int) -> bool:
         """Return whether a version was committed."""
@@ -110,7 +110,8 @@ class Table:
     def files_exist(self, newest: Snapshot, files: Sequence[tuple[str, DataFile]]) -> bool:
         """Return whether files (directory below the root, file) are all there and not pending deletion.
 
-        Vacuum takes the files of a writer that slept longer than `grace` for orphans (H21). An entry leaves `condemned` only when its files are gone.
+        Vacuum takes the files of a writer that slept longer than `grace` for orphans (H21). An entry leaves `pending_deletions` when its files are
+        deleted.
         """
         pending_deletions = {item.path for item in newest.pending_deletions}
         if any(path in pending_deletions for path, _ in files):

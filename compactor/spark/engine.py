@@ -7,7 +7,6 @@ from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed, CompactorError, Refused
 from compactor.core.model.history import History
 from compactor.core.model.layout import Layout, join, relative
@@ -17,7 +16,7 @@ from compactor.core.model.snapshot import Delta, FeedPart, Input, Segment, Snaps
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
-from compactor.core.schema.adoption import Adoption
+from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
 from compactor.spark import failures
 from compactor.spark.decode import wire
@@ -28,7 +27,7 @@ from compactor.spark.rows import position
 from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.rows.resolve import BASE, Resolver, union
 from compactor.spark.sql import named, quoted
-from compactor.spark.tables import adopt, compare, feed, table_writer
+from compactor.spark.tables import compare, feed, table_writer
 from compactor.spark.tables.table_reader import Stored
 
 _MAX_SEGMENTS = 1000
@@ -49,10 +48,17 @@ class SparkEngine:
         self._schemas = schemas
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, entries: Entries = tuple
+        self,
+        spec: TableSpec,
+        parent: Snapshot | None,
+        inputs: Sequence[Input],
+        version: int,
+        locations: InputLocations,
+        entries: Entries = tuple,
+        base: ForeignBase | None = None,
     ) -> SparkBatch:
         """Open, decode and conform these inputs."""
-        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, entries)
+        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, entries, base)
 
     def resolve(self, batch: SparkBatch, whole: bool) -> Resolution:
         """Resolve the batch with what is stored."""
@@ -135,20 +141,6 @@ class SparkEngine:
     def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
         """The part of `made` against the difference of all rows."""
         return feed.check(self._spark, spec, parent, made)
-
-    def columns(self, spec: TableSpec, path: str, files: Sequence[str]) -> dict[str, types.Type]:
-        """The columns of Parquet files that others made."""
-        return adopt.columns(self._spark, self._storage, spec.name, path, files)
-
-    def adopt(self, spec: TableSpec, adoption: Adoption, path: str, files: Sequence[str], commit: str | None) -> Staged:
-        """The rows of these files, checked, as a whole base."""
-        rows, counts = adopt.checked(self._spark, self._storage, spec, adoption, path, files)
-        if commit is None:
-            return Staged(None, (), counts)
-        size = _estimated_bytes(adoption.schema, counts["adopted"])
-        ranges: list[Range] = [(None, None, _segment_count(size, size, spec))]
-        made = self._write_segments(rows, counts["adopted"], adoption.schema, adoption.order, spec, commit, ranges, 1)
-        return Staged(None, tuple(made), counts)
 
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None

@@ -17,12 +17,13 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Input, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
+from compactor.core.schema.adoption import EPOCH, FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures
-from compactor.spark.decode import change_event, debezium, dms, flat, full_load, kafka, named, signatures, wal2json, wire
+from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, kafka, named, signatures, wal2json, wire
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression, payload_column
@@ -80,7 +81,14 @@ class Reader:
     schemas: wire.Schemas = None
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, entries: Entries = tuple
+        self,
+        spec: TableSpec,
+        parent: Snapshot | None,
+        inputs: Sequence[Input],
+        version: int,
+        locations: InputLocations,
+        entries: Entries = tuple,
+        base: ForeignBase | None = None,
     ) -> SparkBatch:
         """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
         with ExitStack() as scratch:
@@ -88,7 +96,7 @@ class Reader:
             batch = None
             while batch is None:
                 try:
-                    batch = self._read(opened, parent, version, entries)
+                    batch = self._read_base(opened, base) if base else self._read(opened, parent, version, entries)
                 except LoadSetAside:
                     continue
                 except CompactorError:
@@ -142,6 +150,24 @@ class Reader:
         if spec.source.full_loads:
             changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
         return SparkBatch(summary, spec, parent, version, changes)
+
+    def _read_base(self, opened: Inputs, base: ForeignBase) -> SparkBatch:
+        """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""
+        spec = opened.spec
+        frames, adopted = foreign_base.frames(opened, base)
+        found = survey.counted(frames, spec)
+        foreign_base.check_usable(spec, [item for frame in frames if found.bad for item in _unusable(frame)], found.bad)
+        evolved = foreign_base.evolved(frames, adopted)
+        summary = dataclasses.replace(_facts(opened, found, evolved, base.order, (), ()), adoption=adopted)
+        unplaced = [item.path for item in summary.inputs if item.position_min is not None and item.position_min[0] == EPOCH]
+        if unplaced and not base.unplaced:
+            raise OrderRefused(
+                f"table {spec.name}: in rows of {spec.landing}, such as in {unplaced[0]}, {', '.join(base.order_by)} is null or does not have the "
+                "changes' type. Any change in landing, however old, would win over them: use --absorbed-through FOLDER too, or other columns."
+            )
+        changes = table_writer.held(conform(frames, evolved, spec, base.order, False))
+        foreign_base.check_keys(changes, spec, adopted.schema)
+        return SparkBatch(summary, spec, None, FIRST, changes)
 
     def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
         """The decoded frames, and the columns of the files as they lie there."""

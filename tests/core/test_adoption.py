@@ -8,7 +8,7 @@ from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused, Refused, SchemaRefused
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import TableSpec
-from compactor.core.schema.adoption import Adoption, adoption, check_plain, refused_paths, told
+from compactor.core.schema.adoption import Adoption, ForeignBase, adoption, check_plain, refused_paths, sentence
 from compactor.core.schema.policy import EVOLVE, Policy
 
 PLACE = (0, 7, "increment_2024030503/a.json", 0, 0)
@@ -24,7 +24,8 @@ def spec(policy: Policy = EVOLVE, **settings: object) -> TableSpec:
 
 def adopted(base: dict[str, str], order_by: tuple[str, ...] = (), policy: Policy = EVOLVE, **settings: object) -> Adoption:
     """What becomes of a base with these columns."""
-    return adoption(spec(policy, **settings), "/old", {name: types.parse(kind) for name, kind in base.items()}, CHANGES, ORDER, order_by, True)
+    foreign = ForeignBase(CHANGES, ORDER, order_by)
+    return adoption(foreign.spec(spec(policy, **settings), "/old"), {name: types.parse(kind) for name, kind in base.items()}, foreign)
 
 
 CASES: dict[str, tuple[dict[str, str], Policy, dict[str, str], tuple[str, ...], tuple[str, ...]]] = {
@@ -56,15 +57,15 @@ def test_columns(name: str) -> None:
 def test_differences_are_told_in_words_that_fit_a_base() -> None:
     """Not in those of a schema that changes while the table goes on."""
     base = {"id": "int", "userid": "string", "old": "date"}
-    words = [told(decision) for decision in adopted(base).decisions]
+    words = [sentence(decision) for decision in adopted(base).decisions]
     assert words == [
-        "`id` is int in the base, and is copied as bigint, which holds what its changes have too",
+        "`id` is int in the base, and is copied as bigint, which can hold the values of its changes",
         "`n` (int) is in the changes only: 5 in adopted rows",
         "`old` (date) is in the base only: kept, null in new rows",
     ]
-    assert [told(decision) for decision in adopted(base, policy=Policy(drop="hide")).decisions][-1].endswith("stored, and not shown")
+    assert [sentence(decision) for decision in adopted(base, policy=Policy(drop="hide")).decisions][-1].endswith("stored, and not shown")
     frozen = {"id": "bigint", "userid": "string"}
-    assert [told(decision) for decision in adopted(frozen, policy=Policy("freeze")).decisions] == ["`n` (int) is in the changes only: left out"]
+    assert [sentence(decision) for decision in adopted(frozen, policy=Policy("freeze")).decisions] == ["`n` (int) is in the changes only: left out"]
 
 
 def test_a_column_that_the_base_lacks_shows_its_default_in_adopted_rows() -> None:
@@ -76,11 +77,11 @@ def test_a_column_that_the_base_lacks_shows_its_default_in_adopted_rows() -> Non
 
 
 REFUSED: dict[str, tuple[dict[str, str], tuple[str, ...], Policy, type[Exception], str]] = {
-    "no key": ({"userid": "string"}, (), Policy(), SchemaRefused, "no column 'id', which is of the key; it has userid"),
+    "no key": ({"userid": "string"}, (), Policy(), SchemaRefused, "no column 'id', a part of the key; it has userid"),
     "no common type": ({**PLAIN, "userid": "date"}, (), Policy(), SchemaRefused, "column userId: /old has date, its changes have string"),
     "a difference that the policy refuses": ({**PLAIN, "old": "date"}, (), Policy("fail"), SchemaRefused, r"`old` was removed.*\{removed: evolve\}"),
     "an order that is not there": (PLAIN, ("at",), Policy(), OrderRefused, "'at', which /old does not have; it has id, userid, n"),
-    "an order of more columns": (PLAIN, ("n", "id"), Policy(), OrderRefused, r"ordered by seq \(bigint\); --order-by names 2, expected 1"),
+    "an order of more columns": (PLAIN, ("n", "id"), Policy(), OrderRefused, r"ordered by seq \(bigint\); --order-by names 2 columns, expected 1"),
 }
 
 

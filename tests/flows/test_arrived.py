@@ -9,6 +9,7 @@ import pytest
 from compactor.catalog.memory import MemoryCatalog
 from compactor.flows.environment import Environment
 from compactor.flows.read.arrived import arrived
+from compactor.flows.table import Table
 from compactor.ports import Engine
 from compactor.storage.memory import MemoryStorage
 from tests.oracle.lake import table
@@ -60,4 +61,4 @@ def found(path: str | None, pattern: str) -> bool:
     storage = MemoryStorage()
     if path:
         storage.write(f"/lake/t/{path}", b"{}")
-    return arrived(Environment(storage, _none, MemoryCatalog, files_only=True), table(pattern=pattern), HOUR)
+    return arrived(Table(Environment(storage, _none, MemoryCatalog, files_only=True), table(pattern=pattern)), HOUR)

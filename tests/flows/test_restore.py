@@ -144,7 +144,7 @@ def test_a_version_that_is_not_there_is_refused_with_those_that_are() -> None:
     kept = lake.restorable()
     assert 1 not in kept
     for version in (1, 99):
-        with pytest.raises(Refused, match=rf"no version {version} any more, or yet; there are {max(kept)} \("):
+        with pytest.raises(Refused, match=rf"no version {version} any more, or yet; the versions are {max(kept)} \("):
             lake.restore(version)
     newest = lake.newest()
     assert newest is not None

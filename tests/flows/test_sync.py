@@ -143,7 +143,7 @@ def test_what_belongs_to_somebody_else_is_left_alone() -> None:
 
 def test_a_table_of_which_nothing_is_known_waits() -> None:
     """No Snapshot, no declared schema."""
-    with pytest.raises(NoRowsYet, match="no schema is declared"):
+    with pytest.raises(NoRowsYet, match="its columns are unknown"):
         done(Lake(table()))
 
 

@@ -26,8 +26,8 @@ from compactor.core.model.snapshot import COUNTS, DataFile, Delta, FeedPart, Inp
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
-from compactor.core.schema.adoption import Adoption, unplaced
-from compactor.core.schema.evolution import evolve
+from compactor.core.schema.adoption import ForeignBase, adoption, unplaced
+from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
 from compactor.ports import Entries, Storage
@@ -123,9 +123,18 @@ class ListEngine:
     # reading ------------------------------------------------------------------------------------------------------
 
     def read(
-        self, spec: TableSpec, parent: Snapshot | None, inputs: Sequence[Input], version: int, locations: InputLocations, entries: Entries = tuple
+        self,
+        spec: TableSpec,
+        parent: Snapshot | None,
+        inputs: Sequence[Input],
+        version: int,
+        locations: InputLocations,
+        entries: Entries = tuple,
+        base: ForeignBase | None = None,
     ) -> ListBatch:
         """Parse the files, follow their columns."""
+        if base is not None:
+            return self._read_base(spec, inputs, base)
         order = tuple((name, "bigint") for name in spec.order_by or ("seq",))
         if parent is not None and parent.order != order:
             raise OrderRefused(f"table {spec.name}: expected order {parent.order}, found {order}")
@@ -282,31 +291,40 @@ class ListEngine:
 
     # adopting -----------------------------------------------------------------------------------------------------
 
-    def columns(self, spec: TableSpec, path: str, files: Sequence[str]) -> dict[str, types.Type]:
-        """Of files with a JSON object of numbers in each line."""
-        return {name: ("bigint",) for row in self._foreign(files) for name in row}
-
-    def adopt(self, spec: TableSpec, adoption: Adoption, path: str, files: Sequence[str], commit: str | None) -> Staged:
-        """Each row as if one event had made it: where it says, or before all others."""
-        origin = dict(adoption.columns)
-        states = []
-        for row in self._foreign(files):
-            values = {field.name: row.get(origin.get(field.name, "")) for field in adoption.schema.fields}
-            place = [row.get(name) for name in adoption.order_by]
-            known = bool(place) and None not in place
-            at = (adoption.epoch, *place, None, None, None) if known else unplaced(adoption.order)
-            key = tuple(values[name] for name in adoption.schema.key)
-            payload = {name: value for name, value in values.items() if name not in adoption.schema.key and value is not None}
-            states.append(State(key, "u", 1, at, payload, (Change("c", key, payload, at),)))
-        if len({state.key for state in states}) < len(states):
-            raise InputRefused(f"table {spec.name}: keys are in {path} more than once")
-        counts = {"adopted": len(states), "unplaced": sum(state.position[0] < 0 for state in states)}
-        if commit is None or not states:
-            return Staged(None, (), counts)
-        return Staged(None, self._segments(spec, adoption.schema, commit, [(None, None, states)], 1), counts)
-
-    def _foreign(self, files: Sequence[str]) -> list[Row]:
-        return [json.loads(line) for file in files for line in self._storage.read(file).decode().splitlines()]
+    def _read_base(self, spec: TableSpec, inputs: Sequence[Input], base: ForeignBase) -> ListBatch:
+        """Files with a JSON object of numbers in each line: each row as if one event had made it, where it says, or before all others."""
+        layout = Layout(spec.root, spec.landing)
+        rows = [json.loads(line) for item in inputs for line in self._storage.read(layout.landed(item.path)).decode().splitlines()]
+        columns: dict[str, types.Type] = {name: ("bigint",) for row in rows for name in row}
+        how = adoption(spec, columns, base)
+        origin = dict(how.columns)
+        changes = []
+        for row in rows:
+            values = {field.name: row.get(origin.get(field.name, "")) for field in how.schema.fields}
+            place = [row.get(name) for name in base.order_by]
+            at = (spec.epoch, *place, None, None, None) if place and None not in place else unplaced(base.order)
+            payload = {name: value for name, value in values.items() if name not in how.schema.key and value is not None}
+            changes.append(Change("c", tuple(values[name] for name in how.schema.key), payload, at))
+        if len({change.key for change in changes}) < len(changes):
+            raise InputRefused(f"table {spec.name}: keys are in {spec.landing} more than once")
+        positions = [change.position for change in changes]
+        summary = BatchSummary(
+            Evolved(how.schema, {}, decisions=how.decisions),
+            base.order,
+            tuple(inputs),
+            len(rows),
+            0,
+            len(rows),
+            (),
+            0,
+            0,
+            earliest(positions),
+            latest(positions),
+            None,
+            None,
+            adoption=how,
+        )
+        return ListBatch(summary, spec, None, 1, tuple(changes))
 
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None

@@ -132,7 +132,7 @@ def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: La
     lake.land(both, 1, [{"id": 1, "a": "old", "seq": 50}])
     lake.land(both, 3, [{"id": 1, "a": "landed late", "seq": 55}, {"id": 2, "a": "landed late", "seq": 55}])
     some = old_base(lake, (ddl, [(1, "newer", "60"), (2, "no position", None)]), name="some")
-    with pytest.raises(OrderRefused, match=r"in 1 rows of .* at is null"):
+    with pytest.raises(OrderRefused, match=r"in rows of .*some, such as in part-.*, at is null"):
         adopt(Table(lake.env, both), some, ("at",))
     assert adopted(lake, both, some, ("at",), HOUR_2).absorbed == 1
     lake.run(both)
@@ -143,8 +143,18 @@ GOOD = ("id bigint, a string", [(1, "one")])
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "the view's name is a table": ([GOOD], {"table": True}, CatalogRefused, "say `view:` or rename it"),
     "a key twice": ([GOOD, GOOD], {}, InputRefused, r'1 keys are in .* more than once, such as \{"id":1\} 2 times in .*parquet and .*parquet'),
-    "no key in a row": ([("id bigint, a string", [(None, "x")])], {}, InputRefused, r"1 rows of .* have no key \(id is null\), such as in part-"),
-    "deleted rows": ([("id bigint, a string, __deleted string", [(1, "x", "true")])], {}, InputRefused, "1 rows of .* marked as deleted"),
+    "no key in a row": (
+        [("id bigint, a string", [(None, "x")])],
+        {},
+        InputRefused,
+        r"1 files or rows of .* such as part-\S+, record 1: has no key \(id is null\)",
+    ),
+    "deleted rows": (
+        [("id bigint, a string, __deleted string", [(1, "x", "true"), (2, "y", "false")])],
+        {},
+        InputRefused,
+        "record 1: is marked as deleted",
+    ),
     "types that disagree": (
         [GOOD, ("id bigint, a boolean", [(2, True)])],
         {},
@@ -152,7 +162,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
         "column a: files of .* (string and.* boolean|boolean and.* string)",
     ),
     "another kind of order": ([("id bigint, a string, at double", [(1, "x", 2.5)])], {"order_by": ("at",)}, OrderRefused, "at is compared as double"),
-    "damaged": ([GOOD], {"write": "part-9.parquet"}, InputRefused, "part-9.parquet is not a readable Parquet file"),
+    "damaged": ([GOOD], {"write": "part-9.parquet"}, InputRefused, "1 files or rows of .*part-9.parquet: not a readable Parquet file"),
 }
 """What is wrong → the base's files, what is said or done besides, the error. What needs no Spark is in `tests/flows` and `tests/core`."""
 

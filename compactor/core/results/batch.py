@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from compactor.core.model.position import Partitions, Position
 from compactor.core.model.snapshot import Delta, Input, Segment
+from compactor.core.schema.adoption import Adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
 
@@ -24,7 +25,7 @@ class BatchSummary:
     changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
     changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
     paths of quarantined files that lack their end. `unchanged` counts rows read that are as the table has them, `late` rows read
-    that come too late to change anything; neither are `changes`.
+    that come too late to change anything; neither are `changes`. `adoption`: what became of the columns of a foreign base.
     """
 
     evolved: Evolved
@@ -48,6 +49,7 @@ class BatchSummary:
     unusable: tuple[Unusable, ...] = ()
     unchanged: int = 0
     late: int = 0
+    adoption: Adoption | None = None
 
 
 @dataclass(frozen=True)

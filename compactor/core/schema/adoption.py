@@ -1,4 +1,4 @@
-"""Adoption: how the columns of a base that others made become those of a table, compared with what its changes tell (H28). Pure.
+"""Adoption: how the columns of a foreign base become those of a table, by the columns of the table's changes (H28). Pure.
 
 | base | changes | result |
 |---|---|---|
@@ -27,48 +27,62 @@ from compactor.core.schema.diff import Change
 from compactor.core.schema.policy import Decision
 
 EPOCH = -1
-"""Of rows without a Position: whatever is absorbed later is newer (H6)."""
+"""The epoch of rows without a Position: whatever is ingested later is newer (H6)."""
 
 OPERATION = "adopt"
-"""Of the Snapshot; it is always version 1."""
+"""The operation of the Snapshot. It is always version 1."""
 
 ADOPTED = "adopted"
-"""Outcome of an input that was taken unread: what it tells is in the adopted rows."""
+"""Outcome of an input that was not read, because its changes are in the adopted rows."""
 
-_VERSION = 1
+FIRST = 1
+"""The version that an adoption makes."""
+
 _OPERATION_COLUMNS = ("op", "Op")
 
 Order = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Adoption:
-    """What becomes of the columns.
+class ForeignBase:
+    """A base that others built, before its files are opened. `Engine.read` reads the files by it."""
 
-    `columns`: stored name → the base's column, for those it has. `order_by`: the base's columns that hold the members of a Position, in the order of
-    `order`; () when its rows have none. `unplaced`: rows in which one of them is null are taken all the same, as older than every change.
-    `left_out`: the base's columns that are not stored. `decisions`: what differs from the changes' columns.
-    """
+    changes: Schema
+    """The columns of the table's changes."""
+    order: Order
+    """The order columns of the changes, with their types."""
+    order_by: tuple[str, ...] = ()
+    """The base's columns with the Position of each row's last change, one for each column of `order`. Empty: its rows have no Position."""
+    unplaced: bool = True
+    """Whether rows without a Position are accepted, as older than every change."""
+
+    def spec(self, spec: TableSpec, path: str) -> TableSpec:
+        """Return the settings for reading the Parquet files in the folder `path` as the inputs of a first load."""
+        return dataclasses.replace(spec, landing=path, format="parquet", partial=False, epoch_replaces=False, feed="off", history=False)
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What becomes of the columns of a foreign base."""
 
     schema: Schema
-    order: Order
+    """The columns of the table."""
     columns: tuple[tuple[str, str], ...]
-    order_by: tuple[str, ...] = ()
-    epoch: int = 0
-    unplaced: bool = True
+    """Stored name → the base's column, for the columns that the base has."""
     left_out: tuple[str, ...] = ()
+    """The base's columns that are not stored."""
     decisions: tuple[Decision, ...] = ()
+    """How the base's columns differ from those of the changes, and what is done about it."""
 
 
-def adoption(
-    spec: TableSpec, path: str, base: Mapping[str, types.Type], changes: Schema, order: Order, order_by: Sequence[str], unplaced: bool
-) -> Adoption:
-    """How a base with these columns becomes the table of these changes. `path` is for messages.
+def adoption(spec: TableSpec, columns: Mapping[str, types.Type], base: ForeignBase) -> Adoption:
+    """Return how a base with these columns becomes the table of its changes. `spec` is `base.spec(..)`.
 
-    Raises SchemaRefused, OrderRefused; with the decisions when a policy refuses one.
+    Raises SchemaRefused and OrderRefused, with the decisions when a policy refuses one.
     """
-    _check_order(spec, path, base, order, order_by)
-    found: dict[str, str] = {}
+    changes, path = base.changes, spec.landing
+    _check_order(spec, columns, base)
+    origin: dict[str, str] = {}
     fields: list[Field] = []
     decisions: list[Decision] = []
 
@@ -77,42 +91,42 @@ def adoption(
         return decisions[-1].action
 
     for field in changes.payload:
-        column = _column(base, field)
+        column = _column(columns, field)
         if column is None:
             if field.name in changes.key:
-                raise SchemaRefused(f"table {spec.name}: {path} has no column {field.source!r}, which is of the key; it has {_names(base)}")
+                raise SchemaRefused(f"table {spec.name}: {path} has no column {field.source!r}, a part of the key; it has {_names(columns)}")
             if decided(_added(field), field.name) != "leave out":
                 # not there from the start: rows of this version read the default (H15)
-                fields.append(dataclasses.replace(field, since=_VERSION + 1))
+                fields.append(dataclasses.replace(field, since=FIRST + 1))
             continue
-        kind = _joined(spec, path, field, base[column])
-        if types.text(kind) != types.text(types.lower_names(types.stored_names(base[column]))):
-            decided(Change("widened", field.source, types.text(base[column]), types.text(kind)), field.name)
-        found[field.name] = column
-        fields.append(dataclasses.replace(field, type=types.text(kind), since=_VERSION, first=None, default=None))
-    used = {*found.values()}
+        kind = _joined(spec, field, columns[column])
+        if types.text(kind) != types.text(types.lower_names(types.stored_names(columns[column]))):
+            decided(Change("widened", field.source, types.text(columns[column]), types.text(kind)), field.name)
+        origin[field.name] = column
+        fields.append(dataclasses.replace(field, type=types.text(kind), since=FIRST, first=None, default=None))
+    used = {*origin.values()}
     left_out = []
-    for column, kind in base.items():
+    for column, kind in columns.items():
         if column in used:
             continue
-        if _is_metadata(spec, column) or column in order_by:
+        if _is_metadata(spec, column) or column in base.order_by:
             left_out.append(column)
             continue
         name = names.unique(names.stored_name(column), [*RESERVED, *(field.name for field in fields)])
         action = decided(Change("removed", column, before=types.text(kind)), name)
-        found[name] = column
-        fields.append(Field(name, column, types.text(types.stored_names(kind)), _VERSION, visible=action != "hide"))
-    _check_policy(spec, path, decisions)
+        origin[name] = column
+        fields.append(Field(name, column, types.text(types.stored_names(kind)), FIRST, visible=action != "hide"))
+    _check_policy(spec, decisions)
     schema = Schema(tuple(fields), changes.key)
-    shown = tuple((field.name, found[field.name]) for field in fields if field.name in found)
-    return Adoption(schema, order, shown, tuple(order_by), spec.epoch, unplaced, tuple(left_out), tuple(decisions))
+    stored = tuple((field.name, origin[field.name]) for field in fields if field.name in origin)
+    return Adoption(schema, stored, tuple(left_out), tuple(decisions))
 
 
-def told(decision: Decision) -> str:
-    """A difference, and what became of it, in words that fit a base."""
+def sentence(decision: Decision) -> str:
+    """Describe a difference and what is done about it, in words that fit a base."""
     change = decision.change
     if change.kind == "widened":
-        return f"`{change.column}` is {change.before} in the base, and is copied as {change.after}, which holds what its changes have too"
+        return f"`{change.column}` is {change.before} in the base, and is copied as {change.after}, which can hold the values of its changes"
     if change.kind == "added":
         done = "left out" if decision.action == "leave out" else change.detail
         return f"`{change.column}` ({change.after}) is in the changes only: {done}"
@@ -121,39 +135,37 @@ def told(decision: Decision) -> str:
 
 
 def unplaced(order: Order) -> Position:
-    """The Position of a row that has none."""
+    """Return the Position that a row without one gets."""
     return (EPOCH, *(None for _ in order), None, None, None)
 
 
-def _check_order(spec: TableSpec, path: str, base: Mapping[str, types.Type], order: Order, order_by: Sequence[str]) -> None:
-    if not order_by:
-        return
-    missing = [name for name in order_by if name not in base]
+def _check_order(spec: TableSpec, columns: Mapping[str, types.Type], base: ForeignBase) -> None:
+    missing = [name for name in base.order_by if name not in columns]
     if missing:
-        raise OrderRefused(f"table {spec.name}: --order-by names {missing[0]!r}, which {path} does not have; it has {_names(base)}")
-    if len(order_by) != len(order):
-        wanted = ", ".join(f"{name} ({kind})" for name, kind in order)
+        raise OrderRefused(f"table {spec.name}: --order-by names {missing[0]!r}, which {spec.landing} does not have; it has {_names(columns)}")
+    if base.order_by and len(base.order_by) != len(base.order):
+        expected = ", ".join(f"{name} ({kind})" for name, kind in base.order)
         raise OrderRefused(
-            f"table {spec.name}: its changes are ordered by {wanted}; --order-by names {len(order_by)}, expected {len(order)}, in that order: "
-            "those in which each row keeps what its last change had there. Where rows do not keep them, say --absorbed-through FOLDER; or "
-            "`order_by:` in the configuration, with what they do keep."
+            f"table {spec.name}: its changes are ordered by {expected}; --order-by names {len(base.order_by)} columns, expected {len(base.order)}, "
+            "in that order, with the values of each row's last change. If rows do not keep them, use --absorbed-through FOLDER, or set `order_by:` "
+            "in the configuration to columns that they do keep."
         )
 
 
-def _column(base: Mapping[str, types.Type], field: Field) -> str | None:
-    """The base's column that holds a field: of the source's spelling, else of the stored one (Hive keeps lower case only)."""
-    if field.source in base:
+def _column(columns: Mapping[str, types.Type], field: Field) -> str | None:
+    """Return the base's column for a field: in the source's spelling, else in the stored one (Hive keeps lower case only)."""
+    if field.source in columns:
         return field.source
-    return next((column for column in base if names.stored_name(column) == field.name), None)
+    return next((column for column in columns if names.stored_name(column) == field.name), None)
 
 
-def _joined(spec: TableSpec, path: str, field: Field, found: types.Type) -> types.Type:
-    stored = types.lower_names(types.stored_names(found))
+def _joined(spec: TableSpec, field: Field, column: types.Type) -> types.Type:
+    stored = types.lower_names(types.stored_names(column))
     kind = types.widest(types.parse(field.type), stored)
     if kind is None:
         raise SchemaRefused(
-            f"table {spec.name}, column {field.source}: {path} has {types.text(found)}, its changes have {field.type}, and no type holds both "
-            "without loss. Where the type of the changes is a guess, declare it with `schema:`; else adopt a copy of the base with that column cast."
+            f"table {spec.name}, column {field.source}: {spec.landing} has {types.text(column)}, its changes have {field.type}, and no type holds "
+            "both without loss. If the changes' type is a guess, declare it with `schema:`; else adopt a copy of the base with that column cast."
         )
     return kind
 
@@ -164,37 +176,37 @@ def _added(field: Field) -> Change:
     )
 
 
-def _names(base: Mapping[str, types.Type]) -> str:
-    return ", ".join(base) or "none"
+def _names(columns: Mapping[str, types.Type]) -> str:
+    return ", ".join(columns) or "none"
 
 
 def _is_metadata(spec: TableSpec, column: str) -> bool:
-    """Whether a column that changes do not have tells of the increments that the base was made of."""
+    """Return whether a column that changes do not have is metadata of the increments that the base was made of."""
     return (column.startswith("__") or column in (spec.op, *_OPERATION_COLUMNS)) and column not in spec.metadata_columns
 
 
-def _check_policy(spec: TableSpec, path: str, decisions: Sequence[Decision]) -> None:
+def _check_policy(spec: TableSpec, decisions: Sequence[Decision]) -> None:
     try:
         policy.check(spec.name, decisions, spec.policy)
     except SchemaRefused as error:
         refused = [decision.change for decision in decisions if decision.action == "refuse"]
-        told = "; ".join(change.sentence for change in refused)
+        differences = "; ".join(change.sentence for change in refused)
         raise SchemaRefused(
-            f"table {spec.name}: {path} differs from its changes, and `on_schema_change` does not follow that: {told}. "
-            f"Say `on_schema_change: {{{refused[0].kind}: evolve}}`, or make a copy of the base without the difference.",
+            f"table {spec.name}: {spec.landing} differs from its changes, and `on_schema_change` refuses that: {differences}. "
+            f"Set `on_schema_change: {{{refused[0].kind}: evolve}}`, or make a copy of the base without the difference.",
             error.decisions,
         ) from None
 
 
 def refused_paths(path: str, below: Sequence[str]) -> str | None:
-    """Why the files below a directory are no plain Parquet base, as a sentence, or None. `below`: paths below it, data or not."""
+    """Return why the files below a directory are no plain Parquet base, as a sentence, or None. `below`: paths below it, data or not."""
     tops = {name.split("/", 1)[0] for name in below}
     foreign = {"_delta_log": "Delta Lake", ".hoodie": "Apache Hudi"}
-    kind = next((told for name, told in foreign.items() if name in tops), None)
+    kind = next((product for name, product in foreign.items() if name in tops), None)
     if kind is None and any(name.startswith("metadata/") and name.endswith(".metadata.json") for name in below):
         kind = "Apache Iceberg"
     if kind is not None:
-        return f"{path} is a table of {kind}: which of its files hold rows only {kind} knows. Write its rows out as plain Parquet, and adopt that"
+        return f"{path} is a table of {kind}: only {kind} knows which of its files hold rows. Write its rows out as plain Parquet, and adopt that"
     return None
 
 

@@ -1,7 +1,7 @@
-"""Discard: absorbed raw files leave the archive when `archive_retention` is over; a part of vacuum.
+"""Discard: delete ingested raw files from the archive when `archive_retention` is over. A part of vacuum.
 
-The ledger is told first, by entries `discarded` in vacuum's Snapshot; then the files go. What a crash leaves between: files that the next vacuum
-deletes. A file of which something waits in quarantine, or whose rows a restore took out, stays: it is the only place where they are.
+First vacuum's Snapshot notes `discarded` entries in the ledger, then the files are deleted. A crash in between leaves files that the next vacuum
+deletes. A file with records in quarantine, or whose rows a restore undid, stays: it is the only place where they are.
 """
 
 from __future__ import annotations
@@ -39,9 +39,13 @@ def due(table: Table, newest: Snapshot, now: float) -> Discards:
     files: list[FileInfo] = []
     for inputs in by_path.values():
         # inputs of one name may have each other's places (H1): they go together or not at all
-        found = _files(table, inputs, there)
-        if found and all(_spent(item) for item in inputs) and all(now - info.modified >= table.spec.archive_retention for info in found):
-            files += found
+        files_of_name = _files(table, inputs, there)
+        if (
+            files_of_name
+            and all(_spent(item) for item in inputs)
+            and all(now - info.modified >= table.spec.archive_retention for info in files_of_name)
+        ):
+            files += files_of_name
             entries += [dataclasses.replace(item, outcome=DISCARDED) for item in inputs if item.outcome != DISCARDED]
     return Discards(tuple(entries), tuple(files))
 

@@ -33,11 +33,11 @@ def pin(table: Table, version: int, name: str = "", label: str = "") -> Pin:
         raise Refused(f"expected a name of letters, digits, _, . and -, found {made.name!r}")
 
     def added(newest: Snapshot) -> Pins:
-        known = {item.name: item for item in newest.pins}
-        if made.name in known:
-            if known[made.name].version != version:
+        by_name = {item.name: item for item in newest.pins}
+        if made.name in by_name:
+            if by_name[made.name].version != version:
                 raise Refused(
-                    f"table {table.name}: {made.name} pins version {known[made.name].version}; remove that pin first, or choose another name"
+                    f"table {table.name}: {made.name} pins version {by_name[made.name].version}; remove that pin first, or choose another name"
                 )
             return newest.pins
         restore.at_version(table, version)
@@ -51,8 +51,8 @@ def unpin(table: Table, name: str, label: str = "") -> None:
 
     def removed(newest: Snapshot) -> Pins:
         if name not in {item.name for item in newest.pins}:
-            known = ", ".join(f"{item.name} (version {item.version})" for item in newest.pins) or "none"
-            raise Refused(f"table {table.name}: expected the name of a pin, found {name!r}; the pins are: {known}")
+            by_name = ", ".join(f"{item.name} (version {item.version})" for item in newest.pins) or "none"
+            raise Refused(f"table {table.name}: expected the name of a pin, found {name!r}; the pins are: {by_name}")
         return tuple(item for item in newest.pins if item.name != name)
 
     _change(table, removed, label)

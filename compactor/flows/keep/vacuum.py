@@ -1,12 +1,12 @@
-"""Vacuum: delete what no kept Snapshot names. What goes is decided in `core/planning/retention.py`.
+"""Vacuum: delete what no kept Snapshot names. `core/planning/retention.py` decides what goes.
 
 | step | a crash after it leaves |
 |---|---|
 | 1. look: Snapshots, pins, what the catalog shows, all objects below the root; anything unknown ends it | nothing |
-| 2. commit a Snapshot that names the condemned, and raw files to go; publish it | units that no later Snapshot can name; older plans conflict (H21) |
-| 3. unregister the partitions that only expired Snapshots' views read, and orphan partitions | the next vacuum condemns and unregisters again |
+| 2. commit a Snapshot that names the pending deletions and raw files to go; publish it | units that no later Snapshot names; older plans conflict (H21) |
+| 3. unregister the partitions that only expired Snapshots' views read, and orphan partitions | the next vacuum names and unregisters them again |
 | 4. write stubs over the expired Snapshots: a number is never free again | the same for those not yet written |
-| 5. delete orphans, what was condemned one grace period ago (H22), raw files past `archive_retention` | the rest, still condemned |
+| 5. delete orphans, pending deletions older than one grace period (H22), raw files past `archive_retention` | the rest, still pending |
 
 Nothing is deleted before step 2 stands, nor before the expired Snapshots that named it are stubs.
 """
@@ -40,8 +40,8 @@ Values = dict[str, list[tuple[str, ...]]]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Seen:
-    """Step 1. `orphan_partitions`: partitions that no view can need; `changes`: the Snapshots, stubs too, whose parts of the feed were kept until now."""
+class _Inspection:
+    """Step 1. `orphan_partitions`: partitions that no view needs; `changes`: the Snapshots, stubs too, whose parts of the feed are still kept."""
 
     newest: Snapshot
     kept: tuple[Snapshot, ...]
@@ -58,7 +58,7 @@ def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
 
     Where the catalog is not asked (`files_only`, dry runs only) less may go than is reported: what it shows and newer is always kept.
     """
-    looks: list[_Seen] = []
+    looks: list[_Inspection] = []
 
     def planned(newest: Snapshot | None, scratch: ExitStack) -> Edit | None:
         if newest is None:
@@ -69,18 +69,18 @@ def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
     made = transact(table, planned, label)
     if not looks:
         return VacuumReport(table.name, None, dry, notes=("nothing committed yet",))
-    seen = looks[-1]
+    inspection = looks[-1]
     if dry:
-        return _report(table, seen, dry=True, version=seen.newest.version)
-    newest = publish.publish(table, made) if made is not None else seen.newest
-    _unregister(table, seen)
-    for snapshot in seen.sweep.expired:
+        return _report(table, inspection, dry=True, version=inspection.newest.version)
+    newest = publish.publish(table, made) if made is not None else inspection.newest
+    _unregister(table, inspection)
+    for snapshot in inspection.sweep.expired:
         table.storage.write(table.layout.snapshot(snapshot.version), snapshot.stub().to_bytes())
-    table.storage.delete(_files(table, seen))
-    return _report(table, seen, dry=False, version=newest.version)
+    table.storage.delete(_files(table, inspection))
+    return _report(table, inspection, dry=False, version=newest.version)
 
 
-def _look(table: Table, newest: Snapshot) -> _Seen:
+def _look(table: Table, newest: Snapshot) -> _Inspection:
     layout = table.layout
     now = table.storage.now()
     shown = None if table.env.files_only else publish.shown_version(table, newest)
@@ -108,20 +108,20 @@ def _look(table: Table, newest: Snapshot) -> _Seen:
             raise Conflict(f"table {table.name}: others committed and vacuumed between our looks at version {newest.version} and at its files")
         raise StateRefused(
             f"table {table.name}: version {newest.version} names {missing[0]}, which is not there. Nothing was deleted. "
-            f"`compactor verify {table.name}` tells what else is missing; restore it from a backup."
+            f"`compactor verify {table.name}` lists what else is missing; restore it from a backup."
         )
-    found = retention.sweep(table.spec, newest, whole, modified, units, shown, now, changes)
-    kept = tuple(snapshot for snapshot in whole if snapshot.version in found.kept)
-    named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, found.feed_kept)}
+    sweep = retention.sweep(table.spec, newest, whole, modified, units, shown, now, changes)
+    kept = tuple(snapshot for snapshot in whole if snapshot.version in sweep.kept)
+    named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, sweep.feed_kept)}
     orphans = _orphan_partitions(layout, newest, named, units, registered)
-    return _Seen(newest, kept, found, units, orphans, discard.due(table, newest, now), now, tuple(changes))
+    return _Inspection(newest, kept, sweep, units, orphans, discard.due(table, newest, now), now, tuple(changes))
 
 
 def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, float]]:
     """The units below the root by path, and when each Snapshot was written. Raises StateRefused for an object that this version does not know."""
     units: dict[str, Unit] = {}
     modified: dict[int, float] = {}
-    strange: list[str] = []
+    unknown: list[str] = []
     landing = table.spec.landing.rstrip("/") + "/"
     for info in table.storage.list(table.spec.root):
         version, unit = layout.version_of(info.path), layout.unit(info.path)
@@ -130,10 +130,10 @@ def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, fl
         elif unit is not None:
             units[unit[0]] = _with(units.get(unit[0]) or Unit(*unit, (), 0, info.modified), info)
         elif not info.path.startswith(landing) and layout.kind(info.path) is None:
-            strange.append(info.path)
-    if strange:
+            unknown.append(info.path)
+    if unknown:
         raise StateRefused(
-            f"table {table.name}: {len(strange)} objects below {table.spec.root} are none of ours, such as {strange[0]}. Nothing was deleted. Move them "
+            f"table {table.name}: {len(unknown)} objects below {table.spec.root} are not ours, such as {unknown[0]}. Nothing was deleted. Move them "
             "elsewhere; if a newer compactor wrote them, let that one vacuum."
         )
     return units, modified
@@ -145,43 +145,43 @@ def _with(unit: Unit, info: FileInfo) -> Unit:
 
 def _numbered(table: Table, version: int) -> FileInfo:
     """A Snapshot that a listing did not show: it may be behind."""
-    found = table.storage.stat(table.layout.snapshot(version))
-    if found is None:
+    info = table.storage.stat(table.layout.snapshot(version))
+    if info is None:
         raise _gone(table.layout, version)
-    return found
+    return info
 
 
 def _gone(layout: Layout, version: int) -> StateRefused:
     return StateRefused(
-        f"Snapshot {layout.snapshot(version)} is not there: somebody deletes files below {layout.root}. What it named cannot be told from garbage, "
-        "so nothing was deleted. Restore it from a backup."
+        f"Snapshot {layout.snapshot(version)} is not there: somebody deletes files below {layout.root}. Its files cannot be distinguished "
+        "from garbage, so nothing was deleted. Restore it from a backup."
     )
 
 
-def _edit(table: Table, seen: _Seen) -> Edit | None:
+def _edit(table: Table, inspection: _Inspection) -> Edit | None:
     """Return the Edit that names what goes, or None if nothing new does."""
-    if not (seen.sweep.fresh or seen.discards.entries):
+    if not (inspection.sweep.fresh or inspection.discards.entries):
         return None
-    newest = seen.newest
+    newest = inspection.newest
     return Edit(
         "vacuum",
         commit_id(newest.version + 1, table.env.nonce()),
-        pending_deletions=seen.sweep.pending_deletions,
-        oldest=seen.sweep.oldest,
-        feed=dataclasses.replace(newest.feed, kept=seen.sweep.feed_kept, part=None) if newest.feed else None,
-        inputs=seen.discards.entries,
+        pending_deletions=inspection.sweep.pending_deletions,
+        oldest=inspection.sweep.oldest,
+        feed=dataclasses.replace(newest.feed, kept=inspection.sweep.feed_kept, part=None) if newest.feed else None,
+        inputs=inspection.discards.entries,
     )
 
 
-def _unregister(table: Table, seen: _Seen) -> None:
-    found = retention.unregistered(seen.sweep.expired, seen.kept)
-    for snapshot in seen.changes:
+def _unregister(table: Table, inspection: _Inspection) -> None:
+    partitions = retention.unregistered(inspection.sweep.expired, inspection.kept)
+    for snapshot in inspection.changes:
         partition = feed.partition(table.spec, snapshot)
-        if partition is not None and snapshot.version <= seen.sweep.feed_kept:
-            found.setdefault((feed.TABLE, snapshot.schema.generation), []).append(partition.values)
-    gone = {views.table_name(table.spec, part, generation): values for (part, generation), values in found.items()}
-    for name in dict.fromkeys([*gone, *seen.orphan_partitions]):
-        values = list(dict.fromkeys([*gone.get(name, []), *seen.orphan_partitions.get(name, [])]))
+        if partition is not None and snapshot.version <= inspection.sweep.feed_kept:
+            partitions.setdefault((feed.TABLE, snapshot.schema.generation), []).append(partition.values)
+    gone = {views.table_name(table.spec, part, generation): values for (part, generation), values in partitions.items()}
+    for name in dict.fromkeys([*gone, *inspection.orphan_partitions]):
+        values = list(dict.fromkeys([*gone.get(name, []), *inspection.orphan_partitions.get(name, [])]))
         table.catalog().drop_partitions(table.spec.tables_in, name, values)
 
 
@@ -194,40 +194,40 @@ def _registered(table: Table, newest: Snapshot) -> dict[str, list[PartitionDef]]
 def _orphan_partitions(
     layout: Layout, newest: Snapshot, named: Collection[str], units: Collection[str], registered: dict[str, list[PartitionDef]]
 ) -> Values:
-    """Partitions whose directory is gone or condemned: a publisher that slept through a vacuum registers what it then does not show."""
+    """Return the partitions whose directory is deleted or pending deletion. A publisher that slept through a vacuum registers such partitions."""
     given_up = {item.path for item in newest.pending_deletions}
-    found: Values = {}
+    orphans: Values = {}
     for table, partitions in registered.items():
         for partition in partitions:
             unit = layout.unit(f"{partition.location}/-")
             if unit and unit[0] not in named and (unit[0] in given_up or unit[0] not in units):
-                found.setdefault(table, []).append(partition.values)
-    return found
+                orphans.setdefault(table, []).append(partition.values)
+    return orphans
 
 
-def _files(table: Table, seen: _Seen) -> list[str]:
+def _files(table: Table, inspection: _Inspection) -> list[str]:
     """What goes now, a Segment or Delta after the other."""
-    due = (seen.units[item.path] for item in seen.sweep.due(table.spec.grace, seen.now) if item.path in seen.units)
-    return [*(file for unit in due for file in unit.files), *(info.path for info in seen.discards.files)]
+    due = (inspection.units[item.path] for item in inspection.sweep.due(table.spec.grace, inspection.now) if item.path in inspection.units)
+    return [*(file for unit in due for file in unit.files), *(info.path for info in inspection.discards.files)]
 
 
-def _report(table: Table, seen: _Seen, dry: bool, version: int) -> VacuumReport:
-    due = {item.path for item in seen.sweep.due(table.spec.grace, seen.now)}
+def _report(table: Table, inspection: _Inspection, dry: bool, version: int) -> VacuumReport:
+    due = {item.path for item in inspection.sweep.due(table.spec.grace, inspection.now)}
     swept = []
-    for item in seen.sweep.pending_deletions:
-        unit = seen.units.get(item.path)
+    for item in inspection.sweep.pending_deletions:
+        unit = inspection.units.get(item.path)
         if unit is None:
             continue
         goes = None if item.path in due else _iso(retention.goes_at(item, table.spec.grace))
         swept.append(Swept(table.name, item.path, item.reason, len(unit.files), unit.size, goes))
     root = table.layout.root
-    swept += [Swept(table.name, relative(info.path, root), discard.DISCARDED, 1, info.size, None) for info in seen.discards.files]
+    swept += [Swept(table.name, relative(info.path, root), discard.DISCARDED, 1, info.size, None) for info in inspection.discards.files]
     return VacuumReport(
         table.name,
         version,
         dry,
-        expired=tuple(sorted(snapshot.version for snapshot in seen.sweep.expired)),
-        kept=seen.sweep.kept,
+        expired=tuple(sorted(snapshot.version for snapshot in inspection.sweep.expired)),
+        kept=inspection.sweep.kept,
         swept=tuple(swept),
     )
 

@@ -13,26 +13,26 @@ from compactor.flows.table import Table
 
 def landing(table: Table, snapshot: Snapshot | None) -> Landing:
     """List landing, take away the ledger. Raises InputRefused when files lie there and none fits the pattern."""
-    found = [
+    files = [
         LandedFile(relative(info.path, table.spec.landing), info.size, info.etag, info.modified) for info in table.storage.list(table.spec.landing)
     ]
-    places = [increment.landed(table.spec.pattern, item.path, load_files=table.spec.source.load_files) for item in found]
-    known = ledger.absorbed(table, snapshot, {place.folder for place in places if place})
-    landed = discover(table.spec, found, known, table.storage.now())
+    places = [increment.landed(table.spec.pattern, item.path, load_files=table.spec.source.load_files) for item in files]
+    ledgered = ledger.absorbed(table, snapshot, {place.folder for place in places if place})
+    landed = discover(table.spec, files, ledgered, table.storage.now())
     if table.spec.source.load_files and snapshot is not None:
-        _check_full_load(table, snapshot, landed, {path for path, _ in known})
+        _check_full_load(table, snapshot, landed, {path for path, _ in ledgered})
     return landed
 
 
-def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing, known: set[str]) -> None:
+def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing, ledgered: set[str]) -> None:
     """DMS's second full load of a table takes the names of the first; its rows would lie below all changes since. Raises OrderRefused (H6)."""
-    again = {item.path for item in landed.new if item.path in known and increment.is_full_load(item.path)}
+    again = {item.path for item in landed.new if item.path in ledgered and increment.is_full_load(item.path)}
     if not again:
         return
     for item in ledger.everything(table, snapshot):
         if item.path in again and (item.position_min or (table.spec.epoch,))[0] >= table.spec.epoch:
             raise OrderRefused(
-                f"table {table.name}: {join(table.spec.landing, item.path)}: a file of this name was absorbed before, so DMS has loaded the table anew. "
-                f"A full load comes before all changes, and these rows would lose to every change since. Say `epoch: {table.spec.epoch + 1}`, with which "
+                f"table {table.name}: {join(table.spec.landing, item.path)}: a file of this name was ingested before, so DMS loaded the table again. "
+                f"A full load comes before all changes, and these rows would lose to every change since. Set `epoch: {table.spec.epoch + 1}`: then "
                 "the new load wins (rows deleted since the last one stay: docs/sources.md), or remove the file."
             )

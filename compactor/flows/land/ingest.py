@@ -67,7 +67,7 @@ class Ingest:
         specs = {str(spec.topic): spec for spec in self.specs}
         self.storage.delete(info.path for info in self.storage.list(self.staging))
         bounds = self.topics.bounds(list(specs))
-        ranges = list(self._wanted(specs, bounds))
+        ranges = list(self._next_offsets(specs, bounds))
         fetched = self.topics.fetch(ranges, self.staging) if ranges else []
         for item in fetched:
             self._land(specs[item.offsets.topic], item)
@@ -85,7 +85,7 @@ class Ingest:
             for topic, spec in specs.items()
         ]
 
-    def _wanted(self, specs: Mapping[str, TableSpec], bounds: Mapping[Partition, tuple[int, int]]) -> list[Offsets]:
+    def _next_offsets(self, specs: Mapping[str, TableSpec], bounds: Mapping[Partition, tuple[int, int]]) -> list[Offsets]:
         taken = {partition: last for spec in specs.values() for partition, last in self._taken(spec).items()}
         for partition, last in self._empty.items():
             taken[partition] = max(last, taken.get(partition, -1))
@@ -99,14 +99,14 @@ class Ingest:
     def _taken(self, spec: TableSpec) -> dict[Partition, int]:
         """Per partition the highest offset in a file's name."""
         layout = Layout(spec.root, spec.landing)
-        found: dict[Partition, int] = {}
+        fetched: dict[Partition, int] = {}
         for place in (spec.landing, layout.archived(""), layout.quarantined("")):
             for info in self.storage.list(place):
                 offsets = offsets_of(info.path)
                 if offsets is not None and offsets.topic == spec.topic:
                     key = (offsets.topic, offsets.partition)
-                    found[key] = max(found.get(key, -1), offsets.last)
-        return found
+                    fetched[key] = max(fetched.get(key, -1), offsets.last)
+        return fetched
 
     def _next(self, spec: TableSpec, partition: Partition, kept: tuple[int, int], taken: Mapping[Partition, int]) -> int:
         """The first offset that is not landed."""

@@ -91,7 +91,7 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
         raise Refused(f"{top}: no landed files there" + (f", only {len(infos)} markers or unfinished ones" if infos else ""))
     topics, left_out = _topics(registry) if registry else ({}, [])
     empty: LeftOut = []
-    found: list[tuple[LandingFolder, SourceProfile, bool]] = []
+    landings: list[tuple[LandingFolder, SourceProfile, bool]] = []
     for folder in folders:
         try:
             profiles = [*_sample(storage, folder, infos).values()]
@@ -101,13 +101,13 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
         rows = [profile for profile in profiles if not profile.is_signal_table]
         if len(rows) < len(profiles) or not rows:
             empty.append((folder.root or top, SIGNAL if profiles else "no rows in the sampled files"))
-        found += [(folder, _with_topic(profile, folder, topics), len(rows) > 1) for profile in rows]
-    if not found:
+        landings += [(folder, _with_topic(profile, folder, topics), len(rows) > 1) for profile in rows]
+    if not landings:
         raise Refused(f"{top}: found no table. " + "; ".join(f"{source}: {reason}" for source, reason in empty[:5]))
     base = top.rstrip("/").rpartition("/")[2]
-    names = path_inference.table_names([(profile.table or profile.topic) if shared else folder.name(base) for folder, profile, shared in found])
+    names = path_inference.table_names([(profile.table or profile.topic) if shared else folder.name(base) for folder, profile, shared in landings])
     tables = []
-    for name, (folder, profile, shared) in zip(names, found):
+    for name, (folder, profile, shared) in zip(names, landings):
         landing = join(*(part for part in (top, folder.root, folder.pattern) if part))
         settings = {
             "increments": landing if landing != join(warehouse, STANDARD.replace("{table}", name)) else "",
@@ -172,11 +172,11 @@ def _proposal(name: str, source: str, profile: SourceProfile, settings: Mapping[
         key = None
     csv = {} if "columns" in profile.csv else {"csv": profile.csv}
     given = {"increments": settings["increments"], **settings, **csv}
-    known = {item: value for item, value in given.items() if value and (item, value) != ("container", "value")}
+    settings = {item: value for item, value in given.items() if value and (item, value) != ("container", "value")}
     if key is not None:
-        known = {"key": list(key), **known}
+        settings = {"key": list(key), **settings}
     key_from = "" if key is None else profile.key_from if key else f"no key: {profile.key_from}"
-    return TableProposal(name, source, known, key_from, tuple(_questions(name, profile, key, shared)))
+    return TableProposal(name, source, settings, key_from, tuple(_questions(name, profile, key, shared)))
 
 
 def _questions(name: str, profile: SourceProfile, key: tuple[str, ...] | None, shared: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -41,8 +41,8 @@ def place(table: Table, item: Input) -> str | None:
     places = [layout.archived(item.path, item.etag), layout.archived(item.path)]
     if item.outcome == "quarantined":
         places = [layout.quarantined(item.path, item.etag), layout.quarantined(item.path), *places]
-    found = next((place for place in places if table.storage.stat(place) is not None), None)
-    return found or (layout.landed(item.path) if still_landed(table, item) else None)
+    location = next((place for place in places if table.storage.stat(place) is not None), None)
+    return location or (layout.landed(item.path) if still_landed(table, item) else None)
 
 
 def repaired(table: Table, item: Input) -> tuple[str, str] | None:
@@ -59,7 +59,7 @@ def repaired(table: Table, item: Input) -> tuple[str, str] | None:
 def content(table: Table, item: Input, there: str | None, again: bool) -> str | None:
     """Where the very content of an input lies, None when it is gone; `there` is where a file of its name does, which may hold another's (H1).
 
-    One that was taken `again` out of quarantine may have been repaired, and have any size.
+    An input that was ingested `again` from quarantine may have been repaired and may have any size.
     """
     info = table.storage.stat(there) if there else None
     if info is None:
@@ -72,14 +72,14 @@ def content(table: Table, item: Input, there: str | None, again: bool) -> str | 
 
 
 def unread(entries: Iterable[Input]) -> set[tuple[str, str]]:
-    """(path, etag) of what had landed before the table was adopted, whatever became of the files since: its rows hold what they tell."""
+    """Return (path, etag) of the files that had landed before the table was adopted. The adopted rows already contain their changes."""
     return {(item.path, item.etag) for item in entries if item.outcome == ADOPTED}
 
 
 def taken(table: Table, entries: Iterable[Input]) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """The inputs whose rows are in the table by these entries of the ledger, each once, and where they lie; what is gone has no place.
 
-    Not those of before an adoption: what they tell is in the rows that were adopted.
+    Inputs from before an adoption are left out: the adopted rows contain their changes.
     A repaired copy may hold the repaired records only: then the original is an input beside it, with `~original` in its etag.
     """
     every = list(entries)
@@ -87,8 +87,8 @@ def taken(table: Table, entries: Iterable[Input]) -> tuple[list[Input], dict[tup
     before = unread(every)
     latest = {name: item for item in every if (name := (item.path, item.etag)) not in before}
     inputs = [item for item in latest.values() if not item.unabsorbed]
-    found = {(item.path, item.etag): place(table, item) for item in inputs}
-    places = {name: there for name, there in found.items() if there}
+    locations = {(item.path, item.etag): place(table, item) for item in inputs}
+    places = {name: there for name, there in locations.items() if there}
     for item in [item for item in inputs if (item.path, item.etag) in reread and (item.path, item.etag) in places]:
         both = repaired(table, item)
         if both and places[item.path, item.etag] == both[1]:
@@ -123,7 +123,7 @@ def _archived(table: Table, item: Input) -> bool:
 
 
 def _copied(table: Table, item: Input) -> str:
-    """Where a copy goes: its name has the etag, so that it tells by itself whether this content was copied, while the original stays."""
+    """Return the location of a copy. Its name contains the etag, so the name alone shows whether this content was copied."""
     layout = table.layout
     return (layout.quarantined if item.outcome == "quarantined" else layout.archived)(item.path, item.etag)
 
@@ -147,8 +147,8 @@ def _left_quarantine(table: Table, item: Input) -> bool:
 def _taken_again(table: Table, item: Input) -> FileInfo | None:
     """The file in quarantine that a replay has read, while it is there."""
     layout = table.layout
-    found = table.storage.stat(layout.quarantined(item.path, item.etag))
-    return found or (table.storage.stat(layout.quarantined(item.path)) if item.outcome == "replayed" else None)
+    info = table.storage.stat(layout.quarantined(item.path, item.etag))
+    return info or (table.storage.stat(layout.quarantined(item.path)) if item.outcome == "replayed" else None)
 
 
 def _same(info: FileInfo | None, item: Input) -> bool:

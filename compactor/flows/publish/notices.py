@@ -1,7 +1,7 @@
-"""Tell `notify:` targets about schema changes, before the first use of the new schema: the Snapshot that brings it is not yet written.
+"""Notify `notify:` targets of schema changes before the new schema is first used: its Snapshot is not written yet.
 
-Each is told once: a mark in `_compactor/notices/` is written after the telling, so a crash between the two tells it again and never not at
-all. A target that cannot be reached does not hold up the table: it is logged, and told again when another run finds the same.
+Each change is sent once: a mark in `_compactor/notices/` is written after sending, so a crash in between sends it twice rather than never.
+A target that cannot be reached does not stop the table: the failure is logged, and the next run that sees the same change sends it again.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from compactor.flows.table import Table
 log = logging.getLogger(__name__)
 
 
-def tell(table: Table, parent: Snapshot | None, decisions: Sequence[object], after: Schema | None) -> None:
-    """Tell of these Decisions; `after` None: they are refused."""
-    known = tuple(decision for decision in decisions if isinstance(decision, Decision))
-    if parent is None or not known or not table.spec.notify:
+def notify(table: Table, parent: Snapshot | None, decisions: Sequence[object], after: Schema | None) -> None:
+    """Notify the targets of these Decisions. `after` is None if they are refused."""
+    changes = tuple(decision for decision in decisions if isinstance(decision, Decision))
+    if parent is None or not changes or not table.spec.notify:
         return
-    mark = table.layout.notice(notice.digest(parent, known))
+    mark = table.layout.notice(notice.digest(parent, changes))
     if table.storage.stat(mark) is not None:
         return
-    told = notice.of(table.spec, parent, known, after, table.env.now())
-    if everybody(table, told, "a schema change"):
-        table.storage.write(mark, json.dumps(told.to_json(), indent=1, ensure_ascii=False).encode())
+    message = notice.of(table.spec, parent, changes, after, table.env.now())
+    if notify_all(table, message, "a schema change"):
+        table.storage.write(mark, json.dumps(message.to_json(), indent=1, ensure_ascii=False).encode())
 
 
-def everybody(table: Table, message: notice.Message, what: str) -> bool:
-    """Tell each target of the table; whether all were reached. One that is not is logged, as `what`, and harms nothing."""
+def notify_all(table: Table, message: notice.Message, what: str) -> bool:
+    """Send a message to each target of the table. Return whether all were reached. An unreachable target is logged as `what`."""
     reached = True
     for target in table.spec.notify:
         try:
             table.env.notify(target, message)
         except CompactorError as error:
             reached = False
-            log.warning("table %s: %s was not told to %s: %s", table.name, what, target[0], error)
+            log.warning("%s: could not send %s to %s: %s", table.name, what, target[0], error)
     return reached

@@ -16,7 +16,7 @@ from compactor.flows.table import Table
 from compactor.flows.write import feed
 
 
-def _wanted(table: Table, snapshot: Snapshot) -> list[ViewDef]:
+def _views(table: Table, snapshot: Snapshot) -> list[ViewDef]:
     """Every view to show, the table's own last."""
     return [*history_views.published(table.spec, snapshot), *views.published(table.spec, snapshot)]
 
@@ -24,28 +24,28 @@ def _wanted(table: Table, snapshot: Snapshot) -> list[ViewDef]:
 def behind(table: Table, snapshot: Snapshot) -> bool:
     """Whether the catalog shows something older than `snapshot`, or something else than its text. Raises CatalogRefused for another table's view."""
     # all of them are looked at: none is replaced while another is not ours
-    found = [_behind(table, snapshot, wanted) for wanted in _wanted(table, snapshot)]
-    return any(found)
+    results = [_behind(table, snapshot, view) for view in _views(table, snapshot)]
+    return any(results)
 
 
-def _behind(table: Table, snapshot: Snapshot, wanted: ViewDef) -> bool:
-    shown = table.catalog().view(wanted.database, wanted.name)
+def _behind(table: Table, snapshot: Snapshot, view: ViewDef) -> bool:
+    shown = table.catalog().view(view.database, view.name)
     if shown is None:
         return True
     _owned(table, snapshot, shown)
     version = _version(shown)
-    return version < snapshot.version or (version == snapshot.version and shown.text != wanted.text)
+    return version < snapshot.version or (version == snapshot.version and shown.text != view.text)
 
 
 def shown_version(table: Table, snapshot: Snapshot) -> int | None:
     """The oldest version that a view of the table shows, None without any. Raises CatalogRefused for another table's view."""
-    found = []
-    for wanted in _wanted(table, snapshot):
-        shown = table.catalog().view(wanted.database, wanted.name)
+    results = []
+    for view in _views(table, snapshot):
+        shown = table.catalog().view(view.database, view.name)
         if shown is not None:
             _owned(table, snapshot, shown)
-            found.append(_version(shown))
-    return min(found, default=None)
+            results.append(_version(shown))
+    return min(results, default=None)
 
 
 def publish(table: Table, snapshot: Snapshot) -> Snapshot:
@@ -69,9 +69,9 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
                 continue
             if table.env.clock() - began > table.spec.publish_window:
                 raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
-            for wanted in _wanted(table, snapshot):
-                if _behind(table, snapshot, wanted):
-                    table.catalog().replace_view(wanted)
+            for view in _views(table, snapshot):
+                if _behind(table, snapshot, view):
+                    table.catalog().replace_view(view)
         newest = table.newest()
         # a writer that came after us and published before our replacement has just been undone: show the newest again
         if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
@@ -97,7 +97,7 @@ def declare(table: Table, schema: Schema) -> None:
     if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, table.spec.root):
         raise CatalogRefused(
             f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists, and nothing is stored below {table.spec.root} yet: it is "
-            "another table's, or of another incarnation of this one. Drop it if that life is over, or say `view:`."
+            "another table's, or of another incarnation of this one. Drop it if that one is not used any more, or choose another name with `view:`."
         )
     for database in dict.fromkeys((table.spec.database, table.spec.tables_in)):
         catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
@@ -139,7 +139,7 @@ def _owned(table: Table, snapshot: Snapshot, shown: ViewDef) -> None:
     owner = shown.properties.get(views.UUID)
     if owner is None:
         raise CatalogRefused(
-            f"table {table.name}: the view {shown.database}.{shown.name} exists and is not ours. Rename it, or say `view:` for this table."
+            f"table {table.name}: the view {shown.database}.{shown.name} exists and is not ours. Rename it, or choose another name with `view:`."
         )
     if owner == views.NOBODY and shown.properties.get(views.ROOT) == table.spec.root:
         return

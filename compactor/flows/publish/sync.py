@@ -27,7 +27,7 @@ def sync_table(table: Table) -> str:
         sync_landing(table, shown)
         return f"version {shown.version}"
     if table.spec.avro_schema is None:
-        raise NoRowsYet(f"table {table.name}: nothing was committed yet, and no schema is declared: `schema:` or a first run tells its columns")
+        raise NoRowsYet(f"table {table.name}: its columns are unknown: nothing was committed and no `schema:` is declared. Declare it, or run")
     schema = evolve(None, [from_avro(table.spec.avro_schema)], table.spec.key, 0, table.name).schema
     if table.spec.registry_version is not None:
         schema = dataclasses.replace(schema, registered=table.spec.registry_version)
@@ -41,10 +41,10 @@ def sync_landing(table: Table, snapshot: Snapshot) -> None:
     landed = live.incremental_table(table.spec, snapshot)
     catalog = table.catalog()
     catalog.ensure_table(landed)
-    wanted = live.incremental_partitions(table.spec, (relative(info.path, table.spec.landing) for info in table.storage.list(table.spec.landing)))
+    partitions = live.incremental_partitions(table.spec, (relative(info.path, table.spec.landing) for info in table.storage.list(table.spec.landing)))
     there = {partition.values for partition in catalog.partitions(landed.database, landed.name)}
-    gone = sorted(there - {partition.values for partition in wanted})
-    new = [partition for partition in wanted if partition.values not in there]
+    gone = sorted(there - {partition.values for partition in partitions})
+    new = [partition for partition in partitions if partition.values not in there]
     if gone:
         catalog.drop_partitions(landed.database, landed.name, gone)
     if new:

@@ -17,12 +17,12 @@ def arrived(table: Table, hour: datetime) -> bool:
     place = increment.hour_place(table.spec.pattern, hour, table.spec.hours_in)
     if place is None:
         return True
-    directory, told = place
+    directory, prefix = place
     layout = table.layout
     for root in (table.spec.landing, layout.archived(""), layout.quarantined("")):
         for info in table.storage.list(join(root, directory)):
             path = relative(info.path, root)
-            found = increment.landed(table.spec.pattern, path, table.spec.hours_in, table.spec.source.load_files)
-            if found is not None and (found.hour or "").startswith(told) and not increment.ignored(path):
+            landed = increment.landed(table.spec.pattern, path, table.spec.hours_in, table.spec.source.load_files)
+            if landed is not None and (landed.hour or "").startswith(prefix) and not increment.ignored(path):
                 return True
     return False

@@ -17,15 +17,15 @@ log = logging.getLogger(__name__)
 
 
 def measure(env: Environment, specs: Sequence[TableSpec], reports: Sequence[TableReport], send: Callable[[Sequence[Measure]], None]) -> None:
-    """Measure these tables and send it. What goes wrong here is logged: no run fails because nobody could be told of it."""
+    """Measure these tables and send the measures. Errors are only logged: no run fails because its measures could not be sent."""
     standings = []
     for spec in specs:
         try:
-            found = status(Table(env, spec))
+            current = status(Table(env, spec))
         except CompactorError as error:
             log.warning("table %s: not measured: %s", spec.name, error)
             continue
-        standings.append(Standing(spec.name, found.source_time, found.oldest_waiting, found.quarantined))
+        standings.append(Standing(spec.name, current.source_time, current.oldest_waiting, current.quarantined))
     failed = sum(report.outcome == "failed" for report in reports)
     try:
         send([*measures(failed, standings, env.clock())])

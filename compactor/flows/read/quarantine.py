@@ -22,12 +22,12 @@ from compactor.flows.publish import archive
 from compactor.flows.table import Table
 
 WHOLE = ("quarantined", "replayed")
-"""Outcomes of inputs of which nothing was absorbed before."""
+"""Outcomes of inputs that had no row ingested before."""
 
 
 @dataclass(frozen=True)
 class QuarantinedFile:
-    """An input of which something waits in quarantine: the whole file (`records` is None), or some of its records.
+    """An input that waits in quarantine: the whole file (`records` is None), or some of its records.
 
     `location` is the file that a replay would read, None when it is gone; a repaired copy at `repaired` is read instead.
     """
@@ -55,55 +55,55 @@ def describe(table: Table, commit: str, summary: BatchSummary) -> None:
 
 
 def waiting(table: Table, snapshot: Snapshot | None) -> list[QuarantinedFile]:
-    """What waits, in the order it came. The ledger tells, not the folder."""
+    """Return the inputs that wait in quarantine, oldest first, by the ledger, not by the folder's content."""
     if snapshot is None:
         return []
-    known = ledger.latest(ledger.everything(table, snapshot))
-    return [_held(table, item) for item in known.values() if item.waits]
+    entries_by_input = ledger.latest(ledger.everything(table, snapshot))
+    return [_quarantined(table, item) for item in entries_by_input.values() if item.waits]
 
 
-def reasons(table: Table, held: QuarantinedFile) -> dict[str, Any]:
+def reasons(table: Table, item: QuarantinedFile) -> dict[str, Any]:
     """The reason file of one input; without one (somebody removed it) what the ledger knows."""
     try:
-        found: dict[str, Any] = json.loads(table.storage.read(table.layout.reason(held.path, held.etag)))
+        content: dict[str, Any] = json.loads(table.storage.read(table.layout.reason(item.path, item.etag)))
     except FileNotFoundError:
-        found = {"path": held.path, "etag": held.etag, "records": held.records or 0, "unusable": [{"reason": held.reason}] if held.reason else []}
-    return found
+        content = {"path": item.path, "etag": item.etag, "records": item.records or 0, "unusable": [{"reason": item.reason}] if item.reason else []}
+    return content
 
 
-def chosen(table: Table, held: Sequence[QuarantinedFile], paths: Sequence[str]) -> list[QuarantinedFile]:
-    """Those to take again: all, or those of these paths; of a full load all its files or none.
+def chosen(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Sequence[str]) -> list[QuarantinedFile]:
+    """Return the inputs to ingest again: all, or those of these paths; of a full load all its files or none.
 
     Raises InputRefused for a path that does not wait, and for a file that is gone.
     """
-    unknown = [path for path in paths if path not in {item.path for item in held}]
+    unknown = [path for path in paths if path not in {item.path for item in waiting_files}]
     if unknown:
-        raise InputRefused(f"table {table.name}: {unknown[0]} is not in quarantine; `compactor quarantine list {table.name}` tells what is")
-    taken = full_loads.together(table.spec, [item.path for item in held], paths or [item.path for item in held])
-    wanted = [item for item in held if item.path in taken]
-    gone = [item.path for item in wanted if item.location is None]
+        raise InputRefused(f"table {table.name}: {unknown[0]} is not in quarantine; `compactor quarantine list {table.name}` lists what is")
+    taken = full_loads.together(table.spec, [item.path for item in waiting_files], paths or [item.path for item in waiting_files])
+    selected = [item for item in waiting_files if item.path in taken]
+    gone = [item.path for item in selected if item.location is None]
     if gone:
         raise InputRefused(
             f"table {table.name}: {gone[0]} is neither in quarantine nor in the archive; restore it, or replay the other paths by name"
         )
-    return wanted
+    return selected
 
 
-def again(table: Table, held: Sequence[QuarantinedFile], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
+def again(table: Table, waiting_files: Sequence[QuarantinedFile], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """Return the inputs of a replay, and where they lie."""
-    ids = {(item.path, item.etag): item.location or "" for item in held}
-    found = {}
+    ids = {(item.path, item.etag): item.location or "" for item in waiting_files}
+    inputs = {}
     for item in ledger.everything(table, snapshot):
         if (item.path, item.etag) in ids:
             outcome = "replayed" if item.outcome in WHOLE else "reread"
-            found[item.path, item.etag] = dataclasses.replace(item, outcome=outcome, quarantined=0, reason="")
-    return list(found.values()), ids
+            inputs[item.path, item.etag] = dataclasses.replace(item, outcome=outcome, quarantined=0, reason="")
+    return list(inputs.values()), ids
 
 
-def _held(table: Table, item: Input) -> QuarantinedFile:
+def _quarantined(table: Table, item: Input) -> QuarantinedFile:
     whole = item.outcome in WHOLE
     layout = table.layout
-    # of a file that was absorbed in part a repaired copy may lie in quarantine, under a name that tells which content it repairs
+    # a repaired copy of a partly ingested file may lie in quarantine, under a name with the etag of the content it repairs
     places = [layout.quarantined(item.path, item.etag)]
     places += [layout.quarantined(item.path)] if whole else [layout.archived(item.path, item.etag), layout.archived(item.path)]
     location = next((place for place in places if table.storage.stat(place) is not None), None)

@@ -14,21 +14,21 @@ from compactor.flows.table import Table
 
 
 def lateness(statuses: Iterable[TableStatus], deadline: str) -> dict[str, str]:
-    """Why tables are late whose DAG run is not done after `deadline`, by name: those of which files wait."""
-    found = {}
+    """Return table name → why it is late, for tables with files waiting in landing after the `deadline` of their DAG run."""
+    late = {}
     for item in statuses:
         if item.waiting_files:
             since = f", the oldest of {item.oldest_waiting}" if item.oldest_waiting else ""
             shown = f"version {item.version} of {item.committed}" if item.version is not None else "no version"
-            found[item.table] = f"{deadline} after the run was to start {item.waiting_files} files wait in landing{since}; {shown} is shown"
-    return found
+            late[item.table] = f"{deadline} after the run was to start {item.waiting_files} files wait in landing{since}; {shown} is shown"
+    return late
 
 
 def status(table: Table) -> TableStatus:
     """The newest Snapshot and what waits in landing."""
     snapshot = table.newest()
-    found = discover.landing(table, snapshot)
-    hours = [item.hour for item in found.new if item.hour]
+    landing = discover.landing(table, snapshot)
+    hours = [item.hour for item in landing.new if item.hour]
     delta = snapshot.delta if snapshot else None
     history = snapshot.history if snapshot else None
     estimate = plan.delta_estimate(snapshot) if snapshot else 0
@@ -46,8 +46,8 @@ def status(table: Table) -> TableStatus:
         delta_estimate=estimate,
         delta_limit=plan.DELTA_LIMIT,
         regime="none" if delta is None else "broadcast" if estimate <= plan.DELTA_LIMIT else "sort-merge",
-        waiting_files=len(found.new) + found.waiting,
-        waiting_bytes=found.size,
+        waiting_files=len(landing.new) + landing.waiting,
+        waiting_bytes=landing.size,
         oldest_waiting=min(hours) if hours else None,
         pending_archive=len(archive.unfinished(listed(table), snapshot.pending)) if snapshot else 0,
         quarantined=len(quarantine.waiting(listed(table), snapshot)),

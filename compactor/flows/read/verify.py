@@ -45,9 +45,9 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
         missing = _not_comparable(table, snapshot, entries)
         if missing:
             # not a failure, but nothing to compare with either
-            told = Check(table.name, "view = archive", True, f"cannot be told: {missing}")
+            detail = Check(table.name, "view = archive", True, f"cannot be compared: {missing}")
             compared = table.engine().compare(table.spec, snapshot, (), {})
-            return [*checks, *(check for check in compared if check.name != told.name), told]
+            return [*checks, *(check for check in compared if check.name != detail.name), detail]
         inputs, places = archive.taken(table, entries)
         there = [item for item in inputs if (item.path, item.etag) in places]
         origin = table.origin(snapshot)
@@ -57,8 +57,8 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
 
 def _twice(check: Callable[[Table, Snapshot], Check], table: Table, snapshot: Snapshot) -> Check:
     """By listings; between two of them a run may have moved a file, which is in neither then, so what fails is looked at once more."""
-    found = check(listed(table), snapshot)
-    return found if found.ok else check(listed(table), snapshot)
+    result = check(listed(table), snapshot)
+    return result if result.ok else check(listed(table), snapshot)
 
 
 def _files(table: Table, snapshot: Snapshot) -> Check:
@@ -66,50 +66,50 @@ def _files(table: Table, snapshot: Snapshot) -> Check:
     named = snapshot.data_files
     problems = []
     for path, file in named:
-        found = table.storage.stat(f"{layout.inside(path)}/{file.name}")
-        if found is None or found.size != file.size:
-            problems.append(f"{path}/{file.name}: expected {file.size} bytes, found {found.size if found else 'nothing'}")
+        info = table.storage.stat(f"{layout.inside(path)}/{file.name}")
+        if info is None or info.size != file.size:
+            problems.append(f"{path}/{file.name}: expected {file.size} bytes, found {info.size if info else 'nothing'}")
     return Check(table.name, "files", not problems, "; ".join(problems[:3]) or f"{len(named)} files, {snapshot.size:,} bytes")
 
 
 def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
     """The parts are there; the newest one (deep: each whose two versions can be read still) is the difference of its versions."""
     layout = table.layout
-    found = list(feed.after(table, newest, 0))
-    named = [(each.feed.part.path, file) for each in found if each.feed and each.feed.part for file in each.feed.part.files]
+    versions = list(feed.after(table, newest, 0))
+    named = [(each.feed.part.path, file) for each in versions if each.feed and each.feed.part for file in each.feed.part.files]
     problems = []
     for path, file in named:
         info = table.storage.stat(f"{layout.inside(path)}/{file.name}")
         if info is None or info.size != file.size:
             problems.append(f"{path}/{file.name}: expected {file.size} bytes, found {info.size if info else 'nothing'}")
-    told = f"{len(named)} files, from version {newest.feed.first if newest.feed else 0} on"
-    checks = [Check(table.name, "feed", not problems, "; ".join(problems[:3]) or told)]
+    detail = f"{len(named)} files, from version {newest.feed.first if newest.feed else 0} on"
+    checks = [Check(table.name, "feed", not problems, "; ".join(problems[:3]) or detail)]
     if table.env.files_only or problems:
         return checks
     whole = {each.version: each for each in table.history() if not retention.is_pending_deletion(each, layout, newest)}
-    pairs = [(whole.get(each.version - 1), each) for each in found if each.version in whole and (each.version == 1 or each.version - 1 in whole)]
+    pairs = [(whole.get(each.version - 1), each) for each in versions if each.version in whole and (each.version == 1 or each.version - 1 in whole)]
     if not deep:
         pairs = [pair for pair in pairs if pair[1].feed and pair[1].feed.part][-1:]
     return checks + [table.engine().check_feed(table.spec, parent, made) for parent, made in pairs]
 
 
 def _kept_versions(table: Table, newest: Snapshot) -> Check:
-    """Every file that a version which can be restored names is there, has its size, and is whole as far as its format tells."""
+    """Check that every file of a restorable version exists, has its size, and begins and ends as its format requires."""
     layout = table.layout
     kept = [each for each in table.history() if not retention.is_pending_deletion(each, layout, newest)]
     files = {f"{layout.inside(path)}/{file.name}": (file, each.version) for each in kept for path, file in each.data_files}
     problems = [problem for path, (file, version) in files.items() for problem in [_damage(table, path, file, version)] if problem]
     for file in {file.path: file for each in kept for file in each.ledger}.values():
         try:
-            found = len(ledger.entries(table, file))
+            number = len(ledger.entries(table, file))
         except (Conflict, StateRefused) as error:
             problems.append(str(error))
             continue
-        problems += [f"{file.path}: expected {file.entries} entries, found {found}"] if found != file.entries else []
-    told = f"{len(kept)} versions, {len(files)} files, {sum(file.size for file, _ in files.values()):,} bytes read"
+        problems += [f"{file.path}: expected {file.entries} entries, found {number}"] if number != file.entries else []
+    detail = f"{len(kept)} versions, {len(files)} files, {sum(file.size for file, _ in files.values()):,} bytes read"
     unsummed = sum(not file.checksum for file, _ in files.values())
-    told += f"; {unsummed} files are of a time before checksums" if unsummed else ""
-    return Check(table.name, "kept versions", not problems, "; ".join(problems[:3]) or told)
+    detail += f"; {unsummed} files are of a time before checksums" if unsummed else ""
+    return Check(table.name, "kept versions", not problems, "; ".join(problems[:3]) or detail)
 
 
 def _damage(table: Table, path: str, file: DataFile, version: int) -> str | None:
@@ -131,18 +131,18 @@ def _damage(table: Table, path: str, file: DataFile, version: int) -> str | None
 def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check:
     """Every input of the ledger lies in landing, archive or quarantine with the size it had when it was read."""
     repaired = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
-    known = {(item.path, item.etag): item for item in entries if item.outcome not in LATER}
+    latest_entries = {(item.path, item.etag): item for item in entries if item.outcome not in LATER}
     problems, size = [], 0
     discarded = discard.ever(entries)
-    for name, item in known.items():
+    for name, item in latest_entries.items():
         if name in discarded:
             continue
         place = archive.place(table, item)
-        found = table.storage.stat(place) if place else None
+        info = table.storage.stat(place) if place else None
         size += item.size
-        if found is None or (found.size != item.size and name not in repaired):
-            problems.append(f"{item.path}: expected {item.size} bytes, found {f'{found.size} in {place}' if found else 'nothing'}")
-    return Check(table.name, "raw files", not problems, "; ".join(problems[:3]) or f"{len(known)} files, {size:,} bytes")
+        if info is None or (info.size != item.size and name not in repaired):
+            problems.append(f"{item.path}: expected {item.size} bytes, found {f'{info.size} in {place}' if info else 'nothing'}")
+    return Check(table.name, "raw files", not problems, "; ".join(problems[:3]) or f"{len(latest_entries)} files, {size:,} bytes")
 
 
 def _tiling(table: Table, snapshot: Snapshot) -> Check:
@@ -184,13 +184,13 @@ def _not_comparable(table: Table, snapshot: Snapshot, entries: Sequence[Input]) 
     discarded = discard.ever(entries) - archive.unread(entries)
     if discarded:
         return f"{len(discarded)} raw files are past `archive_retention`"
-    known = ledger.latest(entries)
-    undone = {path for (path, _), item in known.items() if item.outcome == "undone"}
-    repaired = {name for name, item in known.items() if item.outcome in AGAIN}
-    for name, item in known.items():
+    latest_entries = ledger.latest(entries)
+    undone = {path for (path, _), item in latest_entries.items() if item.outcome == "undone"}
+    repaired = {name for name, item in latest_entries.items() if item.outcome in AGAIN}
+    for name, item in latest_entries.items():
         if item.path in undone and not item.unabsorbed and name not in repaired:
             place = archive.place(table, item)
-            found = table.storage.stat(place) if place else None
-            if found is not None and found.size != item.size:
+            info = table.storage.stat(place) if place else None
+            if info is not None and info.size != item.size:
                 return f"{item.path} was written again by its sink before it was archived, and what it held then is undone"
     return None

@@ -1,7 +1,8 @@
-"""Adopt: take over a base that others made, plain Parquet files in one folder, as the first Snapshot of a table (H28).
+"""Adopt: take over a base that others built, plain Parquet files in one folder, as the first Snapshot of a table (H28).
 
-Its rows are copied into a base of ours, because what absorbing needs (Positions, operation, key ranges, checksums) is in none of its files; the
-folder itself is only read. What landed up to a folder enters the ledger as `adopted`, unread: the rows hold what it tells.
+Its files are read as the inputs of a first load, in the columns and the order of the table's changes, and written as a base of the table: they lack
+what a run needs (Positions, operation, key ranges, checksums). The folder itself is only read. Files that landed up to a given folder enter the
+ledger as `adopted`. They are not read, because their changes are in the rows.
 
 What a crash leaves: before the put, a directory that nothing names (garbage for vacuum): adopt again. After it, a catalog that is behind and files in
 landing, which the next run finishes.
@@ -12,26 +13,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import cast
 
 from compactor.core.catalog import views
 from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import commit_id, join, relative
-from compactor.core.model.position import latest
-from compactor.core.model.snapshot import Input, Snapshot, State
+from compactor.core.model.snapshot import Input, Snapshot
 from compactor.core.planning.plan import Landing
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.reports import AdoptReport, Progress, silent
-from compactor.core.schema.adoption import ADOPTED, OPERATION, Adoption, adoption, check_plain, refused_paths
-from compactor.core.schema.adoption import told as difference
+from compactor.core.schema.adoption import ADOPTED, EPOCH, FIRST, OPERATION, Adoption, ForeignBase, check_plain, refused_paths, sentence
 from compactor.core.sources import increment
 from compactor.flows.land import discover
 from compactor.flows.publish import archive, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import feed
-from compactor.flows.write.state import newest_hour, registered
+from compactor.flows.write.state import after
 
 SAMPLES = (24, 240)
 """Landed files, the newest, that are read to learn how changes look; more when none of them has a row, at last all."""
@@ -49,7 +49,7 @@ def adopt(
     """Make the rows below `path` version 1 of the table; when `dry`, only check that they can be.
 
     `order_by`: columns that hold the Position of each row's last change; `through`: the last folder of landing that is in the rows.
-    Raises Refused for what cannot be adopted, NoRowsYet while no landed change tells how they look, Conflict when somebody commits meanwhile.
+    Raises Refused for what cannot be adopted, NoRowsYet while no landed change shows their columns, Conflict when somebody commits meanwhile.
     """
     _check(table, path, order_by, through)
     reports: list[AdoptReport] = []
@@ -57,7 +57,7 @@ def adopt(
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         if parent is not None:
             raise RequirementFailed(f"table {table.name}: a run committed version {parent.version} meanwhile; nothing was adopted")
-        report, edit = _adopted(table, path, order_by, through, dry, progress)
+        report, edit = _adopted(table, path, order_by, through, dry, progress, scratch)
         reports.append(report)
         return edit
 
@@ -72,51 +72,46 @@ def adopt(
     return dataclasses.replace(reports[-1], outcome="adopted", version=1)
 
 
-def _adopted(table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress) -> tuple[AdoptReport, Edit | None]:
+def _adopted(
+    table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress, scratch: ExitStack
+) -> tuple[AdoptReport, Edit | None]:
     progress(table.name, "discover", 0.0)
     base = _files(table, path)
     landed = discover.landing(dataclasses.replace(table, spec=dataclasses.replace(table.spec, settle=0.0, first_folder=None)), None)
     absorbed = _until(table, landed, through) if through is not None else ()
     progress(table.name, "read", 0.1)
-    summary = _changes(table, landed)
-    engine, files = table.engine(), [file.path for file in base]
-    found = engine.columns(table.spec, path, files)
-    how = adoption(table.spec, path, found, summary.evolved.schema, summary.order, order_by, unplaced=through is not None)
+    changes = _changes(table, landed)
+    foreign = ForeignBase(changes.evolved.schema, changes.order, tuple(order_by), unplaced=through is not None)
+    inputs = [Input(relative(file.path, path), file.size, file.etag, "", None) for file in base]
     progress(table.name, "check", 0.3)
-    writer = commit_id(1, table.env.nonce())
-    staged = engine.adopt(table.spec, how, path, files, None if dry else writer)
-    told = _report(table, path, base, landed, absorbed, how, staged.counts)
+    engine = table.engine()
+    batch = engine.read(foreign.spec(table.spec, path), None, inputs, FIRST, {}, base=foreign)
+    scratch.callback(batch.close)
+    report = _report(table, path, base, landed, absorbed, order_by, batch.summary)
     if dry:
-        return told, None
-    state = State(
-        schema=registered(table, how.schema),
-        order=how.order,
-        base_id=writer,
-        segments=staged.segments,
-        delta=None,
-        hour=newest_hour(absorbed),
-        position=latest([segment.position_max for segment in staged.segments]) if order_by else None,
-        epoch=table.spec.epoch,
-        compacted_at=table.env.now(),
-        raw=summary.raw,
-    )
+        return report, None
+    writer = commit_id(FIRST, table.env.nonce())
+    resolution = engine.resolve(batch, whole=True)
+    scratch.callback(resolution.close)
+    staged = engine.write(resolution, writer, 0)
+    # the inputs of the version are landed files, not those of the base
+    summary = dataclasses.replace(resolution.summary, inputs=absorbed, raw=changes.raw, last=resolution.summary.last if order_by else None)
+    state = after(table, None, summary, staged, None, writer, whole=True)
     edit = Edit(OPERATION, writer, state, inputs=absorbed, pending=absorbed if table.spec.archive != "keep" else (), requires=(NewestIs(0),))
-    return told, feed.with_changes(table, None, edit)
+    return report, feed.with_changes(table, None, edit)
 
 
 def _check(table: Table, path: str, order_by: Sequence[str], through: str | None) -> None:
-    """Everything that can be refused before a file is read."""
+    """Raises Refused for everything that can be refused before a file is read."""
     if not order_by and through is None:
         raise Refused(
-            f"table {table.name}: which changes are in {path} already? As it stands every old one in landing would win over its rows. Say "
+            f"table {table.name}: which changes are in {path} already? As it stands every old one in landing would win over its rows. Use "
             "--absorbed-through FOLDER, the last folder of landing that is in it; or --order-by COLUMN, where rows keep their last change's position."
         )
     if table.spec.keyless:
-        raise Refused(
-            f"table {table.name}: it has no key, so nothing tells which of the rows of {path} a change concerns. Say `key:`, or load it anew."
-        )
+        raise Refused(f"table {table.name}: it has no key, so nothing connects a change with a row of {path}. Set `key:`, or load it anew.")
     if through is not None and not table.spec.pattern:
-        raise Refused(f"table {table.name}: {table.spec.landing} is one flat folder, of which --absorbed-through cannot name a part; say --order-by")
+        raise Refused(f"table {table.name}: {table.spec.landing} is one flat folder, and --absorbed-through cannot name a part of it; use --order-by")
     if through is not None and increment.landed(table.spec.pattern, f"{join(through)}/", table.spec.hours_in) is None:
         raise Refused(f"table {table.name}: --absorbed-through {through!r} is no folder like {table.spec.pattern!r}")
     newest = table.newest()
@@ -128,17 +123,18 @@ def _check(table: Table, path: str, order_by: Sequence[str], through: str | None
         )
     shown = table.catalog().view(table.spec.database, table.spec.view)
     if shown is not None and (shown.properties.get(views.UUID), shown.properties.get(views.ROOT)) != (views.NOBODY, table.spec.root):
-        raise CatalogRefused(f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists and is not ours; say `view:` or rename it")
+        raise CatalogRefused(f"table {table.name}: the view {table.spec.database}.{table.spec.view} exists and is not ours; set `view:` or rename it")
     for name in (views.table_name(table.spec, part, 1) for part in ("base", "delta")):
         there = table.catalog().table(table.spec.tables_in, name)
         if there is not None and (there.properties.get(views.UUID) is None or not there.location.startswith(join(table.spec.root) + "/")):
             raise CatalogRefused(
-                f"table {table.name}: a table {table.spec.tables_in}.{name} exists at {there.location} and is not ours; rename it, or say `tables_in:`"
+                f"table {table.name}: a table {table.spec.tables_in}.{name} exists at {there.location} and is not ours; rename it, or set "
+                "`tables_in:`"
             )
 
 
 def _files(table: Table, path: str) -> list[FileInfo]:
-    """The files of the base. What is ours and what has landed does not count, should they lie below it."""
+    """Return the files of the base, without the table's own files and landed files, should they lie below it."""
     layout = table.layout
     every = [info for info in table.storage.list(path) if layout.kind(info.path) is None and not info.path.startswith(join(table.spec.landing) + "/")]
     foreign = refused_paths(path, [relative(info.path, path) for info in every])
@@ -150,7 +146,7 @@ def _files(table: Table, path: str) -> list[FileInfo]:
 
 
 def _until(table: Table, landed: Landing, through: str) -> tuple[Input, ...]:
-    """What has landed up to a folder, as entries of the ledger."""
+    """Return the files that landed up to a folder, as entries of the ledger."""
     last = increment.landed(table.spec.pattern, f"{join(through)}/", table.spec.hours_in) or increment.Landed(join(through), None)
 
     def inside(item: Input) -> bool:
@@ -161,7 +157,7 @@ def _until(table: Table, landed: Landing, through: str) -> tuple[Input, ...]:
 
 
 def _changes(table: Table, landed: Landing) -> BatchSummary:
-    """How the changes of this table look: columns, types, order. Some of them are read for it, the newest first; none is absorbed."""
+    """Return the columns and the order of this table's changes. Reads some of them, the newest first; ingests none."""
     newest = sorted(landed.new, key=lambda item: (item.hour or "", item.path), reverse=True)
     # one truncate or a few unusable records say nothing against the base
     relaxed = dataclasses.replace(table.spec.unguarded, truncate="apply")
@@ -177,22 +173,24 @@ def _changes(table: Table, landed: Landing) -> BatchSummary:
         finally:
             batch.close()
     raise NoRowsYet(
-        f"table {table.name}: no change has landed below {table.spec.landing} yet. One is needed to know their columns and how they are ordered: adopt "
-        "when the sink has written the first"
+        f"table {table.name}: no change has landed below {table.spec.landing} yet. Changes show their columns and their order: adopt when the sink "
+        "has written the first"
     )
 
 
 def _report(
-    table: Table, path: str, base: Sequence[FileInfo], landed: Landing, absorbed: Sequence[Input], how: Adoption, counts: dict[str, int]
+    table: Table, path: str, base: Sequence[FileInfo], landed: Landing, absorbed: Sequence[Input], order_by: Sequence[str], summary: BatchSummary
 ) -> AdoptReport:
-    columns = tuple((name, column, how.schema.field(name).type) for name, column in how.columns)
+    adopted = cast(Adoption, summary.adoption)
+    columns = tuple((name, column, adopted.schema.field(name).type) for name, column in adopted.columns)
     waiting = len(landed.new) - len(absorbed)
-    notes = [difference(decision) for decision in how.decisions]
-    if how.left_out:
-        notes.append(f"not stored: {', '.join(how.left_out)}")
-    if counts["unplaced"]:
-        notes.append(f"{counts['unplaced']:,} rows keep no position: every change that is absorbed from now on is newer")
-    if how.order_by and not absorbed:
+    notes = [sentence(decision) for decision in adopted.decisions]
+    if adopted.left_out:
+        notes.append(f"not stored: {', '.join(adopted.left_out)}")
+    if summary.first is not None and summary.first[0] == EPOCH:
+        rows = "some rows" if order_by else f"{summary.read:,} rows"
+        notes.append(f"{rows} keep no position: every change that is absorbed from now on is newer")
+    if order_by and not absorbed:
         notes.append("deleted rows keep no position: an old change of one brings it back, unless its delete is in landing too")
     notes.append(f"`compactor pin {table.name} 1` keeps the adopted rows for `rebuild` and `verify`: no landed file holds them")
     return AdoptReport(
@@ -202,8 +200,8 @@ def _report(
         path,
         len(base),
         sum(file.size for file in base),
-        counts["adopted"],
-        how.order,
+        summary.read,
+        summary.order,
         columns,
         len(absorbed),
         waiting,

@@ -104,7 +104,7 @@ class _Ingestion:
         try:
             return table.engine().read(table.spec, parent, inputs, version, self.locations, lambda: ledger.newest_entries(table, parent))
         except SchemaRefused as error:
-            notices.tell(table, parent, error.decisions, None)
+            notices.notify(table, parent, error.decisions, None)
             raise
 
     def _unsteady(self, batch: Batch) -> list[str]:
@@ -117,7 +117,7 @@ class _Ingestion:
     def _written(self, batch: Batch, commit: str) -> Edit:
         table, parent = self.table, self.parent
         evolved = batch.summary.evolved
-        notices.tell(table, parent, evolved.decisions, evolved.schema)
+        notices.notify(table, parent, evolved.decisions, evolved.schema)
         whole = plan.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
         self.progress(table.name, "resolve", 0.4)
         resolution = table.engine().resolve(batch, whole)

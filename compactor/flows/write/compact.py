@@ -53,22 +53,22 @@ def compact(table: Table, label: str, progress: Progress) -> Snapshot | None:
     try:
         return transact(table, planned, label)
     except RequirementFailed as error:
-        log.info("%s: compaction of version %d thrown away: %s", table.name, work[0].seen.version, error)
+        log.info("%s: compaction of version %d thrown away: %s", table.name, work[0].base_version.version, error)
         return None
 
 
 class _Compaction:
     """Segments compacted once, from the version `seen`."""
 
-    def __init__(self, table: Table, seen: Snapshot) -> None:
-        self.table, self.seen = table, seen
-        self.commit = commit_id(seen.version + 1, table.env.nonce())
-        shares = table.engine().shares(table.spec, seen)
-        recent = sum(seen.counts.get(name, 0) for name in ("applied", "superseded")) or (seen.delta.rows if seen.delta else 0)
-        self.targets = plan.compaction_targets(seen, shares, recent)
+    def __init__(self, table: Table, base_version: Snapshot) -> None:
+        self.table, self.base_version = table, base_version
+        self.commit = commit_id(base_version.version + 1, table.env.nonce())
+        shares = table.engine().shares(table.spec, base_version)
+        recent = sum(base_version.counts.get(name, 0) for name in ("applied", "superseded")) or (base_version.delta.rows if base_version.delta else 0)
+        self.targets = plan.compaction_targets(base_version, shares, recent)
         self.staged: Staged | None = None
         if self.targets:
-            self.staged = table.engine().compact(table.spec, seen, self.targets, self.commit, state.purge_through(table, seen))
+            self.staged = table.engine().compact(table.spec, base_version, self.targets, self.commit, state.purge_through(table, base_version))
 
     def edit(self, parent: Snapshot) -> Edit | None:
         """Return the result as an Edit of `parent`: `seen`, or a later version that only commits lie between."""
@@ -76,8 +76,8 @@ class _Compaction:
             return None
         replaced = tuple(segment.id for segment in self.targets)
         segments = _placed(parent.segments, set(replaced), self.staged.segments)
-        same_delta = parent.delta is not None and self.seen.delta is not None and parent.delta.id == self.seen.delta.id
-        everything = all(segment.compacted_through >= self.seen.version for segment in segments)
+        same_delta = parent.delta is not None and self.base_version.delta is not None and parent.delta.id == self.base_version.delta.id
+        everything = all(segment.compacted_through >= self.base_version.version for segment in segments)
         made = dataclasses.replace(
             parent.state,
             base_id=self.commit,
@@ -88,7 +88,7 @@ class _Compaction:
             compacted_at=self.table.env.now(),
         )
         written = tuple((segment.path, file) for segment in self.staged.segments for file in segment.files)
-        return Edit("compact", self.commit, made, requires=(ContinuesState(self.seen), HasSegments(replaced)), files=written)
+        return Edit("compact", self.commit, made, requires=(ContinuesState(self.base_version), HasSegments(replaced)), files=written)
 
 
 def _placed(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment]) -> list[Segment]:

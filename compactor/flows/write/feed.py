@@ -19,14 +19,14 @@ from compactor.ports import Resolution
 
 def with_changes(table: Table, parent: Snapshot | None, edit: Edit, resolution: Resolution | None = None) -> Edit:
     """Return `edit` with its part of the change feed, if the table has one. The Edit's data is already written."""
-    found = feed.continued(table.spec, parent)
-    if found is None or found.mode == feed.OFF:
-        return dataclasses.replace(edit, feed=found)
+    continued = feed.continued(table.spec, parent)
+    if continued is None or continued.mode == feed.OFF:
+        return dataclasses.replace(edit, feed=continued)
     made = apply(parent, edit, stamp(table, ""))
     feed.check_names(table.name, made.schema)
     if parent is not None and (parent.schema.key, parent.order) != (made.schema.key, made.order):
         # a rebuild with another key: the rows before and after have nothing in common
-        return dataclasses.replace(edit, feed=dataclasses.replace(found, began=made.version))
+        return dataclasses.replace(edit, feed=dataclasses.replace(continued, began=made.version))
     try:
         part = table.engine().write_feed(table.spec, parent, made, resolution)
     except TryLater:
@@ -35,8 +35,8 @@ def with_changes(table: Table, parent: Snapshot | None, edit: Edit, resolution: 
         if made.operation != "rebuild" or parent is None or not table.engine().difference(table.spec, parent, made).unreadable:
             raise
         # a rebuild is the way out when the old rows cannot be read any more: then what changed is unknown
-        return dataclasses.replace(edit, feed=dataclasses.replace(found, began=made.version))
-    return dataclasses.replace(edit, feed=dataclasses.replace(found, part=part))
+        return dataclasses.replace(edit, feed=dataclasses.replace(continued, began=made.version))
+    return dataclasses.replace(edit, feed=dataclasses.replace(continued, part=part))
 
 
 def after(table: Table, snapshot: Snapshot, version: int) -> Iterator[Snapshot]:

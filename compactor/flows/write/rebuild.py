@@ -9,7 +9,6 @@ What a crash leaves: data directories that no Snapshot names, or a commit that t
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -79,7 +78,7 @@ class _Rebuild:
             )
         if self.head is None or self.built is None:
             edit = self._build(parent)
-            if not self._wanted(parent):
+            if not self._equal_or_accepted(parent):
                 return None
             self.progress(self.table.name, "publish", 0.85)
         else:
@@ -113,19 +112,21 @@ class _Rebuild:
         self._keep(parent, edit)
         return edit
 
-    def _wanted(self, parent: Snapshot) -> bool:
+    def _equal_or_accepted(self, parent: Snapshot) -> bool:
         """Compare the result with what it is to replace, and make the report."""
-        assert self.built is not None
+        built = self.built
+        if built is None:
+            raise AssertionError("compared before it was built")
         against = self.target or parent
         self.progress(self.table.name, "check", 0.7)
-        difference = self._difference(against, self.built)
-        undone, size = sum(item.outcome == "undone" for item in self.built.inputs), sum(item.size for item in self.inputs)
-        self.report = RebuildReport(self.table.name, "equal", None, against.version, len(self.inputs), size, self.built.rows, difference, undone)
+        difference = self._difference(against, built)
+        undone, size = sum(item.outcome == "undone" for item in built.inputs), sum(item.size for item in self.inputs)
+        self.report = RebuildReport(self.table.name, "equal", None, against.version, len(self.inputs), size, built.rows, difference, undone)
         if not self.dry and (self.accept or not difference):
             self.report = dataclasses.replace(self.report, version=parent.version)
             return True
         # nobody has seen the files: the nonce in their names is ours alone
-        self.table.storage.delete(f"{self.table.layout.inside(path)}/{file.name}" for path, file in self.built.data_files)
+        self.table.storage.delete(f"{self.table.layout.inside(path)}/{file.name}" for path, file in built.data_files)
         self.report = dataclasses.replace(self.report, outcome="differs" if difference else "equal")
         return False
 
@@ -133,15 +134,15 @@ class _Rebuild:
         """Raises RequirementFailed when vacuum has taken one of the two meanwhile: the rebuild slept longer than `grace`."""
         table = self.table
         try:
-            found = table.engine().difference(table.spec, against, made)
+            difference = table.engine().difference(table.spec, against, made)
         except Exception as error:
             newest = table.newest()
             if newest is None or table.files_exist(newest, made.data_files):
                 raise
             raise RequirementFailed(f"table {table.name}: vacuum deleted the rebuilt files before they were compared; rebuild again") from error
-        if found.unreadable and table.vacuumed(against):
+        if difference.unreadable and table.vacuumed(against):
             raise RequirementFailed(f"table {table.name}: version {against.version} was vacuumed before it could be compared; rebuild again")
-        return dataclasses.replace(found, columns=schema_differences(against.schema, made.schema))
+        return dataclasses.replace(difference, columns=schema_differences(against.schema, made.schema))
 
     def _caught_up(self, head: Snapshot, built: Snapshot, parent: Snapshot) -> Edit:
         """Return the result on top of `parent`: what was ingested since `head` is read from the raw files (H20)."""
@@ -167,16 +168,16 @@ class _Rebuild:
         return edit
 
     def _since(self, head: Snapshot, parent: Snapshot) -> tuple[list[Input], Locations]:
-        known = ledger.latest(ledger.everything(self.table, head))
+        before = ledger.latest(ledger.everything(self.table, head))
         inputs, locations = _sources(self.table, parent)
         now = ledger.latest(ledger.everything(self.table, parent))
-        since = {name for name, item in now.items() if known.get(name) != item and item.outcome != "discarded"}
+        since = {name for name, item in now.items() if before.get(name) != item and item.outcome != "discarded"}
         return [item for item in inputs if (item.path, item.etag.removesuffix("~original")) in since], locations
 
     def _written(
         self, batch: Batch, parent: Snapshot, before: Snapshot | None, writer: str, whole: bool, inputs: Sequence[Input], locations: Locations
     ) -> Edit:
-        """Write what `batch` makes of `before`. Without `before` every tombstone stays: no event was left out that one of them could be too old for."""
+        """Write the batch on top of `before`; None: on nothing. Tombstones are never purged: no event is too old for a rebuild."""
         table = self.table
         with ExitStack() as scratch:
             scratch.callback(batch.close)
@@ -213,15 +214,15 @@ def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[
     again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
     discarded = discard.ever(entries)
     chosen: dict[str, Input] = {}
-    gone, held = [], set()
+    gone, chosen_paths = [], set()
     for item in reversed(inputs):
         name = (item.path, item.etag)
         there = archive.content(table, item, places.get(name), name in again) if name not in discarded else None
         if there is not None:
             # of two inputs in one place one is read
             chosen.setdefault(there, item)
-            held.add(item.path)
-        elif item.path not in held:
+            chosen_paths.add(item.path)
+        elif item.path not in chosen_paths:
             gone.append(item.path)
     if gone:
         more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
@@ -274,11 +275,11 @@ def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], pl
     """Raises Conflict when files changed while they were read, InputRefused naming one that could be read once and cannot any more."""
     if not _steady(table, inputs, places):
         raise Conflict(f"table {table.name}: files changed in landing while they were read")
-    broken = [item for item in summary.inputs if item.reason]
-    if broken:
+    unreadable = [item for item in summary.inputs if item.reason]
+    if unreadable:
         raise InputRefused(
-            f"table {table.name}: {places[broken[0].path, broken[0].etag]} was absorbed once and cannot be read now ({broken[0].reason}); "
-            f"{len(broken)} files in all. Restore them from a backup."
+            f"table {table.name}: {places[unreadable[0].path, unreadable[0].etag]} was ingested and cannot be read now ({unreadable[0].reason}); "
+            f"{len(unreadable)} files in all. Restore them from a backup."
         )
 
 

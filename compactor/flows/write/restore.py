@@ -32,17 +32,17 @@ from compactor.flows.write import commit, feed
 def at_version(table: Table, version: int) -> Snapshot:
     """A version that can be restored or pinned. Raises Refused, naming those that can."""
     layout = table.layout
-    head, found = table.newest(), table.snapshot(version)
-    if head is not None and found is not None and not retention.is_pending_deletion(found, layout, head):
-        return found
-    raise Refused(f"table {table.name}: there is no version {version} any more, or yet; {_told(_available(table))}")
+    head, snapshot = table.newest(), table.snapshot(version)
+    if head is not None and snapshot is not None and not retention.is_pending_deletion(snapshot, layout, head):
+        return snapshot
+    raise Refused(f"table {table.name}: there is no version {version} any more, or yet; {_listed(_available(table))}")
 
 
-def named(table: Table, said: str | None) -> Snapshot | None:
+def named(table: Table, text: str | None) -> Snapshot | None:
     """The Snapshot of a version's number, or as of a time (ISO 8601, UTC without zone); None for None."""
-    if said is None:
+    if text is None:
         return None
-    return at_version(table, int(said)) if said.isdecimal() else as_of(table, said)
+    return at_version(table, int(text)) if text.isdecimal() else as_of(table, text)
 
 
 def as_of(table: Table, moment: str) -> Snapshot:
@@ -51,7 +51,7 @@ def as_of(table: Table, moment: str) -> Snapshot:
     for snapshot in table.history():
         if _time(snapshot.time) <= limit:
             return at_version(table, snapshot.version)
-    raise Refused(f"table {table.name}: nothing was committed by {moment}; {_told(_available(table))}")
+    raise Refused(f"table {table.name}: nothing was committed by {moment}; {_listed(_available(table))}")
 
 
 def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
@@ -60,11 +60,11 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     if head is not None and head.version == target.version:
         return TableReport(table.name, "idle", head.version, notes=(f"version {head.version} is the newest already",))
     if head is None or retention.is_pending_deletion(target, table.layout, head):
-        raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_told(_available(table))}")
-    seen = head.version
+        raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(_available(table))}")
+    head_version = head.version
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
-        return _edit(table, target, parent, seen) if parent is not None else None
+        return _edit(table, target, parent, head_version) if parent is not None else None
 
     made = transact(table, planned, label)
     if made is None:
@@ -73,13 +73,13 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     archive.archive(table, made)
     undone = sum(item.outcome == "undone" for item in made.inputs)
     redone = len(made.inputs) - undone
-    notes = [f"the state of version {target.version}; `compactor restore {table.name} --version {seen}` goes back"]
+    notes = [f"the state of version {target.version}; `compactor restore {table.name} --version {head_version}` goes back"]
     notes += [f"{undone} files are undone: they stay where they are, and `--reabsorb` takes them again"] if undone else []
     notes += [f"{redone} files that an earlier restore had undone are in the table again"] if redone else []
     return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), len(made.inputs), rows=made.rows, notes=tuple(notes))
 
 
-def _edit(table: Table, target: Snapshot, parent: Snapshot, seen: int) -> Edit:
+def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -> Edit:
     writer = commit_id(parent.version + 1, table.env.nonce())
     state = dataclasses.replace(target.state, schema=_schema(parent.schema, target.schema), history=brought_back(target.history, writer))
     edit = Edit(
@@ -90,7 +90,7 @@ def _edit(table: Table, target: Snapshot, parent: Snapshot, seen: int) -> Edit:
         inputs=changed(ledger.everything(table, target), ledger.everything(table, parent)),
         pending=archive.unfinished(table, parent.pending),
         restored=target.version,
-        requires=(NewestIs(seen),),
+        requires=(NewestIs(head_version),),
     )
     return feed.with_changes(table, parent, edit)
 
@@ -102,8 +102,10 @@ def reabsorb(table: Table, progress: Progress = silent, label: str = "") -> Snap
         if parent is None:
             return [], {}
         entries = ledger.everything(table, parent)
-        known = ledger.latest(entries)
-        inputs = [dataclasses.replace(item, outcome="redone", quarantined=0, reason="") for item in known.values() if item.outcome == "undone"]
+        latest_entries = ledger.latest(entries)
+        inputs = [
+            dataclasses.replace(item, outcome="redone", quarantined=0, reason="") for item in latest_entries.values() if item.outcome == "undone"
+        ]
         reread = {(item.path, item.etag) for item in entries if item.outcome == "reread"}
         again = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
         places = {
@@ -113,13 +115,13 @@ def reabsorb(table: Table, progress: Progress = silent, label: str = "") -> Snap
         lost = [item for item in inputs if not places[item.path, item.etag] and _replaced(table, item, entries)]
         inputs = [item for item in inputs if item not in lost]
         places = {(item.path, item.etag): places[item.path, item.etag] for item in inputs}
-        gone = [path for (path, _), found in places.items() if found is None]
+        gone = [path for (path, _), location in places.items() if location is None]
         if gone:
             raise InputRefused(
                 f"table {table.name}: {gone[0]} was undone and is neither in landing nor archived (`archive_retention`?): restore it from a backup"
             )
         _check_repaired(table, [item for item in inputs if (item.path, item.etag) in reread])
-        return inputs, {name: found for name, found in places.items() if found}
+        return inputs, {name: location for name, location in places.items() if location}
 
     return commit.ingest(table, undone, "reabsorb", label, progress)
 
@@ -132,7 +134,7 @@ def _replaced(table: Table, item: Input, entries: Iterable[Input]) -> bool:
 
 
 def _check_repaired(table: Table, inputs: Iterable[Input]) -> None:
-    """A repaired copy may hold the repaired records only, the original the others: which of the two to read nobody can tell. Raises InputRefused."""
+    """Raises InputRefused for a repaired input: the copy may contain the repaired records only and the original the others."""
     for item in inputs:
         both = archive.repaired(table, item)
         if both:
@@ -162,15 +164,15 @@ def _schema(head: Schema, target: Schema) -> Schema:
 
 def _available(table: Table) -> list[Snapshot]:
     layout = table.layout
-    found = list(table.history())
-    return [snapshot for snapshot in found if not retention.is_pending_deletion(snapshot, layout, found[0])]
+    versions = list(table.history())
+    return [snapshot for snapshot in versions if not retention.is_pending_deletion(snapshot, layout, versions[0])]
 
 
-def _told(found: list[Snapshot]) -> str:
-    if not found:
+def _listed(versions: list[Snapshot]) -> str:
+    if not versions:
         return "nothing is committed yet"
-    listed = ", ".join(f"{snapshot.version} ({snapshot.time})" for snapshot in found[:10])
-    return f"there are {listed}{' and older ones' if len(found) > 10 else ''}"
+    listed = ", ".join(f"{snapshot.version} ({snapshot.time})" for snapshot in versions[:10])
+    return f"the versions are {listed}{' and older ones' if len(versions) > 10 else ''}"
 
 
 def _time(text: str) -> datetime:

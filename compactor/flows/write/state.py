@@ -38,8 +38,8 @@ def after(table: Table, parent: State | None, summary: BatchSummary, staged: Sta
 
 def registered(table: Table, schema: Schema) -> Schema:
     """Return the schema with the registry's version as it was before this run; without one, with what an earlier run noted."""
-    found = table.spec.registry_version
-    return schema if found is None else dataclasses.replace(schema, registered=found)
+    version = table.spec.registry_version
+    return schema if version is None else dataclasses.replace(schema, registered=version)
 
 
 def newest_hour(inputs: Iterable[Input]) -> str | None:
@@ -48,7 +48,7 @@ def newest_hour(inputs: Iterable[Input]) -> str | None:
 
 
 def purge_through(table: Table, parent: Snapshot | None) -> int:
-    """Return the newest version whose tombstones are older than their retention; 0 for none. The age counts from the commit that ingested them (H12)."""
+    """Return the newest version whose tombstones are past their retention; 0 for none. Age counts from the commit that ingested them (H12)."""
     if (
         parent is None
         or table.spec.soft
@@ -64,8 +64,8 @@ def purge_through(table: Table, parent: Snapshot | None) -> int:
 
 def _offsets(parent: State | None, summary: BatchSummary, epoch: int) -> Partitions:
     """The greatest offset per partition since the epoch began."""
-    known = dict(parent.offsets) if parent and parent.epoch == epoch else {}
-    return tuple(sorted({**known, **{name: max(offset, known.get(name, offset)) for name, offset in summary.offsets}}.items()))
+    offsets = dict(parent.offsets) if parent and parent.epoch == epoch else {}
+    return tuple(sorted({**offsets, **{name: max(offset, offsets.get(name, offset)) for name, offset in summary.offsets}}.items()))
 
 
 def _greatest(values: Iterable[str | None]) -> str | None:
