@@ -1,4 +1,4 @@
-"""`python -m compactor`."""
+"""Run the command line: `python -m compactor`."""
 
 from compactor.cli.main import main
 

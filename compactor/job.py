@@ -1,10 +1,11 @@
-"""The program that runs on a cluster: the words of the command line, with everything else already resolved.
+"""The program that runs on a cluster: it takes the commands of `compactor` with a JobConfig instead of compactor.yaml.
 
-    spark-submit --py-files compactor.zip main.py --resolved s3://code/plans/x.json --report s3://logs/jobs/reports/x run student --output json
+    spark-submit --py-files compactor.zip main.py --job-config s3://code/plans/x.json --report s3://logs/jobs/reports/x run student --output json
 
-`--resolved` is a location, or the JSON itself. The answer goes to standard output and, as `report.json` with exit code and last words, below
-`--report`; the log goes to standard error and, as it grows, to `log.txt` beside. It needs the standard library, PySpark and boto3 (H30), and what
-it imports, followed to its end, is what `compactor package` puts into the zip.
+`--job-config` is a location, or the JSON itself. The result goes to standard output and to `report.json` below `--report`, together with the exit
+code and the last lines of the log. The log goes to standard error and, while the job runs, to `log.txt` beside the report.
+
+It needs only the standard library, PySpark and boto3. `compactor package` puts this module and everything it imports into the zip.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ from compactor.storage.local import LocalStorage
 log = logging.getLogger(__name__)
 
 REPORT, LOG = "report.json", "log.txt"
-"""What lies below `--report`."""
+"""Files below `--report`."""
 
 LOG_SECONDS = 15.0
-"""How often the log is written there."""
+"""Interval at which the log is written there."""
 
 _LINES_KEPT, _LAST_LINES = 5000, 100
 _UNEXPECTED = 1
 
 
 def parser() -> argparse.ArgumentParser:
-    """The words. They mean what they mean after `compactor`."""
-    found = argparse.ArgumentParser(prog="compactor")
-    found.add_argument("--resolved", required=True, help="the resolved configuration: a location, or JSON")
-    found.add_argument("--report", default="", help="directory that gets report.json and log.txt")
-    commands = found.add_subparsers(dest="command", required=True)
+    """Return the parser. Commands and options have the same meaning as those of `compactor`."""
+    main_parser = argparse.ArgumentParser(prog="compactor")
+    main_parser.add_argument("--job-config", required=True, help="the JobConfig: a location, or JSON")
+    main_parser.add_argument("--report", default="", help="directory that gets report.json and log.txt")
+    commands = main_parser.add_subparsers(dest="command", required=True)
     for name in ("run", "verify", "vacuum"):
         command = commands.add_parser(name)
         command.add_argument("tables", nargs="*")
@@ -71,25 +72,25 @@ def parser() -> argparse.ArgumentParser:
     rebuild.add_argument("--as-of")
     rebuild.add_argument("--accept-differences", action="store_true")
     rebuild.add_argument("--dry-run", action="store_true")
-    # as `quarantine replay TABLE`
+    # the command is `quarantine replay TABLE`
     replay = commands.add_parser("quarantine").add_subparsers(dest="part", required=True).add_parser("replay")
     for command in (rebuild, replay):
         command.add_argument("tables", nargs=1, metavar="TABLE")
         command.add_argument("--output", "-o", choices=["json"], default="json")
         command.add_argument("--verbose", "-v", action="store_true")
         command.add_argument("--label", default="")
-    return found
+    return main_parser
 
 
 def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
-    """Return the ports of a job: Spark as the cluster has it, and the schemas that came with the job."""
+    """Return the ports of a job: the cluster's Spark, and the schemas that were sent with the job."""
 
     def schema(number: int) -> str:
-        found = config.schema(number)
-        if found is None:
-            # it may have been registered after the job was sent; the next one brings it along
+        text = config.schema(number)
+        if text is None:
+            # it may have been registered after the job was sent; the next job has it
             raise Unavailable(f"records name the schema {number}, which the registry did not have when this job was sent")
-        return found
+        return text
 
     def session() -> Any:
         from compactor.spark.session import SessionSettings, open_session
@@ -104,16 +105,16 @@ def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
 
 
 def chosen(config: JobConfig, names: Sequence[str]) -> list[TableSpec]:
-    """Return these tables, or all. Raises ConfigError for one that is not in the job's configuration."""
-    known = {spec.name: spec for spec in config.specs}
-    unknown = [name for name in names if name not in known]
+    """Return the named tables, or all tables if none is named. Raises ConfigError for a table that is not in the job's configuration."""
+    by_name = {spec.name: spec for spec in config.specs}
+    unknown = [name for name in names if name not in by_name]
     if unknown:
-        raise ConfigError(f"table {unknown[0]} is not in the configuration of this job; it has {', '.join(known)}")
-    return [known[name] for name in dict.fromkeys(names or known)]
+        raise ConfigError(f"table {unknown[0]} is not in the configuration of this job; it has {', '.join(by_name)}")
+    return [by_name[name] for name in dict.fromkeys(names or by_name)]
 
 
 def notify(target: Target, message: Message) -> None:
-    """Tell those who can be told from a cluster. Raises Refused for the others: `sync_schemas` tells them, from the edge."""
+    """Send a message to the log or to SNS. Raises Refused for other targets, which only the machine with compactor.yaml can reach."""
     kind, *words = target
     if kind == "log":
         from compactor.notify.local import to_log
@@ -124,54 +125,57 @@ def notify(target: Target, message: Message) -> None:
 
         to_sns(words[0], message)
     else:
-        raise Refused(f"{kind}: not told from a cluster; `compactor schema notify`, or the DAG sync_schemas, does, from where the configuration is")
+        raise Refused(
+            f"{kind}: messages to this target cannot be sent from a cluster. `compactor schema notify` or the DAG sync_schemas sends them"
+            " from the machine that has compactor.yaml."
+        )
 
 
-def answer(here: Runtime, said: argparse.Namespace) -> tuple[Any, int]:
-    """Return what the command line prints, as plain values, and its exit code."""
-    specs = chosen(here.config, said.tables)
-    if said.command in ("run", "quarantine", "rebuild"):
+def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
+    """Run the command. Return the result that the command line would print, as plain values, and the exit code."""
+    specs = chosen(here.config, arguments.tables)
+    if arguments.command in ("run", "quarantine", "rebuild"):
         here.check_commits()
-    if said.command == "run":
-        specs = [spec.compacting_now if said.compact else spec for spec in specs]
-        reports = run_tables(here.environment(), specs, parallel=said.parallel, label=said.label)
+    if arguments.command == "run":
+        specs = [spec.compacting_now if arguments.compact else spec for spec in specs]
+        reports = run_tables(here.environment(), specs, parallel=arguments.parallel, label=arguments.label)
         if here.config.metrics is not None:
             namespace, deployment, region = here.config.metrics
-            reach = ClientConfig(region, operation_seconds=20.0)
-            measure(here.environment(files_only=True), specs, reports, lambda found: metrics.send(found, namespace, deployment, reach))
+            client = ClientConfig(region, operation_seconds=20.0)
+            measure(here.environment(files_only=True), specs, reports, lambda measures: metrics.send(measures, namespace, deployment, client))
         return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
-    if said.command == "quarantine":
-        report = replay_table(here.table(specs[0]), label=said.label)
+    if arguments.command == "quarantine":
+        report = replay_table(here.table(specs[0]), label=arguments.label)
         return report.to_json(), report.exit_code
-    if said.command == "rebuild":
-        return _rebuilt(here, specs[0], said)
-    return _each(here, specs, said)
+    if arguments.command == "rebuild":
+        return _rebuilt(here, specs[0], arguments)
+    return _each(here, specs, arguments)
 
 
-def _rebuilt(here: Runtime, spec: TableSpec, said: argparse.Namespace) -> tuple[Any, int]:
-    target = restore.named(here.table(spec, files_only=True), said.as_of)
-    built = rebuild_table(here.table(spec), target, said.accept_differences, said.dry_run, label=said.label)
+def _rebuilt(here: Runtime, spec: TableSpec, arguments: argparse.Namespace) -> tuple[Any, int]:
+    target = restore.named(here.table(spec, files_only=True), arguments.as_of)
+    built = rebuild_table(here.table(spec), target, arguments.accept_differences, arguments.dry_run, label=arguments.label)
     log.log(logging.ERROR if built.exit_code else logging.INFO, "compactor: %s: %s", spec.name, "; ".join(built.sentences))
     return built.to_json(), built.exit_code
 
 
-def _each(here: Runtime, specs: Sequence[TableSpec], said: argparse.Namespace) -> tuple[Any, int]:
-    """Vacuum or verify table by table; one that fails does not stop the others."""
-    found: list[Any] = []
+def _each(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespace) -> tuple[Any, int]:
+    """Vacuum or verify table by table. A table that fails does not stop the others."""
+    results: list[Any] = []
     codes, ok = [], True
     for spec in specs:
         try:
-            if said.command == "vacuum":
-                found.append(vacuum(here.table(spec, files_only=not said.run), not said.run, said.label).to_json())
+            if arguments.command == "vacuum":
+                results.append(vacuum(here.table(spec, files_only=not arguments.run), not arguments.run, arguments.label).to_json())
                 continue
-            checks = verify(here.table(spec, files_only=said.files_only), said.deep)
+            checks = verify(here.table(spec, files_only=arguments.files_only), arguments.deep)
         except CompactorError as error:
             codes.append(error.exit_code)
             log.error("compactor: %s: %s", spec.name, error)
             continue
         ok = ok and all(check.ok for check in checks)
-        found += [check.to_json() for check in checks]
-    return found, _code(codes) or (0 if ok else 1)
+        results += [check.to_json() for check in checks]
+    return results, _code(codes) or (0 if ok else 1)
 
 
 def _code(codes: Sequence[int]) -> int:
@@ -179,11 +183,11 @@ def _code(codes: Sequence[int]) -> int:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run, report, and say the exit code."""
-    said = parser().parse_args(words)
-    journal = Journal(said.report)
+    """Run the command line `words`, write the report, and return the exit code."""
+    arguments = parser().parse_args(words)
+    journal = Journal(arguments.report)
     try:
-        code, output = _run(said, journal)
+        code, output = _run(arguments, journal)
     finally:
         journal.close()
     print(output, flush=True)
@@ -191,16 +195,16 @@ def main(words: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(said: argparse.Namespace, journal: Journal) -> tuple[int, str]:
-    journal.open(logging.DEBUG if said.verbose else logging.INFO)
-    log.info("%s of %s, on Python %s", said.command, os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.version.split()[0])
+def _run(arguments: argparse.Namespace, journal: Journal) -> tuple[int, str]:
+    journal.open(logging.DEBUG if arguments.verbose else logging.INFO)
+    log.info("%s of %s, on Python %s", arguments.command, os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.version.split()[0])
     try:
-        here = runtime(_resolved(said.resolved), said.verbose)
+        here = runtime(_job_config(arguments.job_config), arguments.verbose)
         try:
-            found, code = answer(here, said)
+            result, code = answer(here, arguments)
         finally:
             here.close()
-        return code, json.dumps(found, indent=2, ensure_ascii=False)
+        return code, json.dumps(result, indent=2, ensure_ascii=False)
     except CompactorError as error:
         log.error("compactor: %s", error)
         return error.exit_code, ""
@@ -210,17 +214,18 @@ def _run(said: argparse.Namespace, journal: Journal) -> tuple[int, str]:
         return _UNEXPECTED, ""
 
 
-def _resolved(said: str) -> JobConfig:
-    if said.lstrip().startswith("{"):
-        return JobConfig.read(said.encode())
+def _job_config(value: str) -> JobConfig:
+    """Read the configuration from a location, or from `value` itself if it is JSON."""
+    if value.lstrip().startswith("{"):
+        return JobConfig.read(value.encode())
     try:
-        return JobConfig.read(_store(said).read(said))
+        return JobConfig.read(_store(value).read(value))
     except FileNotFoundError:
-        raise ConfigError(f"the resolved configuration: expected it at {said}, found nothing") from None
+        raise ConfigError(f"the job configuration: expected a file at {value}, found nothing") from None
 
 
 def _store(location: str) -> Storage:
-    """A store for single objects of our own: nothing is committed there."""
+    """Return a store for reports and configurations. Nothing is committed there."""
     if not location.startswith("s3://"):
         return LocalStorage()
     from compactor.storage.s3.storage import S3Storage
@@ -229,19 +234,19 @@ def _store(location: str) -> Storage:
 
 
 class Journal(logging.Handler):
-    """The log, on standard error and below a directory; there it is written again every `LOG_SECONDS` that brought something."""
+    """Log handler that prints to standard error and writes the log below a directory, every `LOG_SECONDS` if it has grown."""
 
     def __init__(self, directory: str) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(message)s"))
         self._directory = directory
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
-        self._written = self._told = 0
+        self._written = self._emitted = 0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def open(self, level: int) -> None:
-        """Begin to listen, and to write."""
+        """Start to receive log records of this level, and to write them."""
         logger = logging.getLogger("compactor")
         logger.setLevel(level)
         logger.addHandler(self)
@@ -250,14 +255,14 @@ class Journal(logging.Handler):
             self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line, or several."""
+        """Print and keep one record, which may have several lines."""
         text = self.format(record)
         print(text, file=sys.stderr, flush=True)
         self._lines.extend(text.splitlines())
-        self._told += 1
+        self._emitted += 1
 
     def close(self) -> None:
-        """Listen no more; what was heard is written."""
+        """Stop receiving, and write the remaining lines."""
         logging.getLogger("compactor").removeHandler(self)
         self._ended.set()
         if self._thread is not None:
@@ -266,23 +271,23 @@ class Journal(logging.Handler):
         super().close()
 
     def report(self, code: int, output: str) -> None:
-        """Write how it ended; whoever waits reads it there."""
+        """Write exit code, output and last lines to the report, which the submitter reads."""
         if self._directory:
-            told = {"code": code, "output": output, "errors": "\n".join([*self._lines][-_LAST_LINES:])}
+            report = {"code": code, "output": output, "errors": "\n".join([*self._lines][-_LAST_LINES:])}
             place = join(self._directory, REPORT)
-            _store(place).write(place, json.dumps(told, ensure_ascii=False).encode())
+            _store(place).write(place, json.dumps(report, ensure_ascii=False).encode())
 
     def _keep_writing(self) -> None:
         place = join(self._directory, LOG)
         while True:
             ended = self._ended.wait(LOG_SECONDS)
-            if self._told > self._written:
-                told, lines = self._told, [*self._lines]
+            if self._emitted > self._written:
+                emitted, lines = self._emitted, [*self._lines]
                 try:
                     _store(place).write(place, "".join(f"{line}\n" for line in lines).encode())
-                    self._written = told
+                    self._written = emitted
                 except CompactorError as error:
-                    # what it tells is on standard error as well, which the cluster keeps
+                    # the cluster keeps standard error, which has the same lines
                     print(f"the log could not be written: {error}", file=sys.stderr, flush=True)
             if ended:
                 return

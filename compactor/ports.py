@@ -1,4 +1,6 @@
-"""What the flows need from the world, as Protocols with their contracts. Adapters live in `storage/`, `catalog/`, `registry/`, `spark/`."""
+"""Ports: everything outside of the process that the flows use, as Protocols with contracts. Adapters are in `storage/`, `catalog/`, `registry/`,
+`spark/` and `runners/`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from typing import Any, Protocol
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
-from compactor.core.model.snapshot import FeedPart, Input, Segment, Snapshot
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
@@ -22,117 +25,120 @@ from compactor.core.sources.kafka_files import Fetched, Offsets
 class Storage(Protocol):
     """An object store. A location is a full path (`/lake/x`) or URI (`s3://bucket/x`); directories exist only as prefixes.
 
-    All calls raise `Unavailable` when the store does not answer and leave nothing half-visible: an object is there whole or not at all.
+    All calls raise `Unavailable` if the store does not answer. No call leaves an incomplete object.
     """
 
     def list(self, prefix: str) -> Iterator[FileInfo]:
-        """Every object below the directory `prefix`, recursively, in path order. A missing prefix yields nothing."""
+        """Yield every object below the directory `prefix`, recursively, in path order. A missing prefix yields nothing."""
 
     def read(self, path: str) -> bytes:
-        """The content. Raises FileNotFoundError."""
+        """Return the content. Raises FileNotFoundError."""
 
     def stat(self, path: str) -> FileInfo | None:
-        """What is there, or None."""
+        """Return the object at this location, or None if there is none."""
 
     def checksum(self, file: FileInfo) -> str:
-        """The checksum of an object's content as `core/model/checksum.py` words it, as cheaply as this store can tell. Raises FileNotFoundError."""
+        """Return the checksum of an object (`core/model/checksum.py`) in the cheapest way that the store has. Raises FileNotFoundError."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Create or replace, atomically."""
+        """Create or replace an object atomically."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create durably and atomically between processes; False when the name is taken. Exactly one of many racing callers gets True."""
+        """Create an object durably and atomically. Return False if the name is taken. Of concurrent callers exactly one gets True."""
 
     def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
-        """Move one object, only if it still is `source` (same etag). The target is complete, and compared with the source, before that goes.
-        With `keep` the source stays: a copy of its own.
+        """Move one object if it is still `source` (same etag). The source is deleted after the target is complete and compared with it.
 
-        True when `target` now holds the content of `source` - also when an earlier, interrupted move left it there, and when the
-        source is gone but the target holds it. False when the source changed: nothing moved. Raises FileExistsError when `target`
-        holds other content, FileNotFoundError when neither side has it.
+        `keep`: copy the object and leave the source.
+
+        Returns True if `target` now has the content of `source`, also after an earlier, interrupted move. Returns False, and moves nothing, if the
+        source has changed. Raises FileExistsError if `target` has other content, and FileNotFoundError if neither side has the content.
         """
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove objects; those already gone are fine. Locally, directories left empty go too."""
+        """Delete objects. Missing ones are ignored. On a local file system, directories that become empty are deleted too."""
 
     def now(self) -> float:
-        """Epoch seconds by the store's own clock."""
+        """Return the time of the store's clock, in epoch seconds."""
 
 
 class Catalog(Protocol):
-    """A Hive metastore. Every call is idempotent; raises `CatalogRefused` for what is not ours and `Unavailable` when nobody answers."""
+    """A Hive metastore or a compatible catalog.
+
+    All calls are idempotent. They raise `CatalogRefused` for objects that are not ours, and `Unavailable` if the catalog does not answer.
+    """
 
     def ensure_database(self, name: str, location: str) -> None:
-        """Create the database when it is missing; an existing one is left as it is."""
+        """Create the database if it is missing. An existing one stays as it is."""
 
     def has_database(self, name: str) -> bool:
-        """Whether it is there."""
+        """Return whether the database exists."""
 
     def table(self, database: str, name: str) -> TableDef | None:
-        """An external table as it is registered, ours of the properties among them, or None: also for a view and another kind of table."""
+        """Return the registered external table with our properties. None if it is missing, a view, or another kind of table."""
 
     def ensure_table(self, table: TableDef) -> None:
-        """Create the external table, or bring columns, comments and properties of ours up to date.
+        """Create the external table, or update its columns, its comments and our properties.
 
-        Refused when an object of that name is no external table or lies at another location.
+        Raises CatalogRefused if the existing object is no external table, or has another location.
         """
 
     def ensure_partitions(self, database: str, table: str, partitions: Sequence[PartitionDef]) -> None:
-        """Register those that are missing, with statistics, columns equal to the table's. One registered elsewhere is refused."""
+        """Register the missing partitions with statistics and the table's columns. Raises CatalogRefused for one with another location."""
 
     def partitions(self, database: str, table: str) -> list[PartitionDef]:
-        """What is registered, by values. A missing table has none."""
+        """Return the registered partitions, ordered by values. A missing table has none."""
 
     def drop_partitions(self, database: str, table: str, values: Sequence[tuple[str, ...]]) -> None:
-        """Unregister; files stay. Missing ones are fine."""
+        """Unregister partitions. Their files stay. Missing ones are ignored."""
 
     def view(self, database: str, name: str) -> ViewDef | None:
-        """The view as it is, or None. Refused when the name is a table."""
+        """Return the view, or None if it is missing. Raises CatalogRefused if the name is a table's."""
 
     def replace_view(self, view: ViewDef) -> None:
-        """Create the view or replace it: a reader sees the old one or the new one, by a text that is replaced in ONE metastore transaction.
+        """Create or replace the view. Readers see the old or the new one, because ONE metastore transaction replaces its text.
 
-        Where columns change, those that both have may be all that is listed for a moment.
+        If columns change, the catalog may list only the common columns for a moment.
         """
 
 
 class Registry(Protocol):
-    """A schema registry: subjects with numbered versions of Avro schemas. What a version or an id holds never changes.
+    """A schema registry: subjects with numbered versions of Avro schemas. The schema of a version or an id never changes.
 
-    All calls raise `Unavailable` when nobody answers, `RegistryRefused` when the answer is no or makes no sense (both name address and
-    subject, never a secret), and `SchemaRefused` for schemas that are not Avro, or whose references form a circle.
+    All calls raise `Unavailable` if the registry does not answer, and `RegistryRefused` if it refuses the request or its answer is invalid. Both name
+    address and subject, never a secret. They raise `SchemaRefused` for schemas that are not Avro, or have circular references.
     """
 
     def subjects(self) -> list[str]:
-        """Return all names, sorted."""
+        """Return the names of all subjects, sorted."""
 
     def versions(self, subject: str) -> list[int]:
-        """Ascending; none for an unknown subject."""
+        """Return the version numbers of a subject in ascending order; [] for an unknown subject."""
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest version, or None for an unknown subject."""
+        """Return the newest version, or None for an unknown subject."""
 
     def version(self, subject: str, number: int) -> RegisteredSchema:
-        """That version. Raises RegistryRefused when there is none."""
+        """Return one version. Raises RegistryRefused if it does not exist."""
 
     def by_id(self, schema_id: int) -> str:
-        """The self-contained text of the schema with that id. Raises RegistryRefused when there is none."""
+        """Return the self-contained text of the schema with this id. Raises RegistryRefused if it does not exist."""
 
     def compatibility(self, subject: str) -> str:
-        """The level that new versions are held to, one of `compatibility.LEVELS`: the subject's own, else the registry's."""
+        """Return the compatibility level for new versions (`compatibility.LEVELS`): the subject's, else the registry's default."""
 
     def check(self, subject: str, text: str) -> list[str]:
-        """Why `text` could not become the subject's next version, as sentences; empty when it could. Registers nothing."""
+        """Return why `text` cannot become the subject's next version, as sentences; [] if it can. Registers nothing."""
 
 
 class Topics(Protocol):
-    """A Kafka cluster. All calls raise `Unavailable` when no broker answers, `Refused` for topics that are not there or not to be read."""
+    """A Kafka cluster. All calls raise `Unavailable` if no broker answers, and `Refused` for topics that are missing or must not be read."""
 
     def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """(topic, partition) → (first offset still there, offset the next record will get)."""
+        """Return (topic, partition) → (first available offset, offset of the next record)."""
 
-    def fetch(self, wanted: Sequence[Offsets], staging: str) -> list[Fetched]:
-        """Write these records below the directory `staging`, a file for each of `wanted`; at most one of a partition."""
+    def fetch(self, ranges: Sequence[Offsets], staging: str) -> list[Fetched]:
+        """Write the records of these ranges below the directory `staging`, one file each. At most one range per partition."""
 
 
 Entries = Callable[[], Iterable[Input]]
@@ -140,32 +146,32 @@ Entries = Callable[[], Iterable[Input]]
 
 
 class Batch(Protocol):
-    """Inputs that were opened and understood. Valid until `close`."""
+    """Inputs that the engine has opened and decoded. Valid until `close`."""
 
     @property
     def summary(self) -> BatchSummary:
-        """What reading told."""
+        """Return what reading showed."""
 
     def close(self) -> None:
-        """Release what the engine keeps for it."""
+        """Release the engine's resources for it."""
 
 
 class Resolution(Protocol):
-    """A batch resolved with what is stored: one row per key. Valid until `close`, and as long as its batch is."""
+    """A batch resolved against the stored rows: one row per key. Valid until `close` of itself or of its batch."""
 
     @property
     def summary(self) -> BatchSummary:
-        """The batch's facts, with what turned out to be beyond retention."""
+        """Return the summary of the batch, with the number of changes beyond retention."""
 
     def close(self) -> None:
-        """Release what the engine keeps for it."""
+        """Release the engine's resources for it."""
 
 
 class Engine(Protocol):
-    """The thing that computes. It writes only below the directories of the `commit` id it is given, and never a Snapshot.
+    """Computes the rows of tables. It writes only below the directories of the given `commit` id, and never a Snapshot.
 
-    Everything it returns it has read back and checked: rows, one row per key, no null key. Raises InputRefused naming the file,
-    SchemaRefused, OrderRefused, CheckFailed.
+    It reads back and checks everything that it has written: the number of rows, one row per key, no null key. Raises InputRefused naming the file,
+    SchemaRefused, OrderRefused and CheckFailed.
     """
 
     def read(
@@ -178,89 +184,93 @@ class Engine(Protocol):
         entries: Entries = tuple,
         base: ForeignBase | None = None,
     ) -> Batch:
-        """Open, decode and conform these inputs. Unusable ones are left out and reported; more than `quarantine` allows are refused.
+        """Open and decode these inputs, and convert them to the stored schema.
 
-        `entries` reads the newest ledger entry of each input that the parent has. Full loads need it to refuse files that come to a load after it
-        was ingested, and to place late loads.
-        `base`: the inputs are the files of a foreign base, and `spec` is `base.spec(..)`. Anything unusable in them is refused, as are
-        two rows with one key. The summary has the `adoption`.
+        Records that cannot be used are left out and are in the summary. Raises InputRefused if they exceed the limit of `quarantine`.
+        `entries` reads the newest ledger entry of each input in the parent. Full loads need it to refuse files that come to a load after it was
+        ingested, and to place late loads. `base`: the inputs are the files of a foreign base, and `spec` is `base.spec(..)`. Anything unusable in
+        them is refused, as are two rows with one key. The summary has the `adoption`.
         """
 
     def resolve(self, batch: Any, whole: bool) -> Resolution:
-        """Resolve the batch with the parent's Delta and the base: all of it if `whole`, else only the rows that must be compared."""
+        """Resolve the batch against the parent's Delta and base. `whole`: against the whole base; else against the rows that must be compared."""
 
     def write(self, resolution: Any, commit: str, purge_through: int) -> Staged:
-        """Write a `whole` resolution as a new base without tombstones of versions ≤ `purge_through`, another one as a new Delta."""
+        """Write a `whole` resolution as a new base, without tombstones of versions up to `purge_through`; any other as a new Delta."""
 
     def write_history(self, resolution: Any, commit: str) -> History:
-        """Return the parent's history with what the batch tells (`core/model/history.py`). Called when `spec.history` is set."""
+        """Write the history parts of the batch and return the new history. Called only if `spec.history` is set."""
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
-        """Segment id → Delta rows in its range that are not yet compacted into it."""
+        """Return Segment id → number of Delta rows in its range that are not compacted into it yet."""
 
     def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
-        """New Segments in place of these: their rows and their share of the Delta, over the same ranges."""
+        """Write new Segments with the rows of these and of the Delta in their key ranges, over the same ranges."""
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Any) -> FeedPart | None:
-        """What `made`, whose data is written and which is not committed yet, changes in the rows of `parent`; None when that is nothing.
+        """Write the changes from `parent` to `made` and return their feed part; None without any change.
 
-        `resolution`: what it ingested, None for a restore. Under `feed: all` its other events are written too.
+        The data of `made` is written, and `made` is not committed yet. `resolution`: the batch behind it; None for a restore. Under `feed: all` the
+        other events of the batch are written too.
         """
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
-        """The part that a Snapshot names, as JSON objects: by key, of a key the older image first, the payload under the view's names."""
+        """Yield the rows of a Snapshot's feed part as JSON objects, ordered by key, older image first. Columns have the view's names."""
 
     def check_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
-        """Whether the part of `made` is exactly the difference of the rows of both. Writes nothing."""
+        """Check that the feed part of `made` is exactly the difference between the rows of both. Writes nothing."""
 
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
     ) -> list[Check]:
-        """Whether the view equals its reference definition, and one resolve of all inputs on top of what `origin` holds. Writes nothing."""
+        """Check that the view equals its reference definition, and a resolve of all inputs on top of `origin`. Writes nothing."""
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
-        """What the visible rows of two Snapshots differ in, read from their files; keys are those of `after`, where `before` has them.
+        """Compare the visible rows of two Snapshots by the key of `after`.
 
-        Writes nothing, `after` need not be committed. Files of `before` that are gone or damaged are a difference, no error.
+        Writes nothing. `after` need not be committed. Missing or damaged files of `before` are a difference, not an error.
         """
 
 
 class Runner(Protocol):
-    """Starts one command line of ours (`run student --output json`), here or on a cluster, and stays with it to its end.
+    """Runs a command line of compactor (such as `run student --output json`), here or on a cluster, and waits for its end.
 
-    The same arguments mean the same everywhere. Starting the same command line twice is harmless: the commit protocol sees to that.
+    The same arguments mean the same everywhere. The commit protocol makes it harmless to start the same command line twice.
     """
 
-    def run(self, arguments: Sequence[str], told: Callable[[str], None]) -> Ended:
-        """Run to the end; `told` gets each line of the log as it comes. When this call is left by an exception, nothing of it goes on.
+    def run(self, arguments: Sequence[str], log: Callable[[str], None]) -> Ended:
+        """Run to the end. `log` is called with each line of the log as it comes. An exception in this call ends the command line.
 
-        Raises Unavailable when it cannot be started or nobody knows how it ended, Refused when the place to run it is wrong.
+        Raises Unavailable if it cannot be started or its result is unknown, and Refused if the place to run it is misconfigured.
         """
 
     def cancel(self) -> None:
-        """End what runs, with everything it started; harmless when nothing does. May be called from a signal's handler while `run` waits."""
+        """End the running command line with all its processes. Harmless if none runs. A signal handler may call it while `run` waits."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A command line on its way elsewhere: the `job` there, the directory of its `report`, and `until` when it must have ended (epoch seconds)."""
+    """A command line that was sent to a cluster."""
 
     job: str
+    """The id of the job there."""
     report: str
+    """The directory into which the job writes its report."""
     until: float
+    """When the job must have ended, in epoch seconds."""
 
 
 class RemoteRunner(Runner, Protocol):
-    """A Runner whose command line goes on without this process, which may leave it and come back, or let another one."""
+    """A Runner whose command line continues without this process. Any process can come back to it later."""
 
     def submit(self, arguments: Sequence[str]) -> Submitted:
-        """Send it. The same arguments of the same attempt again: the same job."""
+        """Send a command line. Sending the same arguments again in the same attempt returns the same job."""
 
     def ended(self, submitted: Submitted) -> bool:
-        """Whether it has ended. Raises Unavailable when its time is over; then it is cancelled."""
+        """Return whether the job has ended. Raises Unavailable, and cancels the job, if its time is over."""
 
-    def result(self, submitted: Submitted, told: Callable[[str], None], since: int = 0) -> Ended:
-        """How it ended; `told` gets its log from line `since` on. Raises Unavailable when nobody knows."""
+    def result(self, submitted: Submitted, log: Callable[[str], None], since: int = 0) -> Ended:
+        """Return how the job ended. `log` is called with the lines of its log from line `since` on. Raises Unavailable if the result is unknown."""
 
     def stop(self, submitted: Submitted) -> None:
-        """Cancel it; harmless when it has ended."""
+        """Cancel the job. Harmless if it has ended."""

@@ -1,6 +1,6 @@
-"""Runtime: the ports made from a JobConfig, on an operator's machine and on a cluster alike. The only module that chooses adapters.
+"""Runtime: creates the ports from a JobConfig, on an operator's machine and on a cluster. The only module that chooses adapters.
 
-Spark starts when something first needs it: what reads only files never starts a JVM (H31).
+Spark starts on first use, so commands that only read files never start a JVM.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Schemas = Callable[[int], str]
-"""The id of a registered schema → its text."""
+"""Return the text of the registered schema with an id."""
 
 Notify = Callable[[Target, Message], None]
+"""Send a message to a target."""
 
 
 class Runtime:
-    """The ports of one process. Close it: that ends the JVM it started. It can be used again, and starts another."""
+    """The ports of one process. `close` ends the JVM that it started; later use starts another one."""
 
     def __init__(self, config: JobConfig, open_session: Callable[[], SparkSession], schemas: Schemas | None, notify: Notify) -> None:
         self.config = config
@@ -42,7 +43,7 @@ class Runtime:
         self._made: dict[str, Any] = {}
 
     def environment(self, files_only: bool = False) -> Environment:
-        """Return what flows get. Engine and catalog start Spark when they are first asked for."""
+        """Return the ports for the flows. Engine and catalog start Spark on first use."""
         return Environment(self.storage, self._engine, self._catalog, notify=self._notify, files_only=files_only)
 
     def table(self, spec: TableSpec, files_only: bool = False) -> Table:
@@ -50,7 +51,7 @@ class Runtime:
         return Table(self.environment(files_only), spec)
 
     def spark(self) -> SparkSession:
-        """Return the session, started at the first call."""
+        """Return the Spark session, started at the first call."""
         session: SparkSession = self._once("spark", self._open_session)
         return session
 
@@ -60,18 +61,18 @@ class Runtime:
         return "spark" in self._made
 
     def check_commits(self) -> None:
-        """Raises Refused for a store without conditional puts: nothing could be committed there. Called before anything is computed."""
+        """Raise Refused if the store has no conditional puts, which commits need. Called before anything is computed."""
         home = self.config.warehouse
         if home.startswith("s3://"):
             from compactor.storage.s3.storage import S3Storage
 
             store = self.storage.at(home)
-            assert isinstance(store, S3Storage)  # noqa: S101 - what `_s3` makes
-            # below the warehouse, where we may write
+            assert isinstance(store, S3Storage)  # noqa: S101 - `_s3` returns nothing else
+            # below the warehouse, where we have write permission
             store.conditional_puts(join(home, "x"))
 
     def close(self) -> None:
-        """End Spark, if it was started, and forget all adapters."""
+        """Stop Spark if it was started, and drop all adapters."""
         with self._lock:
             spark = self._made.pop("spark", None)
             self._made.clear()
@@ -81,7 +82,7 @@ class Runtime:
             close_session(spark)
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        # several tables ask at the same time
+        # several tables run at the same time
         with self._lock:
             if name not in self._made:
                 self._made[name] = make()
@@ -100,8 +101,8 @@ class Runtime:
             from compactor.catalog.glue.client import GlueSettings
 
             settings = GlueSettings(self.config.catalog_id or "", ClientConfig(self.config.catalog_region))
-            found: Catalog = self._once("catalog", lambda: GlueCatalog(settings))
-            return found
+            glue: Catalog = self._once("catalog", lambda: GlueCatalog(settings))
+            return glue
         from compactor.catalog.hive import HiveCatalog
 
         catalog: Catalog = self._once("catalog", lambda: HiveCatalog(self.spark()))
@@ -117,5 +118,5 @@ class Runtime:
 
 
 def with_catalog(table: Table, catalog: Catalog) -> Table:
-    """Return the table with another catalog, such as one that records statements."""
+    """Return the table with another catalog, for example one that records statements."""
     return dataclasses.replace(table, env=dataclasses.replace(table.env, catalog=lambda: catalog))

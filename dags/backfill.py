@@ -1,8 +1,8 @@
-"""Brings chosen tables up to date by hand. **With `dry_run` (the default) nothing is changed: look at the log of `plan` first.**
+"""Brings the chosen tables up to date when you start it by hand. **With `dry_run` on (the default) nothing changes: read the log of `plan` first.**
 
-A run absorbs everything that has landed and is new, in whatever order it landed; the hours say which ones you expect. `plan` tells, for each
-table, which of them wait in landing, which were absorbed before, and of which there is nothing. With `complete`, an hour of which there is
-nothing stops the table before its run. May be started while `compact_hourly` runs, and again after it broke.
+A run ingests every new file in landing, in any order. The hours in the form do not limit it; they are the hours that you expect. For each table,
+`plan` shows which of them wait in landing, which were ingested before, and which are missing. With `complete` on, a missing hour stops the
+backfill before anything changes. You can start it while other DAGs run, and again after a failure.
 """
 
 from compactor.airflow import dags

@@ -1,10 +1,10 @@
-"""Brings tables up to date: a DAG `compact_<group>` for each group of `compactor.yaml`.
+"""Brings tables up to date. There is one DAG `compact_<group>` for each group in `compactor.yaml`.
 
-For each table: `wait` until something of the hour has landed (or the group's `wait` is over), `run` = `compactor run TABLE`, `verify` = its
-files, counts and inputs, after which the table's asset is told what happened. Clear or run again whatever you like: a run takes what is new
-and nothing twice.
+Each table has three tasks. `wait` waits until a file of the hour has landed, at most for the group's `wait`. `run` is `compactor run TABLE`.
+`verify` checks files, counts and inputs, and then emits an event of the table's asset. You can clear and rerun any task: a run ingests each file
+only once.
 """
 
-from compactor.airflow import dags  # Airflow looks for the words "airflow" and "dag" in a file before it reads it
+from compactor.airflow import dags  # Airflow only parses files that contain the words "airflow" and "dag"
 
 globals().update(dags.compact(dags.settings(__file__), doc=__doc__))

@@ -1,7 +1,8 @@
-"""Verifies every table in full: its view against its definition, and against one resolve of everything ever absorbed; every kept file is read.
+"""Compacts and verifies every table, and deletes unneeded files after approval.
 
-It reads the whole archive of each table, two tables at a time. Beside that `look_for_waste` tells what `compactor vacuum` would delete, a
-person is asked, and only after a yes `vacuum` deletes it. Nothing else is changed.
+`compact_<table>` ingests new files and merges the Delta into the base where that is worthwhile. `verify_<table>` compares the view with a full
+recompute from the archive and reads every file, two tables at a time. `vacuum_dry_run` lists what `compactor vacuum` would delete.
+`approve_deletion` then asks you under *Required actions*. Only after *Approve* does `vacuum` delete the files.
 """
 
 from compactor.airflow import dags

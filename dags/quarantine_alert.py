@@ -1,6 +1,6 @@
-"""Fails when records or files wait in quarantine, so that whoever watches failures learns of it. The log says which, and why.
+"""Fails while records or files are in quarantine, so that your monitoring of failed DAGs reports them. The log lists the files and the reasons.
 
-What to do: repair the cause, then `compactor quarantine replay TABLE`. The table itself goes on meanwhile.
+What to do: repair the cause, then run `compactor quarantine replay TABLE`. The other rows of the table are ingested meanwhile.
 """
 
 from compactor.airflow import dags

@@ -1,7 +1,8 @@
-"""Looks every quarter of an hour whether the schema of a table has changed where it is declared, before rows of it land.
+"""Checks every 15 minutes whether the declared schema of a table has changed, before rows with the new schema land.
 
-`tell` tells those whom the table's `notify` names, each once. Where a table would stop at the change (`on_schema_change`), a person is asked:
-repair the producer or the configuration, then approve, and the tables run. Without an answer nothing happens; what lands stays in landing.
+`notify_changes` notifies the targets in the table's `notify:`, once for each change. If `on_schema_change` does not allow a change, the table is
+blocked and `confirm_repair` asks you under *Required actions*. Repair the producer or the configuration, then approve: the tables run. Without
+an answer nothing happens, and new files stay in landing.
 """
 
 from compactor.airflow import dags

@@ -31,7 +31,7 @@ locals {
     pass         = ["iam:PassRole"]                                                   # the job's role, to EMR Serverless only
     steps        = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:ListSteps"] # runner: emr-steps: add one, unless it is there
     steps_follow = ["elasticmapreduce:DescribeStep", "elasticmapreduce:CancelSteps"]  # wait, cancel on kill
-    plans        = ["s3:PutObject"]                                                   # the resolved configuration of a run
+    plans        = ["s3:PutObject"]                                                   # the job configuration of a run
     reports      = ["s3:GetObject"]                                                   # what a job says of itself
     reports_list = ["s3:ListBucket"]                                                  # a report that is missing is 404, not 403
     lake_list    = ["s3:ListBucket"]                                                  # status, plan, waiting for an hour

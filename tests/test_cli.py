@@ -22,10 +22,12 @@ from compactor.app.spark import local_jars
 from compactor.cli import console, options
 from compactor.cli import main as cli
 from compactor.core.model.errors import Busy, ConfigError, InputRefused, Refused
+from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import Feed, FeedPart, Input, Pin, Snapshot
-from compactor.core.planning.plan import Landing
-from compactor.core.results.reports import AdoptReport, Check, Difference, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
+from compactor.core.planning.landing import Landing
+from compactor.core.results.checks import Check, Difference
+from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile
 
@@ -35,6 +37,7 @@ COMMANDS = (
         "init",
         "sync",
         "run",
+        "compact",
         "status",
         "plan",
         "log",
@@ -189,7 +192,7 @@ def program(folder: Path, *arguments: str, code: str | None = None) -> subproces
     """The program in a process of its own."""
     command = [sys.executable, "-c", code or "from compactor.cli.main import main; main()", *arguments]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPACTOR_")}
-    root = str(Path(cli.__file__).parents[1])
+    root = str(Path(cli.__file__).parents[2])
     return subprocess.run(command, cwd=folder, env={**environment, "PYTHONPATH": root}, capture_output=True, text=True, timeout=120)
 
 
@@ -252,6 +255,15 @@ def test_run_as_json(fake: FakeApp) -> None:
     assert (code, told) == (0, "")
     assert json.loads(shown) == [json.loads(json.dumps(fake.reports[0].to_json()))]
     assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3, "compact": False}
+
+
+def test_compact_is_a_run_with_compaction_due_now(fake: FakeApp) -> None:
+    """The same answer and exit code as `run --compact`."""
+    code, shown, _ = called("compact", "student", "--output", "json", "--label", "r2")
+    assert (code, fake.asked) == (0, {"names": ["student"], "label": "r2", "compact": True})
+    assert shown == called("run", "--compact", "student", "--output", "json")[1]
+    fake.reports = [TableReport("student", "later", error="in use", exit_code=75)]
+    assert called("compact")[0] == 75
 
 
 def test_run_tells_its_progress_in_lines(fake: FakeApp) -> None:
@@ -344,7 +356,7 @@ def test_errors_are_one_paragraph(tmp_path: Path) -> None:
     """The file that is missing, no traceback; with -v the traceback too."""
     found = program(tmp_path, "status", "--config", "nowhere.yaml")
     assert (found.returncode, found.stdout) == (1, "")
-    assert found.stderr.startswith("compactor: nowhere.yaml: no such file. Say --config PATH")
+    assert found.stderr.startswith("compactor: nowhere.yaml: no such file. Set --config PATH")
     assert "Traceback" not in found.stderr
     assert "Traceback" in program(tmp_path, "status", "-v").stderr
 
@@ -416,7 +428,7 @@ def test_jars_of_the_environment(tmp_path: Path) -> None:
     """Local files, checked before a JVM starts."""
     (tmp_path / "a.jar").touch()
     assert local_jars(f"{tmp_path}/a.jar, ") == [f"{tmp_path}/a.jar"]
-    with pytest.raises(ConfigError, match=r"environment COMPACTOR_JARS: expected jar files, found nothing at /nowhere/b\.jar"):
+    with pytest.raises(ConfigError, match=r"environment COMPACTOR_JARS: /nowhere/b\.jar does not exist"):
         local_jars("/nowhere/b.jar")
 
 
@@ -451,7 +463,7 @@ def test_demo_empties_only_what_it_made(tmp_path: Path) -> None:
     assert sorted(path.name for path in directory.iterdir()) == [MARKER, "compactor.yaml"]
     (tmp_path / "mine").write_text("x")
     for place in (tmp_path, tmp_path / "mine"):
-        with pytest.raises(cli.CompactorError, match="say --dir with another place"):
+        with pytest.raises(cli.CompactorError, match="choose another folder with --dir"):
             prepare(place, fresh=True)
     assert (tmp_path / "mine").read_text() == "x"
 
@@ -489,8 +501,8 @@ def test_vacuum_only_tells_unless_it_is_told_to_run(fake: FakeApp) -> None:
     code, shown, _ = called("vacuum", "student")
     assert (code, fake.asked["dry"]) == (0, True)
     assert "kept: 2 (pinned as audit), 5-6 (younger than `keep`), 7 (the newest)" in shown
-    assert "versions given up: 1, 3, 4" in shown
-    assert "2,345 bytes would go, 1,000 wait for their grace period" in shown
+    assert "expired versions: 1, 3, 4" in shown
+    assert "2,345 bytes would be deleted, 1,000 bytes pending deletion after their grace period" in shown
     assert "nothing was deleted" in shown
     assert [line.split()[:3] for line in shown.splitlines() if line.startswith("base/")] == [[SWEPT[1].path, "2", "2,345"]]
     code, shown, _ = called("vacuum", "student", "--run", "--output", "json", "--label", "r")
@@ -525,10 +537,10 @@ def test_a_rebuild_tells_what_differs(fake: FakeApp) -> None:
 
 def test_adopting_tells_what_becomes_of_the_columns(fake: FakeApp) -> None:
     """A dry run says that it was one."""
-    code, shown, _ = called("adopt", "student", "/old", "--absorbed-through", "increment_2024030502", "--dry-run")
+    code, shown, _ = called("adopt", "student", "/old", "--ingested-through", "increment_2024030502", "--dry-run")
     asked = {"name": "student", "path": "/old", "order_by": (), "through": "increment_2024030502", "dry": True, "label": ""}
     assert (code, fake.asked) == (0, asked)
-    for told in ("2 files (4,567 bytes) hold 100 rows", "ordered by seq (bigint)", "12 landed files", "3 wait", "not stored: __op", "a dry run"):
+    for told in ("2 files (4,567 bytes) with 100 rows", "ordered by seq (bigint)", "12 landed files", "3 wait", "not stored: __op", "(dry run)"):
         assert told in shown
     code, shown, _ = called("adopt", "student", "/old", "--order-by", "at, lsn", "-o", "json")
     assert (code, fake.asked["order_by"], fake.asked["through"]) == (0, ("at", "lsn"), None)
@@ -545,15 +557,15 @@ def test_adopting_is_for_this_machine(tmp_path: Path) -> None:
         (
             f"warehouse: s3://lake\ncatalog: {{type: glue}}\n{emr}\ntables: {{t: {{key: [id], runner: emr-serverless}}}}",
             "/old",
-            "its runner is emr-serv",
+            "the table's runner is emr-serv",
         ),
-        ("tables: {t: {key: [id]}}", "s3://lake/old", "is in S3, and no part of"),
+        ("tables: {t: {key: [id]}}", "s3://lake/old", "is in S3, but "),
     ):
         config = tmp_path / "compactor.yaml"
         config.write_text(text, encoding="utf-8")
         with App.open(config) as here, pytest.raises(Refused, match=message):
             here.adopt("t", path, through="increment_2024030502")
-        assert here._spark is None
+        assert not here.runtime.started
 
 
 def test_pins(fake: FakeApp) -> None:

@@ -40,7 +40,7 @@ def schema() -> dict[str, Any]:
 def keys() -> list[str]:
     """Every key of compactor.yaml; those of nested mappings with the mapping's name, because that is how people speak of them."""
     parts: dict[str, Any] = schema()["$defs"]
-    below = [f"{part.lower()}.{key}" for part in ("Airflow", "Csv", "Emr", "Fold", "Group", "Metrics") for key in parts[part]["properties"]]
+    below = [f"{part.lower()}.{key}" for part in ("Airflow", "Compaction", "Csv", "Emr", "Group", "Metrics") for key in parts[part]["properties"]]
     return sorted({*schema()["properties"], *parts["Catalog"]["properties"], *parts["Table"]["properties"], *below})
 
 
@@ -55,9 +55,9 @@ def test_the_schema_has_the_parts_that_are_looked_at() -> None:
         "Airflow",
         "Catalog",
         "Checks",
+        "Compaction",
         "Csv",
         "Emr",
-        "Fold",
         "Group",
         "Kafka",
         "Metrics",

@@ -219,7 +219,7 @@ def test_landing_is_said_once_for_all_topics(tmp_path: Path) -> None:
 
 NOTHING: Sequence[tuple[Sequence[str], str]] = (
     (("--from", "nowhere"), "^path .*/nowhere does not exist$"),
-    (("--from", "markers/_SUCCESS"), "_SUCCESS is a file; give the folder it lies in"),
+    (("--from", "markers/_SUCCESS"), "_SUCCESS is a file; give its folder"),
     (("--from", "bare"), "no landed files there$"),
     (("--from", "markers"), "only 1 markers or unfinished ones"),
     (("--from", "empty"), "empty: found no table. t: no rows in the sampled files$"),
@@ -286,7 +286,7 @@ def test_a_key_may_be_left_to_the_registry(tmp_path: Path) -> None:
         found = app._with_schema(enrollment)
         assert found.key == ("course_code", "student_id", "term")
         assert found.registered is not None
-        with pytest.raises(Refused, match=r"no subject pga.public.audit_log-key. Say `key:"):
+        with pytest.raises(Refused, match=r"no subject pga.public.audit_log-key. Set `key:"):
             app._with_schema(audit_log)
         with pytest.raises(Refused, match="does not end in -value"):
             app._with_schema(odd)

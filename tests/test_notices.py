@@ -15,12 +15,13 @@ from typing import Any
 import boto3
 import pytest
 
-from compactor.app import schema as app_schema
+from compactor.app import notify as app_notify
 from compactor.core.model.errors import CompactorError, ConfigError, Refused, SchemaRefused, Unavailable
+from compactor.core.model.policy import Policy
 from compactor.core.results import notice
 from compactor.core.results.notice import Alert, Notice, Target
 from compactor.core.schema.diff import Change
-from compactor.core.schema.policy import Decision, Policy
+from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import steps
 from compactor.flows.environment import Environment
 from compactor.flows.publish import notices
@@ -121,7 +122,7 @@ def test_a_target_that_fails_holds_up_nothing_and_is_told_later(caplog: pytest.L
         told.land(at, a=1, **({"b": "x"} if at > 1 else {}))
         told.lake.run()
     assert told.kinds == [("log", ["added"])]
-    assert "a schema change was not told to sns: nobody there" in caplog.text
+    assert "could not send a schema change to sns: nobody there" in caplog.text
     told.failing = set()
     told.land(3, a=1, b="x")
     told.lake.run()
@@ -198,10 +199,10 @@ def hook() -> Iterator[tuple[str, type[Hook]]]:
 def test_a_webhook_gets_json(hook: tuple[str, type[Hook]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Named in the file or by an environment variable; asked again while that helps."""
     url, server = hook
-    app_schema.notify(("webhook", url), NOTICE)
+    app_notify.notify(("webhook", url), NOTICE)
     monkeypatch.setenv("HOOK", url)
     server.statuses[:] = [503, 429]
-    app_schema.notify(("webhook_env", "HOOK"), NOTICE)
+    app_notify.notify(("webhook_env", "HOOK"), NOTICE)
     assert server.got == [NOTICE.to_json()] * 4
     assert NOTICE.to_json()["text"].startswith("table student: its source's schema has changed (version 4)\n- `n` was added: int")
 
@@ -215,7 +216,7 @@ def test_a_webhook_that_says_no(hook: tuple[str, type[Hook]], statuses: list[int
     url, server = hook
     server.statuses[:] = statuses
     with pytest.raises(error, match=why) as found:
-        app_schema.notify(("webhook", url), NOTICE)
+        app_notify.notify(("webhook", url), NOTICE)
     assert "secret" not in str(found.value)
     assert len(server.got) == len(statuses)
 
@@ -223,22 +224,22 @@ def test_a_webhook_that_says_no(hook: tuple[str, type[Hook]], statuses: list[int
 def test_a_webhook_that_is_not_there() -> None:
     """Nobody listens; a variable that is not set."""
     with pytest.raises(Unavailable, match="ConnectionError") as found:
-        app_schema.notify(("webhook", "http://127.0.0.1:9/secret"), NOTICE)
+        app_notify.notify(("webhook", "http://127.0.0.1:9/secret"), NOTICE)
     assert "secret" not in str(found.value)
     with pytest.raises(ConfigError, match="NOT_SET, which is not set"):
-        app_schema.notify(("webhook_env", "NOT_SET"), NOTICE)
+        app_notify.notify(("webhook_env", "NOT_SET"), NOTICE)
 
 
 def test_a_command_gets_json_on_its_standard_input(tmp_path: Path) -> None:
     """Its arguments as they are: no shell reads them."""
     code = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.stdin.read())"
     place = tmp_path / "told; rm -rf x"
-    app_schema.notify(("command", sys.executable, "-c", code, str(place)), NOTICE)
+    app_notify.notify(("command", sys.executable, "-c", code, str(place)), NOTICE)
     assert json.loads(place.read_text()) == NOTICE.to_json()
     with pytest.raises(Unavailable, match="ended with 3: oops"):
-        app_schema.notify(("command", sys.executable, "-c", "import sys; sys.stderr.write('oops'); sys.exit(3)"), NOTICE)
+        app_notify.notify(("command", sys.executable, "-c", "import sys; sys.stderr.write('oops'); sys.exit(3)"), NOTICE)
     with pytest.raises(Refused, match="cannot be run"):
-        app_schema.notify(("command", str(tmp_path / "missing")), NOTICE)
+        app_notify.notify(("command", str(tmp_path / "missing")), NOTICE)
 
 
 def test_the_log_warns_when_a_table_stops(caplog: pytest.LogCaptureFixture) -> None:
@@ -246,8 +247,8 @@ def test_the_log_warns_when_a_table_stops(caplog: pytest.LogCaptureFixture) -> N
     import dataclasses
 
     with caplog.at_level(logging.INFO):
-        app_schema.notify(("log",), NOTICE)
-        app_schema.notify(("log",), dataclasses.replace(NOTICE, refused=True))
+        app_notify.notify(("log",), NOTICE)
+        app_notify.notify(("log",), dataclasses.replace(NOTICE, refused=True))
     assert [record.levelname for record in caplog.records if record.name == "compactor.notice"] == ["INFO", "WARNING"]
 
 
@@ -261,17 +262,17 @@ def test_sns_gets_json(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     with mock_aws():
         arn = boto3.client("sns", region_name="eu-central-1").create_topic(Name="schemas")["TopicArn"]
-        app_schema.notify(("sns", arn), NOTICE)
+        app_notify.notify(("sns", arn), NOTICE)
         from moto.sns.models import sns_backends
 
         ((_, message, subject, *_),) = sns_backends["123456789012"]["eu-central-1"].topics[arn].sent_notifications
         assert json.loads(message) == NOTICE.to_json()
         assert subject == "compactor: student has a new schema"
-        app_schema.notify(("sns", arn), ALERT)
+        app_notify.notify(("sns", arn), ALERT)
         *_, (_, message, subject, *_) = sns_backends["123456789012"]["eu-central-1"].topics[arn].sent_notifications
         assert (json.loads(message), subject) == (ALERT.to_json(), "compactor: student has failed")
         with pytest.raises(Refused, match="NotFound"):
-            app_schema.notify(("sns", arn + "x"), NOTICE)
+            app_notify.notify(("sns", arn + "x"), NOTICE)
 
 
 ALERT = Alert("student", "run_failed", "2026-11-20T14:12:07Z", "the metastore is away", {"dag": "compact_hourly", "log": "https://airflow.example/1"})
@@ -281,7 +282,7 @@ def test_an_alert_goes_where_notices_go(hook: tuple[str, type[Hook]], caplog: py
     """To each target, as text for people and JSON for programs; one that cannot be reached is logged, and the others are told."""
     url, server = hook
     lake = Lake(table(name="student", notify=(("command", "/nowhere"), ("log",), ("webhook", url))))
-    assert not notices.notify_all(Table(dataclasses.replace(lake.env(), notify=app_schema.notify), lake.spec), ALERT, "an alert (run_failed)")
+    assert not notices.notify_all(Table(dataclasses.replace(lake.env(), notify=app_notify.notify), lake.spec), ALERT, "an alert (run_failed)")
     text = "table student has failed: the metastore is away\n- dag: compact_hourly\n- log: https://airflow.example/1"
     where = {"dag": "compact_hourly", "log": "https://airflow.example/1"}
     told = {

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from compactor.app.schema import Announced, Checked, Foreseen, Synced, announce, checked, foreseen
+from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, announce, check_schema, diff_schema
 from compactor.cli import main as cli
 from compactor.cli import options
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused
+from compactor.core.model.policy import Policy
 from compactor.core.schema.diff import Change
-from compactor.core.schema.policy import Decision, Policy
+from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.flows.table import Table
 from compactor.registry.files import FileRegistry
@@ -49,12 +50,12 @@ def lake() -> Lake:
     return made
 
 
-def looked(lake: Lake, folder: Path, text: str, policy: Policy) -> Foreseen:
+def looked(lake: Lake, folder: Path, text: str, policy: Policy) -> SchemaDiff:
     """`schema diff` after version 2 was registered."""
     folder.joinpath("t-value.avsc").write_text(OLD)
     folder.joinpath("t-value.v2.avsc").write_text(text)
     spec = dataclasses.replace(lake.spec, avro_schema=text, registered=(2, None), policy=policy)
-    return foreseen(Table(lake.env(), spec), FileRegistry(LocalStorage(), str(folder)))
+    return diff_schema(Table(lake.env(), spec), FileRegistry(LocalStorage(), str(folder)))
 
 
 @pytest.mark.parametrize("case", NEW)
@@ -76,24 +77,24 @@ def test_a_schema_that_is_to_come_is_asked_of_registry_and_table(lake: Lake, tmp
     registry = FileRegistry(LocalStorage(), str(tmp_path), level)
     spec = dataclasses.replace(lake.spec, policy=Policy(policy))
     for text, allowed in ((schema({"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}), True), (NEW["a wider one"][0], False)):
-        found = checked(Table(lake.env(), spec), registry, text)
+        found = check_schema(Table(lake.env(), spec), registry, text)
         assert (found.subject, found.level) == ("t-value", level)
         assert bool(found.problems) == (not allowed and level == "BACKWARD")
         refused = [decision.change.column for decision in found.decisions if decision.action == "refuse"]
         assert refused == (["a"] if policy == "fail" and not allowed else [])
         assert found.passed == (not found.problems and not refused)
-        assert checked(Lake(table()).env(), registry, table(subject="t-value"), text).decisions == ()
+        assert check_schema(Table(Lake(table()).env(), table(subject="t-value")), registry, text).decisions == ()
     assert registry.versions("t-value") == [1]
     with pytest.raises(Refused, match="no subject is declared"):
-        checked(lake.env(), registry, table(), OLD)
+        check_schema(Table(lake.env(), table()), registry, OLD)
 
 
 def test_nothing_is_foreseen_where_nothing_is_known(lake: Lake) -> None:
     """No declared schema; no rows yet."""
     with pytest.raises(Refused, match="no schema is declared"):
-        foreseen(Table(lake.env(), lake.spec), None)
-    with pytest.raises(NoRowsYet, match="nothing was committed yet"):
-        foreseen(Lake(table()).env(), None, table(avro_schema=OLD))
+        diff_schema(Table(lake.env(), lake.spec), None)
+    with pytest.raises(NoRowsYet, match="nothing has been committed yet"):
+        diff_schema(Table(Lake(table()).env(), table(avro_schema=OLD)), None)
 
 
 class FakeApp:
@@ -116,11 +117,11 @@ class FakeApp:
             raise CatalogRefused("table theirs: not ours")
         return [Synced(names[0], "version 3", ("CREATE DATABASE `d`",) if names[0] == "new" else (), not dry_run)]
 
-    def schema_diff(self, name: str) -> Foreseen:
-        return Foreseen(name, ("t-value", 1, 4), ("t-value", 2, 9), (Change("required", "b"),), self.decisions)
+    def schema_diff(self, name: str) -> SchemaDiff:
+        return SchemaDiff(name, ("t-value", 1, 4), ("t-value", 2, 9), (Change("required", "b"),), self.decisions)
 
-    def schema_check(self, name: str, text: str) -> Checked:
-        return Checked(name, "t-value", "FULL", tuple(text.split()), self.decisions)
+    def schema_check(self, name: str, text: str) -> SchemaCheck:
+        return SchemaCheck(name, "t-value", "FULL", tuple(text.split()), self.decisions)
 
     def schema_history(self, name: str) -> list[Step]:
         return [Step(3, "2026-11-20T14:00:00.000Z", 2, ("t-value", 2, 9), (Change("widened", "a", "int", "bigint"),))]
@@ -137,7 +138,7 @@ def test_sync_prints_statements_and_passes_over_tables_that_wait(monkeypatch: py
     """What waits for its first rows is told and no failure; what is somebody else's is one, and hides nothing."""
     code, out, err = compactor(monkeypatch, "sync", "new", "old", "waits", "--dry-run")
     assert code == 0
-    assert out == "-- new: version 3, 1 statements to be run\nCREATE DATABASE `d`;\n\n-- old: version 3, nothing to do\n"
+    assert out == "-- new: version 3, 1 statements would be run\nCREATE DATABASE `d`;\n\n-- old: version 3, nothing to do\n"
     assert "no schema is declared" in err
     code, out, err = compactor(monkeypatch, "sync", "theirs", "new", "--output", "json")
     assert code == 1
@@ -151,7 +152,7 @@ def test_schema_diff_ends_with_1_when_the_table_would_stop(monkeypatch: pytest.M
     assert code == 0
     assert "t: from t-value version 1 to t-value version 2" in out
     assert "`b` may not be null any more" in out
-    assert "`c` was added: int, older rows read 7: a column is added" in out
+    assert "`c` was added: int, older rows read 7: the column is added" in out
     refused = tuple(dataclasses.replace(decision, action="refuse") for decision in FakeApp.decisions)
     monkeypatch.setattr(FakeApp, "decisions", refused)
     code, out, _ = compactor(monkeypatch, "schema", "diff", "t", "--output", "json")
@@ -165,11 +166,11 @@ def test_schema_check_ends_with_1_when_somebody_says_no(monkeypatch: pytest.Monk
     file.write_text("")
     code, out, _ = compactor(monkeypatch, "schema", "check", "t", str(file))
     assert code == 0
-    assert "t: the schema may follow in t-value, whose level is FULL" in out
-    assert "`c` was added: int, older rows read 7: a column is added" in out
+    assert "t: the schema can be the next version of t-value (compatibility FULL)" in out
+    assert "`c` was added: int, older rows read 7: the column is added" in out
     file.write_text("because")
     code, out, _ = compactor(monkeypatch, "schema", "check", "t", str(file))
-    assert (code, "may not follow" in out, "  because\n" in out) == (1, True, True)
+    assert (code, "cannot be the next version" in out, "  because\n" in out) == (1, True, True)
     file.write_text("")
     monkeypatch.setattr(FakeApp, "decisions", tuple(dataclasses.replace(decision, action="refuse") for decision in FakeApp.decisions))
     code, out, _ = compactor(monkeypatch, "schema", "check", "t", str(file), "--output", "json")

@@ -1,1 +1,2 @@
-"""DAGs from compactor.yaml. `dags.py` and `tasks.py` are the only modules that import Airflow; none imports PySpark."""
+"""DAGs from compactor.yaml. `dags.py` builds them, `command.py`, `operators.py` and `gates.py` have the operators, `triggers.py` the triggers, and
+`alerts.py` the callbacks; these modules import Airflow. `hours.py` and `outcome.py` decide without it. No module imports PySpark."""

@@ -1,5 +1,6 @@
-"""What Airflow calls when a task is not tried again, when a run is not done by its deadline, when something waits in quarantine: `notify:`
-targets are told. It never fails.
+"""Callbacks that notify a table's `notify:` targets: a task failed finally, a run missed its deadline, files wait in quarantine.
+
+They log their own errors and never fail.
 """
 
 from __future__ import annotations
@@ -20,45 +21,45 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LINES_MAX = 10
-"""Of what waits in quarantine, in one alert."""
+"""Quarantined files that one alert lists."""
 
 
 def failed(context: Any) -> None:
-    """A task of a table's has failed and is not tried again (`on_failure_callback`)."""
+    """Report that a table's task failed and has no retries left (`on_failure_callback`)."""
     try:
         task, instance = context["task"], context["ti"]
         if not task.table:
             return
-        reason = str(context.get("exception") or "no reason was given")
+        reason = str(context.get("exception") or "no reason given")
         where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
         with _opened(task.config) as app:
-            _tell(app, {str(task.table): reason}, "run_failed", {name: said for name, said in where.items() if said})
+            _alert(app, {str(task.table): reason}, "run_failed", {name: value for name, value in where.items() if value})
     except Exception:
-        log.exception("a failed task was not told")
+        log.exception("could not send the alert about a failed task")
 
 
 def quarantined(config: str, waiting: dict[str, list[str]]) -> None:
-    """Files of these tables wait in quarantine; a line for each."""
+    """Report files in quarantine. `waiting`: table → one line for each file."""
     try:
         with _opened(config) as app:
-            _tell(app, {name: _shortened(lines) for name, lines in waiting.items()}, "quarantined", {})
+            _alert(app, {name: _shortened(lines) for name, lines in waiting.items()}, "quarantined", {})
     except Exception:
-        log.exception("what waits in quarantine was not told")
+        log.exception("could not send the alert about files in quarantine")
 
 
 async def late(config: str, tables: list[str], deadline: str, context: Any = None) -> None:
-    """A run of a group is not done by the deadline of these tables."""
+    """Report tables whose group's run has not ended by their deadline."""
     try:
         run = (context or {}).get("dag_run") or {}
         where = {name: str(run[key]) for name, key in (("dag", "dag_id"), ("run", "dag_run_id")) if run.get(key)}
         await asyncio.to_thread(_late, config, tables, deadline, where)
     except Exception:
-        log.exception("a missed deadline was not told")
+        log.exception("could not send the alert about a missed deadline")
 
 
 def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) -> None:
     with _opened(config) as app:
-        _tell(app, app.lateness(tables, deadline), "table_late", where)
+        _alert(app, app.lateness(tables, deadline), "table_late", where)
 
 
 def _opened(config: str) -> App:
@@ -67,7 +68,7 @@ def _opened(config: str) -> App:
     return App.open(config)
 
 
-def _tell(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:
+def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:
     page = app.settings.airflow.status_page
     for name, reason in reasons.items():
         app.alert(name, event, reason, {**where, **({"status page": page} if page else {})})
@@ -78,17 +79,17 @@ def _shortened(lines: list[str]) -> str:
 
 
 def deadlines(config: str, tables: dict[str, float | None]) -> dict[str, Any]:
-    """What a DAG is told of the deadlines (seconds, or None) of its tables; nothing where Airflow knows none."""
-    wanted: dict[float, list[str]] = {}
+    """Return a DAG's `deadline` argument for its tables (name → seconds, or None). Empty before Airflow 3.2, which has no deadlines."""
+    by_seconds: dict[float, list[str]] = {}
     for name, seconds in tables.items():
         if seconds is not None:
-            wanted.setdefault(seconds, []).append(name)
-    if DeadlineAlert is None or not wanted:
+            by_seconds.setdefault(seconds, []).append(name)
+    if DeadlineAlert is None or not by_seconds:
         return {}
-    return {"deadline": [_alert(config, seconds, names) for seconds, names in sorted(wanted.items())]}
+    return {"deadline": [_deadline_alert(config, seconds, names) for seconds, names in sorted(by_seconds.items())]}
 
 
-def _alert(config: str, seconds: float, names: list[str]) -> Any:
+def _deadline_alert(config: str, seconds: float, names: list[str]) -> Any:
     after = timedelta(seconds=seconds)
     callback = AsyncCallback(late, kwargs={"config": config, "tables": names, "deadline": str(after)})
     return DeadlineAlert(reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=after, callback=callback)

@@ -1,9 +1,10 @@
-"""How a command line ended → what Airflow is to do: go on, try again, or give up. No Airflow in here."""
+"""Decide from the end of a command line what Airflow does: succeed, retry or fail. Without Airflow."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from compactor.core.model import errors
 from compactor.core.results.reports import Ended
 
 REFUSED = frozenset(name for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.Refused))
-"""Errors after which trying again changes nothing."""
+"""Names of the errors that a retry cannot change."""
 
 _UNEXPECTED = "compactor: unexpected "
 _USAGE = 2
@@ -20,31 +21,43 @@ _USAGE = 2
 
 @dataclass(frozen=True)
 class Outcome:
-    """`found` is what the command printed, parsed; `problem` why it did not do all it should, None when it did.
+    """End of a command line."""
 
-    `again`: whether trying again may help.
-    """
+    result: Any = None
+    """The JSON that the command printed, parsed; None if it printed none."""
 
-    found: Any = None
     problem: str | None = None
-    again: bool = False
+    """Why the command failed; None if it succeeded."""
+
+    retryable: bool = False
+    """Whether a retry may help."""
 
 
 def judge(ended: Ended) -> Outcome:
-    """Refused → never again; unavailable, busy, ended by a signal, or an error that nobody foresaw → again."""
-    found = _parsed(ended.output)
+    """Classify the end of a command. A refusal is final; an unavailable service, a busy table, a signal or an unexpected error is retryable."""
+    result = _parsed(ended.output)
     if ended.code == 0:
-        problem = None if found is not None else f"expected a JSON document, found {ended.output[:200]!r}"
-        return Outcome(found, problem, again=False)
-    failed = [item for item in found if isinstance(item, dict) and item.get("error")] if isinstance(found, list) else []
-    told = [f"{item['table']}: {item['error']}" for item in failed]
-    told += [] if failed else [_last_words(ended.errors) or f"no word, exit code {ended.code}"]
-    return Outcome(found, "\n".join(told), again=_again(ended, [item.get("error_class") for item in failed]))
+        problem = None if result is not None else f"expected a JSON document, found {ended.output[:200]!r}"
+        return Outcome(result, problem, retryable=False)
+    failed = [item for item in result if isinstance(item, dict) and item.get("error")] if isinstance(result, list) else []
+    reasons = [f"{item['table']}: {item['error']}" for item in failed]
+    reasons += [] if failed else [_last_message(ended.errors) or _silent_end(ended.code)]
+    return Outcome(result, "\n".join(reasons), retryable=_retryable(ended, [item.get("error_class") for item in failed]))
 
 
-def _again(ended: Ended, classes: list[str | None]) -> bool:
+def _silent_end(code: int) -> str:
+    """Describe an end without any message, most of all one by a signal."""
+    number = -code if code < 0 else code - 128
+    if number == signal.SIGKILL:
+        return "killed by SIGKILL, most likely out of memory; raise the memory of the worker, or lower COMPACTOR_DRIVER_MEMORY"
+    if number in {int(each) for each in signal.Signals}:
+        return f"killed by {signal.Signals(number).name}"
+    return f"ended with exit code {code} without a message"
+
+
+def _retryable(ended: Ended, classes: list[str | None]) -> bool:
     if ended.code != 1:
-        # 75 is ours; negative or above 128: a signal, such as the kernel's when memory is short
+        # 75 means "try again later"; a negative code or one above 128 is a signal
         return ended.code != _USAGE
     if classes:
         return not REFUSED.intersection(name for name in classes if name)
@@ -58,20 +71,20 @@ def _parsed(output: str) -> Any:
         return None
 
 
-def _last_words(lines: str) -> str:
-    """What the command line said at its end: from the last line that begins with its name on."""
+def _last_message(lines: str) -> str:
+    """Return the last message of the log: from the last `compactor: ` on."""
     _, mark, words = lines.rpartition("compactor: ")
     return (words if mark else lines)[-2000:].strip()
 
 
 def sentence(report: dict[str, Any]) -> str:
-    """What a run did for a table, in the words of `compactor run`."""
+    """Summarize a run's report in one line, as `compactor run` does."""
     counts = report["counts"]
     parts = [
         f"{report['table']}: {report['outcome']}",
         *([f"version {report['version']}"] if report["version"] is not None else []),
         *([", ".join(report["operations"])] if report["operations"] else []),
-        *([f"{report['files']} files, {counts.get('read', 0):,} events, {counts.get('applied', 0):,} applied"] if report["files"] else []),
+        *([f"{report['files']} files, {counts.get('read', 0):,} events, {counts.get('applied', 0):,} rows changed"] if report["files"] else []),
         *([f"{counts['late']:,} late"] if counts.get("late") else []),
         *([f"{counts['quarantined']:,} quarantined"] if counts.get("quarantined") else []),
         f"{report['seconds']:.1f} s",
@@ -80,26 +93,28 @@ def sentence(report: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _waste(found: list[dict[str, Any]]) -> tuple[list[str], str]:
-    some = [item for item in found if item["files"] or item["expired"]]
+def _vacuum(results: list[dict[str, Any]]) -> tuple[list[str], str]:
+    some = [item for item in results if item["files"] or item["expired"]]
     lines = [
         f"- **{item['table']}**: {item['files']:,} files, {item['bytes']:,} bytes"
         + (f", {item['raw']:,} of them raw files past `archive_retention`" if item["raw"] else "")
-        + (f"; {item['expired']} versions are given up" if item["expired"] else "")
+        + (f"; {item['expired']} versions expire" if item["expired"] else "")
         for item in some
     ]
-    return [item["table"] for item in some], "\n".join(["Vacuum would delete what no kept version needs. It cannot be brought back.", "", *lines])
+    return [item["table"] for item in some], "\n".join(
+        ["Approve to delete the files that no kept version needs. They cannot be recovered.", "", *lines]
+    )
 
 
-def _schemas(found: list[dict[str, Any]]) -> tuple[list[str], str]:
-    refused = [item for item in found if item["refused"]]
+def _schemas(results: list[dict[str, Any]]) -> tuple[list[str], str]:
+    refused = [item for item in results if item["refused"]]
     lines = [f"- **{item['table']}**: {change}" for item in refused for change in item["changes"]]
     head = (
-        "These tables stop at the newest schema of their source, by their `on_schema_change`; what lands stays in landing. "
-        "Repair the producer, or say in `compactor.yaml` that the change is to be followed; then approve, and they run."
+        "The newest source schema blocks these tables, because their `on_schema_change` does not allow the change. New files stay in landing. "
+        "Repair the producer, or allow the change in `compactor.yaml`. Then approve: the tables run."
     )
     return [item["table"] for item in refused], "\n".join([head, "", *lines])
 
 
-QUESTIONS: dict[str, Callable[[list[dict[str, Any]]], tuple[list[str], str]]] = {"waste": _waste, "schemas": _schemas}
-"""Name → what of answers, one for each table, a person must be asked: the tables it is about, and the text (Markdown)."""
+QUESTIONS: dict[str, Callable[[list[dict[str, Any]]], tuple[list[str], str]]] = {"vacuum": _vacuum, "schemas": _schemas}
+"""Name → function from the results of all tables to the tables that need a person's decision, and the question (Markdown)."""

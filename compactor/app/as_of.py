@@ -1,39 +1,39 @@
-"""Tables as they were at a time: in the session of one statement, names of tables stand for queries of their histories."""
+"""Time travel for one statement: temporary views replace each table's view by a query of its history."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from compactor.core.catalog import history_views
 from compactor.core.catalog.ddl import quoted
+from compactor.core.model import times
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
 
 def micros(text: str) -> int:
-    """A time as microseconds since 1970; UTC where it names no zone. Raises Refused.
+    """Return a time as microseconds since 1970. Without a zone it is UTC. Raises Refused.
 
     >>> micros("1970-01-01 00:00:01")
     1000000
     """
     try:
-        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        return times.to_micros(text)
     except ValueError:
-        raise Refused(f"expected a time such as 2026-11-20T14:00:00Z or '2026-11-20 14:00', found {text!r}") from None
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(microseconds=1)
+        raise Refused(f"expected a time such as 2026-11-20T14:00:00Z or '2026-11-20 14:00', got {text!r}") from None
 
 
 @contextmanager
 def as_of_views(spark: SparkSession, specs: Sequence[TableSpec], moment: int | None) -> Iterator[None]:
-    """While a statement is analysed: temporary views, which come before the catalog's, under the names of these tables' views."""
+    """Create temporary views under the names of these tables' views while a statement is analysed. Spark prefers them to the catalog's views.
+
+    `moment`: microseconds since 1970; None creates no views.
+    """
     made = []
     try:
         for spec in specs if moment is not None else ():
@@ -43,8 +43,8 @@ def as_of_views(spark: SparkSession, specs: Sequence[TableSpec], moment: int | N
             if spec.history and spark.catalog.tableExists(f"{quoted(spec.database)}.{quoted(history_views.name(spec))}"):
                 text = history_views.as_of_text(spec, spark.table(table).columns, moment or 0)
             else:
-                why = f"table {spec.name} has no history: say `history: true`, or leave --as-of out"
-                # fails where it is read, and only there: which tables a statement reads only Spark knows
+                why = f"table {spec.name} has no history: set `history: true`, or omit --as-of"
+                # fails only if the statement reads this table: only Spark knows which tables it reads
                 text = f"SELECT * FROM {table} WHERE CAST(raise_error('{why}') AS STRING) IS NULL"
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {quoted(spec.view)} AS {text}")
             made.append(spec.view)

@@ -1,4 +1,4 @@
-"""The part of the composition root behind `compactor init`: opens storage and registry, and places paths in the file."""
+"""`compactor init`: open storage and registry, and write paths relative to the new file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def propose(top: str | None, registry: str | None, warehouse: str, increments: s
     """
     scanned = absolute(top, os.getcwd()) if top else ""
     if scanned and not is_s3(scanned) and not os.path.isdir(scanned):
-        what = "is a file; give the folder it lies in" if os.path.exists(scanned) else "does not exist"
+        what = "is a file; give its folder" if os.path.exists(scanned) else "does not exist"
         raise Refused(f"path {scanned} {what}")
     storage = RoutedStorage(LocalStorage(), _s3)
     opened = _registry(registry, storage, options) if registry else None
@@ -64,12 +64,12 @@ def registry_keys(registry: str | None, options: Mapping[str, str], base: str) -
     return {"url": addresses(RegistrySettings(urls=(registry,)))[0], **{name: value for name, value in options.items() if value}}
 
 
-def warehouse_in_file(warehouse: str | None, top: str | None, found: Proposal, base: str) -> str:
-    """Return the warehouse as a file in the folder `base` names it: relative when it lies there.
+def warehouse_in_file(warehouse: str | None, top: str | None, proposal: Proposal, base: str) -> str:
+    """Return the warehouse as a file in the folder `base` writes it: a relative path if it is inside `base`.
 
-    The default is around the landing folders when they lie where tables expect them, else in the bucket or beside the file.
+    Default: the scanned folder if the landing folders are where tables expect them; else a folder of the same bucket, or beside the file.
     """
-    if warehouse is None and top is not None and any("increments" not in table.settings for table in found.tables):
+    if warehouse is None and top is not None and any("increments" not in table.settings for table in proposal.tables):
         warehouse = top
     elif warehouse is None:
         warehouse = f"s3://{top.partition('://')[2].partition('/')[0]}/warehouse" if top and is_s3(top) else os.path.join(base, "warehouse")
@@ -79,5 +79,5 @@ def warehouse_in_file(warehouse: str | None, top: str | None, found: Proposal, b
 
 
 def without_secrets(word: str) -> str:
-    """Return a word of the command line, an address without its password."""
+    """Return a word of the command line; an address without its password."""
     return shown(word) if word.startswith(("http://", "https://")) else word

@@ -1,6 +1,6 @@
-"""The job as it is put onto a cluster: a zip of exactly the modules that `compactor.job` needs, and the program that starts it.
+"""The package for a cluster: a zip of the modules that `compactor.job` imports, and the program that starts it.
 
-The same sources give the same bytes, on every machine: names in order, one time, nothing compressed (compressors differ).
+The same sources give the same bytes on every machine: sorted names, one fixed time, no compression (compressors differ).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compactor.storage.local import LocalStorage
 ZIP, MAIN = "compactor.zip", "main.py"
 ENTRY = "compactor.job"
 _TIME = (1980, 1, 1, 0, 0, 0)
-_PROGRAM = b'''"""Starts the job; spark-submit brings compactor.zip."""
+_PROGRAM = b'''"""Start the job. spark-submit puts compactor.zip on the path."""
 
 import sys
 
@@ -37,20 +37,22 @@ sys.exit(main())
 
 @dataclass(frozen=True)
 class Package:
-    """What belongs together on the cluster: file name → content. `digest` tells two packages apart."""
+    """The files of a job."""
 
     files: dict[str, bytes]
+    """File name → content."""
     modules: tuple[str, ...]
+    """Names of the modules in the zip."""
 
     @property
     def digest(self) -> str:
-        """16 hex digits."""
+        """Return 16 hex digits that identify the content."""
         return hashlib.sha256(b"".join(self.files[name] for name in sorted(self.files))).hexdigest()[:16]
 
 
 def package() -> Package:
-    """The job zip and its program, from the sources that run here."""
-    root = Path(__file__).parent
+    """Build the package from the sources of this process."""
+    root = Path(__file__).parents[1]
     modules = sorted(_needed(root))
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as zipped:
@@ -62,38 +64,44 @@ def package() -> Package:
     return Package({ZIP: content.getvalue(), MAIN: _PROGRAM}, tuple(modules))
 
 
-def deliver_to(place: str, config: Path) -> tuple[Package, list[str]]:
-    """The package, and where it lies now. The configuration, where there is one, says how S3 is reached."""
-    here = absolute(place, os.getcwd())
-    if not is_s3(here):
-        return (packed := package()), deliver(packed, LocalStorage(), here)
+def upload(location: str, config: Path) -> tuple[Package, list[str]]:
+    """Write the package to a folder, local or in S3. Return it with the paths of its files.
+
+    If the configuration file exists, its `s3:` settings are used.
+    """
+    folder = absolute(location, os.getcwd())
+    if not is_s3(folder):
+        return (packed := package()), write(packed, LocalStorage(), folder)
     from compactor.storage.s3.storage import S3Storage
 
-    reached = load(config).s3_settings if config.exists() else S3Settings().within(os.environ)
-    return (packed := package()), deliver(packed, S3Storage(here, reached), here)
+    settings = load(config).s3_settings if config.exists() else S3Settings().within(os.environ)
+    return (packed := package()), write(packed, S3Storage(folder, settings), folder)
 
 
-def deliver(packed: Package, storage: Storage, place: str) -> list[str]:
-    """Write the files below `place`. Raises Refused when another package lies there: jobs that are queued or run would be mixed of two."""
-    paths = {join(place, name): content for name, content in packed.files.items()}
+def write(packed: Package, storage: Storage, folder: str) -> list[str]:
+    """Write the files into a folder and return their paths.
+
+    Raises Refused if the folder has another package: a queued or running job could read files of both.
+    """
+    paths = {join(folder, name): content for name, content in packed.files.items()}
     for path, content in paths.items():
         if storage.stat(path) is not None and storage.read(path) != content:
-            raise Refused(f"{path} holds another package, which jobs may be about to read; choose a new folder, such as {join(place, packed.digest)}")
+            raise Refused(f"{path} belongs to another package, which jobs may still read; choose a new folder, such as {join(folder, packed.digest)}")
     for path, content in paths.items():
         storage.write(path, content)
     return sorted(paths)
 
 
 def _needed(root: Path) -> set[str]:
-    """The modules of ours that the entry point imports, directly or not, also inside functions; and the packages around them."""
-    found: set[str] = set()
-    open_ = [ENTRY]
-    while open_:
-        module = open_.pop()
-        if module not in found:
-            found.add(module)
-            open_ += [*_imported(root, module), *([module.rpartition(".")[0]] if "." in module else [])]
-    return found
+    """Return the modules of compactor that the entry point imports, directly or indirectly, also inside functions; and their packages."""
+    needed: set[str] = set()
+    todo = [ENTRY]
+    while todo:
+        module = todo.pop()
+        if module not in needed:
+            needed.add(module)
+            todo += [*_imported(root, module), *([module.rpartition(".")[0]] if "." in module else [])]
+    return needed
 
 
 def _imported(root: Path, module: str) -> Iterator[str]:

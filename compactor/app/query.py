@@ -1,4 +1,4 @@
-"""A statement's answer as JSON, and what is said when it fails."""
+"""Rows of a SQL statement as JSON texts, and errors of the statement in one sentence."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ AS_JSON = f"to_json(struct(*), map({_OPTIONS})) AS row"
 
 @dataclass(frozen=True)
 class Rows:
-    """The answer to a query: iterating gives one JSON object per row, as text. Written in the JVM: it knows years beyond 9999."""
+    """The rows of a query. Iterating returns one JSON object a row, as text. The JVM writes it, because it supports years beyond 9999."""
 
     columns: list[str]
+    """Column names."""
     texts: Iterable[str] = ()
+    """One JSON object a row."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.texts)
 
 
-def texts(answer: Any) -> Iterator[str]:
-    rows = in_words(lambda: answer.toLocalIterator(prefetchPartitions=True))
-    while (row := in_words(lambda: next(rows, None))) is not None:
+def row_texts(frame: Any) -> Iterator[str]:
+    """Return the only column of a DataFrame, row by row, without collecting it."""
+    rows = with_sql_errors(lambda: frame.toLocalIterator(prefetchPartitions=True))
+    while (row := with_sql_errors(lambda: next(rows, None))) is not None:
         yield row[0]
 
 
-def in_words(call: Callable[[], _T]) -> _T:
-    """A call into Spark; what the statement did wrong becomes one sentence."""
+def with_sql_errors(call: Callable[[], _T]) -> _T:
+    """Call Spark. Errors of the statement become Refused with one sentence."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -42,7 +45,7 @@ def in_words(call: Callable[[], _T]) -> _T:
     try:
         return call()
     except (PySparkException, Py4JJavaError) as error:
-        raise failures.known(error, stored=True) or Refused(f"sql: {_reason(error)}") from error
+        raise failures.environment_error(error, stored=True) or Refused(f"sql: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
@@ -50,6 +53,6 @@ def _reason(error: Exception) -> str:
 
     if getattr(error, "java_exception", None) is not None:
         return reason(error)
-    # The plan that Spark adds says nothing to who wrote the statement; the place in it does.
+    # keep the position in the statement, drop the query plan that Spark appends
     kept = [line for line in str(error).partition("\n\nJVM stacktrace")[0].split(";\n'")[0].splitlines() if line.strip()]
     return "\n".join(kept)[:2000]

@@ -1,4 +1,4 @@
-"""Spark for a configuration: which packages it needs, and a session with them."""
+"""The Spark session of a configuration, and the Maven packages that it needs."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JARS = "COMPACTOR_JARS"
-"""Comma list of local jars for Spark, used instead of fetching anything."""
+"""Environment variable: local jars for Spark, separated by commas. With it Spark downloads nothing."""
 
 
-def opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: float, conf: Mapping[str, str]) -> SparkSession:
-    from compactor.spark.session import SessionSettings, open_session
+def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wait: float, conf: Mapping[str, str]) -> SparkSession:
+    """Start Spark. `packages`: Maven coordinates; `wait`: seconds to wait for an embedded metastore; `conf` overrides other settings."""
+    from compactor.spark import session
 
     jars = local_jars(os.environ.get(JARS, ""))
     fetched = packages if not jars else frozenset()
     more = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(sorted(fetched))}
-    reached = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
-    conf = {**_glue_conf(settings), **reached, **{key: value for key, value in more.items() if value}, **conf}
+    s3a = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
+    conf = {**_glue_conf(settings), **s3a, **{key: value for key, value in more.items() if value}, **conf}
     timestamps = {settings.spec(name).timestamps for name in settings.names}
     try:
-        return open_session(
-            SessionSettings(
+        return session.open_session(
+            session.SessionSettings(
                 metastore_uri=settings.catalog.uri,
                 metastore_dir=settings.metastore_dir,
                 warehouse_dir=settings.warehouse_dir,
@@ -47,53 +48,53 @@ def opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: fl
         if not fetched or not str(error).startswith("Spark did not start"):
             raise
         raise Refused(
-            f"This needs {', '.join(sorted(fetched))}, which Spark could not fetch from Maven Central. Download the jars "
-            f"and say {JARS}=/path/to/one.jar,/path/to/another.jar. Spark said: {_unresolved(str(error))}"
+            f"This needs {', '.join(sorted(fetched))}, which Spark could not download from Maven Central. Download the jars "
+            f"and set {JARS}=/path/to/one.jar,/path/to/another.jar. Spark reported: {_maven_error(str(error))}"
         ) from None
 
 
 def _glue_conf(settings: Settings) -> dict[str, str]:
-    """What lets Spark see Glue as its metastore where it can: EMR's Spark has a client for it, nobody else's does."""
+    """Return the settings for Glue as Spark's metastore. Only EMR's Spark has a client for Glue."""
     if settings.catalog.type != "glue" or not on_emr():
         return {}
     return glue_conf(settings.catalog.catalog_id)
 
 
 def check_reader(settings: Settings, instead: str) -> None:
-    """Refuse to query views through a Spark that cannot see them."""
+    """Raise Refused if this Spark cannot read the views. `instead`: what to do."""
     if settings.catalog.type == "glue" and not on_emr():
-        raise Refused(f"the views are in Glue, and Spark outside EMR has no client for it; {instead}")
+        raise Refused(f"the views are in Glue, which Spark outside EMR cannot read; {instead}")
 
 
-def _unresolved(said: str) -> str:
-    found = re.search(r"Server access error.*|unresolved dependency: [^\]]*", said)
-    return found[0] if found else said[-500:]
+def _maven_error(text: str) -> str:
+    match = re.search(r"Server access error.*|unresolved dependency: [^\]]*", text)
+    return match[0] if match else text[-500:]
 
 
-def local_jars(said: str) -> list[str]:
-    """The jars of COMPACTOR_JARS. Raises ConfigError for one that is not there."""
-    jars = [os.path.abspath(os.path.expanduser(part.strip())) for part in said.split(",") if part.strip()]
+def local_jars(value: str) -> list[str]:
+    """Return the jars of COMPACTOR_JARS as absolute paths. Raises ConfigError for a jar that does not exist."""
+    jars = [os.path.abspath(os.path.expanduser(part.strip())) for part in value.split(",") if part.strip()]
     for jar in jars:
         if not os.path.isfile(jar):
-            raise ConfigError(f"environment {JARS}: expected jar files, found nothing at {jar}")
+            raise ConfigError(f"environment {JARS}: {jar} does not exist; expected paths of jar files, separated by commas")
     return jars
 
 
 def avro_package(storage: Storage, specs: Sequence[TableSpec], archived: bool) -> Iterator[str]:
-    """Maven coordinates of what reading Avro files takes beyond Spark itself, when there are any."""
-    places = [place for spec in specs if spec.format == "auto" for place in (spec.landing, *([spec.root] if archived else []))]
-    if any(spec.format == "avro" for spec in specs) or any(info.path.endswith(".avro") for place in places for info in storage.list(place)):
+    """Return the Maven coordinates for reading Avro files, if these tables have any. `archived`: look into their archives too."""
+    folders = [folder for spec in specs if spec.format == "auto" for folder in (spec.landing, *([spec.root] if archived else []))]
+    if any(spec.format == "avro" for spec in specs) or any(info.path.endswith(".avro") for folder in folders for info in storage.list(folder)):
         yield from coordinates("spark-avro")
 
 
 def s3_packages(settings: Settings) -> Iterator[str]:
-    """Maven coordinates of Spark's way to S3, unless this is EMR, which has its own. They bring hadoop-aws of Spark's own Hadoop version."""
+    """Return the Maven coordinates of Spark's S3 client; none on EMR, which has its own. They include hadoop-aws of Spark's Hadoop version."""
     if settings.uses_s3 and not on_emr():
         yield from coordinates("spark-hadoop-cloud")
 
 
 def coordinates(artifact: str) -> Iterator[str]:
-    """Maven coordinates of a part of Spark, unless its jar lies beside Spark's others."""
+    """Return the Maven coordinates of a part of Spark, unless its jar is installed with Spark."""
     import pyspark
 
     if not [*(Path(pyspark.__file__).parent / "jars").glob(f"{artifact}_*.jar")]:
@@ -101,7 +102,7 @@ def coordinates(artifact: str) -> Iterator[str]:
 
 
 def pyspark_major() -> int:
-    """3 or 4."""
+    """Return the major version of PySpark: 3 or 4."""
     import pyspark
 
     return int(pyspark.__version__.split(".")[0])

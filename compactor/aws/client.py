@@ -1,4 +1,4 @@
-"""One request to an AWS service that speaks JSON (Glue): the boto3 client, and its answer in this project's words."""
+"""A thin client for AWS services: creates the boto3 client, sends one request, classifies the response, and retries."""
 
 from __future__ import annotations
 
@@ -20,38 +20,49 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """Where a service is and how long one operation is tried; None: what the environment says, as every AWS tool reads it.
-
-    Seconds: to connect, for a response to begin, for one operation with all its retries, between two attempts; `client_attempts` are
-    botocore's own tries below each of ours.
-    """
+    """Address, timeouts and retries of one AWS service."""
 
     region: str | None = None
+    """AWS region; None: from the environment, as every AWS tool reads it."""
+
     endpoint: str | None = None
+    """URL of the service; None: the region's public endpoint, or the one that the environment names."""
+
     connect_seconds: float = 5.0
+    """Timeout for opening a connection."""
+
     read_seconds: float = 30.0
+    """Timeout until a response begins."""
+
     operation_seconds: float = 120.0
+    """Deadline for one operation with all its retries."""
+
     wait_seconds_min: float = 0.2
+    """Longest wait before the second attempt. It doubles with each attempt."""
+
     wait_seconds_max: float = 10.0
+    """Upper bound for the wait between two attempts."""
+
     client_attempts: int = 3
+    """Attempts that botocore makes within each of our attempts."""
 
 
-def connect(service: str, reach: ClientConfig, region: str | None, **more: Any) -> Any:
-    """A boto3 client; `more` goes into botocore's Config. Raises BotoCoreError and ValueError."""
-    attempts = reach.client_attempts
-    config = Config(
-        connect_timeout=reach.connect_seconds,
-        read_timeout=reach.read_seconds,
+def connect(service: str, config: ClientConfig, region: str | None, **more: Any) -> Any:
+    """Return a boto3 client. `more` goes into botocore's Config. Raises BotoCoreError and ValueError."""
+    attempts = config.client_attempts
+    botocore_config = Config(
+        connect_timeout=config.connect_seconds,
+        read_timeout=config.read_seconds,
         retries={"total_max_attempts": attempts, "mode": "adaptive" if attempts > 1 else "standard"},
         max_pool_connections=32,
         **more,
     )
-    # A session of its own: the credentials are looked for anew, and no other user of boto3 in this process shares them.
-    return boto3.session.Session().client(service, region_name=region, endpoint_url=reach.endpoint, config=config)
+    # A new session looks for credentials again, and shares them with no other user of boto3 in this process.
+    return boto3.session.Session().client(service, region_name=region, endpoint_url=config.endpoint, config=botocore_config)
 
 
 class Connection:
-    """A boto3 client for many threads: made on first use, and anew when its credentials have run out."""
+    """A boto3 client for many threads, created on first use and again when its credentials have expired."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -60,44 +71,44 @@ class Connection:
 
     @property
     def client(self) -> Any:
-        """The client."""
+        """Return the boto3 client, created at the first call."""
         with self._lock:
             if self.made is None:
                 self.made = self._make()
             return self.made
 
     def send(self, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """One request, as boto3 answers it. Raises ClientError and BotoCoreError."""
+        """Send one request and return boto3's response. Raises ClientError and BotoCoreError."""
         try:
             answer: dict[str, Any] = getattr(self.client, operation)(**parameters)
         except ClientError as error:
             if kind_of(error) != EXPIRED:
                 raise
-            # Somebody may have renewed them where they were found: look there once more.
+            # The credentials may have been renewed at their source: load them once more.
             self.made = None
             answer = getattr(self.client, operation)(**parameters)
         return answer
 
 
 class AwsClient:
-    """Requests to one service. Made for many threads; the connection is made on first use.
+    """Requests to one AWS service. Thread-safe; connects on first use.
 
-    `refusal(error, what, operation, host)` explains an answer that trying again does not change.
+    `refusal(error, what, operation, host)` returns the exception for an error that no retry can change.
     """
 
-    def __init__(self, service: str, reach: ClientConfig, refusal: Callable[[Exception, str, str, str], Refused]) -> None:
-        self._service, self._reach, self._refusal = service, reach, refusal
-        self._patience = RetryPolicy(reach.operation_seconds, reach.wait_seconds_min, reach.wait_seconds_max)
+    def __init__(self, service: str, config: ClientConfig, refusal: Callable[[Exception, str, str, str], Refused]) -> None:
+        self._service, self._config, self._refusal = service, config, refusal
+        self._retry_policy = RetryPolicy(config.operation_seconds, config.wait_seconds_min, config.wait_seconds_max)
         self._connection = Connection(self._connect)
 
-    def persist(self, what: str, action: str, attempt: Callable[[], T]) -> T:
-        """`attempt` until it succeeds, fails for good or the operation's time is over (`retry.Patience`)."""
-        return self._patience.persist(what, action, attempt)
+    def retry(self, what: str, action: str, attempt: Callable[[], T]) -> T:
+        """Call `attempt` until it succeeds, fails finally, or reaches the deadline (`RetryPolicy.retry`)."""
+        return self._retry_policy.retry(what, action, attempt)
 
-    def ask(self, operation: str, what: str, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
-        """One request, sent once by us. Raises Answer for the kinds expected, Refused for what is final; what passes comes as it is.
+    def request(self, operation: str, what: str, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
+        """Send one request, once. Raises ExpectedError for the kinds in `expect` and Refused for final errors.
 
-        `what` names the table for whoever reads the error. `parameters` with the value None are left out.
+        Retryable errors are raised unchanged. `what` names the table or job in error messages. Parameters that are None are left out.
         """
         sent = {name: value for name, value in parameters.items() if value is not None}
         try:
@@ -112,15 +123,15 @@ class AwsClient:
 
     @property
     def host(self) -> str:
-        """The endpoint as messages name it."""
+        """Return the endpoint's host for messages."""
         made = self._connection.made
-        endpoint = made.meta.endpoint_url if made is not None else self._reach.endpoint
+        endpoint = made.meta.endpoint_url if made is not None else self._config.endpoint
         return str(endpoint or self._service).partition("://")[2] or self._service
 
     def _connect(self) -> Any:
-        region = self._reach.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        region = self._config.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         try:
-            client = connect(self._service, self._reach, region)
+            client = connect(self._service, self._config, region)
         except (BotoCoreError, ValueError) as error:
             raise self._refusal(error, self._service, "connect", self._service) from error
         client.meta.events.register("before-parse", _whole)
@@ -128,9 +139,9 @@ class AwsClient:
 
 
 def _whole(response_dict: dict[str, Any], **_: Any) -> None:
-    """Raise Passing for an answer that a connection cut off: what is left of it would read as "no errors", and nobody else looks."""
+    """Raise Retryable for a truncated response. botocore does not check: the rest would read as "no errors"."""
     headers, length = response_dict["headers"], len(response_dict["body"])
     if "content-length" not in headers and "transfer-encoding" not in headers:
-        raise Retryable("the answer ended among its headers")
+        raise Retryable("the response ended within its headers")
     if "content-length" in headers and "content-encoding" not in headers and int(headers["content-length"]) != length:
-        raise Retryable(f"the answer ended after {length} of {headers['content-length']} bytes")
+        raise Retryable(f"the response ended after {length} of {headers['content-length']} bytes")

@@ -1,4 +1,4 @@
-"""What EMR's own Spark has, and nobody else's: a connector for s3://, and a client for Glue."""
+"""Features of EMR's own Spark: its connector for s3:// and its client for Glue."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ GLUE_CLIENT = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClient
 
 
 def on_emr() -> bool:
-    """Whether this is EMR."""
+    """Whether this process runs on EMR."""
     return os.path.isdir("/usr/share/aws/emr") or "EMR_RELEASE_LABEL" in os.environ
 
 
 def glue_conf(catalog_id: str | None) -> dict[str, str]:
-    """What makes EMR's Spark see Glue as its metastore."""
+    """Return the Spark settings that make Glue the metastore of EMR's Spark."""
     return {
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.hive.metastore.client.factory.class": GLUE_CLIENT,

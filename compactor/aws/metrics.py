@@ -1,4 +1,4 @@
-"""Measures into CloudWatch: one `PutMetricData` after each run."""
+"""Send a run's measures to CloudWatch with `PutMetricData`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from compactor.core.model.errors import Refused
 from compactor.core.results.measures import Measure
 
 _BATCH = 1000
-"""The most that a request takes."""
+"""The largest number of measures in one request."""
 
 
-def send(measures: Sequence[Measure], namespace: str, deployment: str, reach: ClientConfig | None = None) -> None:
-    """Raises Refused, Unavailable."""
-    client = AwsClient("cloudwatch", reach or ClientConfig(operation_seconds=20.0), _refusal)
+def send(measures: Sequence[Measure], namespace: str, deployment: str, config: ClientConfig | None = None) -> None:
+    """Send measures under `namespace`, with the dimensions Deployment and Table. Raises Refused and Unavailable."""
+    client = AwsClient("cloudwatch", config or ClientConfig(operation_seconds=20.0), _refusal)
     for start in range(0, len(measures), _BATCH):
         data = [_datum(measure, deployment) for measure in measures[start : start + _BATCH]]
 
         def attempt(data: list[dict[str, Any]] = data) -> None:
-            client.ask("put_metric_data", f"metrics of {deployment}", Namespace=namespace, MetricData=data)
+            client.request("put_metric_data", f"metrics of {deployment}", Namespace=namespace, MetricData=data)
 
-        client.persist(f"metrics of {deployment}", "put them into CloudWatch", attempt)
+        client.retry(f"metrics of {deployment}", "put them into CloudWatch", attempt)
 
 
 def _datum(measure: Measure, deployment: str) -> dict[str, Any]:

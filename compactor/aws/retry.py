@@ -1,9 +1,8 @@
-"""What of AWS's answers is tried again, for how long, and what the user sees when it does not help: S3 and Glue alike.
-docs/s3.md and docs/glue.md say the same in words.
+"""Retry policy for AWS calls: which errors are retried, for how long, and how they are reported. docs/s3.md and docs/glue.md describe it.
 
-Passing: no answer at all (connection refused, reset, timed out, cut off, damaged), any 5xx but 501, 429, and the codes of `_PASSING`.
-Everything an operation does is written so that doing it twice is right; so all of it is tried again until its deadline, then Unavailable.
-Final: everything else; each service explains it in its own words (`storage/s3/refusals.py`, `catalog/glue/client.py`).
+Retryable: no response (connection refused, reset, timed out, cut off, damaged), any 5xx except 501, 429, and the codes of `_PASSING`.
+All operations are idempotent, so they are repeated until their deadline; then they raise Unavailable.
+Final: every other error. Each service has its own texts (`storage/s3/refusals.py`, `catalog/glue/client.py`, `runners/emr.py`).
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ _PASSING = {
     *("InternalError", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded"),
     *("TooManyRequests", "TooManyRequestsException", "BandwidthLimitExceeded", "RequestTimeout", "RequestTimeoutException"),
     *("PriorRequestNotComplete", "OperationAborted", "ConditionalRequestConflict", "409", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"),
-    # A multipart copy begins anew with each attempt; somebody aborted this one.
+    # Another process aborted this multipart copy; each attempt starts a new one.
     "NoSuchUpload",
-    # Glue; the second is how an item of a batch says it
+    # Glue; InternalServiceException is the code of a single item of a batch
     *("OperationTimeoutException", "InternalServiceException", "ResourceNotReadyException", "FederationSourceRetryableException"),
 }
 _LOST = (
@@ -67,11 +66,11 @@ _WORDS_MAX = 300
 
 
 class Retryable(Exception):
-    """What was found contradicts itself (somebody else is at work, or a look was stale): worth another attempt."""
+    """The state contradicts itself, because another process changed it or a read was stale. Try again."""
 
 
 class ExpectedError(Exception):
-    """An answer that its caller said it expects; `kind` is one of the kinds above."""
+    """An error response that the caller listed as expected. `kind` is one of the constants above."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -79,7 +78,7 @@ class ExpectedError(Exception):
 
 
 def api_name(operation: str) -> str:
-    """boto3's name of an operation as its service calls it.
+    """Return the service's name for an operation of boto3.
 
     >>> api_name("put_item")
     'PutItem'
@@ -88,46 +87,46 @@ def api_name(operation: str) -> str:
 
 
 def code_of(error: Exception) -> str:
-    """The service's own code, or the number of the status where an answer has no body, or ''."""
+    """Return the service's error code, the HTTP status where the response has no body, or ''."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, boto.ClientError) else ""
 
 
 def kind_of(error: Exception) -> str:
-    """What an error means for the operation that met it."""
+    """Return the kind of an error: one of the constants above."""
     if isinstance(error, (Retryable, *_LOST)):
         return PASSING
     if not isinstance(error, boto.ClientError):
         return FINAL
     code = code_of(error)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    known = next((kind for kind, codes in _KINDS.items() if code in codes), None)
-    if known:
-        return known
+    named = next((kind for kind, codes in _KINDS.items() if code in codes), None)
+    if named:
+        return named
     return PASSING if code in _PASSING or status == 429 or (status >= 500 and status != 501) else FINAL
 
 
 def words(error: Exception) -> str:
-    """What the service or the network said, short and without the ids of keys."""
+    """Return the error's code and message, shortened and without access key ids."""
     if isinstance(error, boto.ClientError):
-        said = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())
-        text = f"{code_of(error)}: {said}" if said else code_of(error)
+        message = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())
+        text = f"{code_of(error)}: {message}" if message else code_of(error)
     else:
         text = f"{type(error).__name__}: {error}" if not isinstance(error, Retryable) else str(error)
     return _KEY_IDS.sub("(key id)", text)[:_WORDS_MAX]
 
 
 def item_error(code: str, message: str, operation: str) -> Exception:
-    """What a batch says of one of its items, as the error that it would have been alone."""
+    """Return the error of one item in a batch response as the exception of a single request."""
     error: Exception = boto.ClientError({"Error": {"Code": code, "Message": message}}, operation)
     return error
 
 
 def access_problem(error: Exception, host: str) -> str | None:
-    """What is wrong with region or credentials, as a sentence; None when it is something else."""
+    """Describe an error of region or credentials. Return None for any other error."""
     if isinstance(error, boto.NoRegionError):
-        return "nothing says in which region it is: set AWS_REGION"
+        return "no region is set: set AWS_REGION"
     if isinstance(error, CREDENTIALS):
-        return f"no usable credentials ({words(error)}): the standard chain (environment, profile, role) must find some"
+        return f"no usable credentials ({words(error)}): provide them through the standard chain (environment, profile, role)"
     if code_of(error) in EXPIRED_CODES:
         return f"the credentials have expired: renew them where the standard chain finds them and run again ({words(error)})"
     if code_of(error) in INVALID_CODES:
@@ -138,19 +137,28 @@ def access_problem(error: Exception, host: str) -> str | None:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long one operation is tried: until `seconds` have passed, with random waits that double from `wait_min` to `wait_max` seconds.
+    """Repeat an operation until a deadline, with random waits that double from attempt to attempt.
 
-    No attempt begins after the deadline; one that began before it may last as long as the client's own timeouts and attempts allow.
+    No attempt starts after the deadline. An attempt that started before it may last as long as the client's own timeouts allow.
     """
 
     seconds: float
-    wait_min: float
-    wait_max: float
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    """Deadline for the operation, from the start of its first attempt."""
 
-    def persist(self, location: str, action: str, attempt: Callable[[], T]) -> T:
-        """The first result of `attempt`; what passes is tried again, everything else is the caller's. Raises Unavailable at the deadline."""
+    wait_min: float
+    """Longest wait before the second attempt, in seconds."""
+
+    wait_max: float
+    """Upper bound for the wait between two attempts, in seconds."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    """Clock; tests replace it."""
+
+    sleep: Callable[[float], None] = time.sleep
+    """Wait; tests replace it."""
+
+    def retry(self, location: str, action: str, attempt: Callable[[], T]) -> T:
+        """Return the first result of `attempt`. Retryable errors are retried, others raised. Raises Unavailable at the deadline."""
         began, wait, tries = self.monotonic(), self.wait_min, 0
         while True:
             tries += 1
@@ -162,8 +170,8 @@ class RetryPolicy:
                 last = error
             pause = random.uniform(wait / 2, wait)  # noqa: S311 - spreading retries, no secret
             if self.monotonic() - began + pause >= self.seconds:
-                text = f"{location}: could not {action} in {self.seconds:g} s ({tries} attempts), at last {words(last)}"
-                raise Unavailable(f"{text}. Run again when the service answers") from last
-            log.info("%s: %s: attempt %d failed (%s), again in %.1f s", location, action, tries, words(last), pause)
+                text = f"{location}: could not {action} in {self.seconds:g} s ({tries} attempts); the last error was {words(last)}"
+                raise Unavailable(f"{text}. Run again when the service answers.") from last
+            log.info("%s: could not %s: attempt %d failed (%s), retrying in %.1f s", location, action, tries, words(last), pause)
             self.sleep(pause)
             wait = min(wait * 2, self.wait_max)

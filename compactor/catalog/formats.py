@@ -1,4 +1,4 @@
-"""How a metastore writes down the format of files: input format, output format, serde, as Hive names them."""
+"""File formats as a Hive metastore names them: input format, output format, serde."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every catalog agrees on: which locations are one place, how columns may change, which properties are whose. Pure."""
+"""Rules shared by all catalogs, without I/O: equal locations, allowed changes of columns, and which properties belong to whom."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from compactor.core.model import types
 from compactor.core.model.errors import CatalogRefused
 
 COMMENT_BYTES_MAX = 255
-"""Glue keeps no more of a column's comment (a metastore on a database: 256 characters), and refuses the whole call for one that is longer."""
+"""Glue's limit for a column comment (a Hive metastore: 256 characters). It rejects the whole call for a longer one."""
 
 FOREIGN_PREFIXES = ("spark.sql.", "view.")
-"""Spark's own copies of schema and settings. When somebody else changes columns and leaves them, Spark shows the OLD ones."""
+"""Spark's own copies of schema and settings. If they stay while the columns change, Spark shows the OLD columns."""
 
 _SYSTEM = {
     "COLUMN_STATS_ACCURATE",
@@ -32,39 +32,39 @@ _SYSTEM = {
 
 
 def place(location: str) -> str:
-    """A location as it is compared and shown: local ones as plain paths, whatever their URI looked like; one name for S3."""
-    found = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*):(//[^/]*)?", location)
-    scheme, host = (found[1].lower(), found[2] or "") if found else ("", "")
-    path = re.sub("/{2,}", "/", location[found.end() if found else 0 :]).rstrip("/")
+    """Return the canonical form of a location, for comparison and display: a plain path for local ones, `s3://` for every S3 scheme."""
+    match = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*):(//[^/]*)?", location)
+    scheme, host = (match[1].lower(), match[2] or "") if match else ("", "")
+    path = re.sub("/{2,}", "/", location[match.end() if match else 0 :]).rstrip("/")
     if scheme in ("", "file"):
         return path or "/"
     return f"{'s3' if scheme in ('s3a', 's3n') else scheme}:{host}{path}"
 
 
 def uri(location: str) -> str:
-    """A location as it is registered: a bare path would be read in the metastore's own default file system."""
+    """Return a location as it is registered. The metastore would read a bare path in its own default file system."""
     return f"file://{location}" if location.startswith("/") else location
 
 
 def same_type(one: str, other: str) -> bool:
-    """Two type texts that mean one type."""
+    """Whether two type texts mean the same type."""
     return re.sub(r"\s", "", one).lower() == re.sub(r"\s", "", other).lower()
 
 
 def stored(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Columns as a metastore keeps them."""
+    """Return columns as a metastore stores them: names in lower case, types without blanks, comments shortened."""
     return tuple(Column(column.name.lower(), _type(column.type), _short(column.comment)) for column in columns)
 
 
 def table_columns(table: TableDef) -> tuple[Column, ...]:
-    """The columns registered. Hive 2 has no JSON reader among its own jars: such a table shows the text, one line a row."""
+    """Return the columns to register. Hive 2 has no JSON reader among its own jars: such a table shows each line as one text column."""
     if table.format == "json":
         return (Column("line", "string", "one JSON document"),)
     return stored(table.columns)
 
 
 def check_table(table: TableDef) -> None:
-    """Refuse what no engine would read right."""
+    """Raise CatalogRefused for a definition that engines would misread."""
     label = f"{table.database}.{table.name}"
     if table.format not in ("parquet", "avro", "json"):
         raise CatalogRefused(f"{label}: expected format parquet, avro or json, found {table.format!r}")
@@ -74,70 +74,73 @@ def check_table(table: TableDef) -> None:
             raise CatalogRefused(f"{label}: partition column {column.name} must be a string, found {column.type}")
 
 
-def check_evolution(label: str, existing: Sequence[Column], wanted: Sequence[Column]) -> None:
-    """Columns are matched by name in files, by position in the metastore: they may only be appended or get another comment."""
+def check_evolution(label: str, existing: Sequence[Column], requested: Sequence[Column]) -> None:
+    """Raise CatalogRefused unless columns are only appended or get other comments.
+
+    Files match columns by name, the metastore by position.
+    """
     for position, column in enumerate(existing):
-        if position >= len(wanted) or wanted[position].name != column.name or not same_type(wanted[position].type, column.type):
-            found = f"{wanted[position].name} {wanted[position].type}" if position < len(wanted) else "nothing"
+        if position >= len(requested) or requested[position].name != column.name or not same_type(requested[position].type, column.type):
+            replacement = f"{requested[position].name} {requested[position].type}" if position < len(requested) else "none"
             raise CatalogRefused(
-                f"{label}: column {position + 1} is {column.name} {column.type} in the catalog, and {found} is asked for; "
-                "columns of a table can only be appended, anything else needs a new table"
+                f"{label}: column {position + 1} is {column.name} {column.type} in the catalog, requested is {replacement}. "
+                "Columns can only be appended; any other change needs a new table."
             )
 
 
-def check_partition_columns(label: str, existing: Sequence[Column], wanted: Sequence[Column]) -> None:
-    """How a table is partitioned never changes."""
-    found, expected = [column.name for column in existing], [column.name.lower() for column in wanted]
-    if found != expected:
-        raise CatalogRefused(f"{label}: expected it partitioned by {expected}, found {found}")
+def check_partition_columns(label: str, existing: Sequence[Column], requested: Sequence[Column]) -> None:
+    """Raise CatalogRefused if the partition columns would change."""
+    registered, expected = [column.name for column in existing], [column.name.lower() for column in requested]
+    if registered != expected:
+        raise CatalogRefused(f"{label}: expected partition columns {expected}, found {registered}")
 
 
-def check_location(label: str, existing: str, wanted: str) -> None:
-    """An object of ours at another place belongs to another life of the table, or to somebody else."""
-    if place(existing) != place(wanted):
-        raise CatalogRefused(f"{label}: expected at {place(wanted)}, registered at {place(existing)}; drop it or choose another name")
+def check_location(label: str, existing: str, requested: str) -> None:
+    """Raise CatalogRefused for an object at another location: it belongs to another incarnation of the table, or to another owner."""
+    if place(existing) != place(requested):
+        raise CatalogRefused(f"{label}: expected at {place(requested)}, registered at {place(existing)}. Drop it or choose another name.")
 
 
 def distinct(label: str, keys: Sequence[str], partitions: Sequence[PartitionDef]) -> dict[tuple[str, ...], PartitionDef]:
-    """Partitions by values; refused where one has another number of values than the table, or is given twice and unequal."""
-    found: dict[tuple[str, ...], PartitionDef] = {}
+    """Return partitions by values. Raises CatalogRefused for a wrong number of values, and for two different partitions with the same values."""
+    by_values: dict[tuple[str, ...], PartitionDef] = {}
     for partition in partitions:
         if len(partition.values) != len(keys) or not all(partition.values):
             raise CatalogRefused(f"{label}: expected a value for each of {list(keys)}, found {list(partition.values)}")
-        if found.setdefault(partition.values, partition) != partition:
-            raise CatalogRefused(f"{label}: partition {list(partition.values)} is asked for twice, differently")
-    return found
+        if by_values.setdefault(partition.values, partition) != partition:
+            raise CatalogRefused(f"{label}: partition {list(partition.values)} is requested twice with different definitions")
+    return by_values
 
 
 def statistics(partition: PartitionDef) -> dict[str, str]:
-    """The parameters Trino and Hive plan with. Spark's ANALYZE would write other names, which they do not read."""
-    known = {"numRows": partition.rows, "totalSize": partition.size, "numFiles": partition.files}
-    return {name: str(value) for name, value in known.items() if value is not None}
+    """Return the parameters that Trino and Hive plan with. Spark's ANALYZE writes other names, which they do not read."""
+    figures = {"numRows": partition.rows, "totalSize": partition.size, "numFiles": partition.files}
+    return {name: str(value) for name, value in figures.items() if value is not None}
 
 
 def kept(properties: Mapping[str, str]) -> dict[str, str]:
-    """What stays of an object's properties when we alter it."""
+    """Return the properties that stay when we alter an object."""
     return {name: value for name, value in properties.items() if not name.startswith(FOREIGN_PREFIXES)}
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
-    """An object's properties without what the metastore itself writes."""
+    """Return an object's properties without those that the metastore itself writes."""
     return {name: value for name, value in kept(properties).items() if name not in _SYSTEM}
 
 
-def between(now: Sequence[Column], wanted: Sequence[Column]) -> tuple[Column, ...] | None:
-    """The columns under which both texts of a view can be read while it changes from `now` to `wanted`; None where there are no such columns.
+def between(now: Sequence[Column], requested: Sequence[Column]) -> tuple[Column, ...] | None:
+    """Return columns under which both texts of a view are readable while it changes from `now` to `requested`. None: there are no such columns.
 
-    A metastore does not read text and columns of a view in one transaction, and Spark picks the columns listed out of what the text gives, by name,
-    each cast to the type listed as long as nothing can be lost. So: the columns of both, in the types of then. The text alone changes under these.
+    A metastore does not read text and columns of a view in one transaction. Spark selects the listed columns by name from the text's result, and
+    casts each to the listed type if that loses nothing. So the transition lists the common columns in their new types.
     """
     types_now = {column.name: column.type for column in now}
-    both = tuple(column for column in wanted if column.name in types_now)
+    both = tuple(column for column in requested if column.name in types_now)
     return both if all(_follows(types.parse(types_now[column.name]), types.parse(column.type)) for column in both) else None
 
 
 def _follows(old: types.Type, new: types.Type) -> bool:
-    """Whether Spark reads the values of one type where a view lists the other (UpCast)."""
+    """Whether Spark can read values of type `old` where a view lists `new` (UpCast)."""
     if old == new:
         return True
     if old[0] == new[0] and old[0] in ("array", "map"):
@@ -151,11 +154,11 @@ def _follows(old: types.Type, new: types.Type) -> bool:
 
 
 def outdated(view: ViewDef, properties: Mapping[str, str]) -> bool:
-    """Whether an object with these properties shows a newer version of the same life of the table than `view`."""
+    """Whether an object with these properties shows a newer version of the same incarnation of the table than `view`."""
     if properties.get(views.UUID) is None or properties.get(views.UUID) != view.properties.get(views.UUID):
         return False
-    shown, wanted = (said.get(views.VERSION, "") for said in (properties, view.properties))
-    return shown.isdigit() and wanted.isdigit() and int(shown) > int(wanted)
+    shown, requested = (each.get(views.VERSION, "") for each in (properties, view.properties))
+    return shown.isdigit() and requested.isdigit() and int(shown) > int(requested)
 
 
 def _type(text: str) -> str:

@@ -1,4 +1,4 @@
-"""`compactor adopt`: a base that others made becomes a table's first version."""
+"""`compactor adopt`: make existing Parquet files the first version of a table."""
 
 from __future__ import annotations
 
@@ -13,48 +13,52 @@ from compactor.core.results.reports import AdoptReport
 
 def adopt(
     table: OneTable,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="The folder with the base's Parquet files: local, or s3://...", show_default=False)],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder with the Parquet files, local or s3://...", show_default=False)],
     order_by: Annotated[
-        str, typer.Option("--order-by", metavar="COLUMNS", help="Where each row keeps its last change's position; with commas.", show_default=False)
+        str,
+        typer.Option(
+            "--order-by", metavar="COLUMNS", help="Columns with the position of each row's last change, separated by commas.", show_default=False
+        ),
     ] = "",
     through: Annotated[
-        str | None, typer.Option("--absorbed-through", metavar="FOLDER", help="The last landed folder that the rows hold.", show_default=False)
+        str | None,
+        typer.Option("--ingested-through", metavar="FOLDER", help="Last landed folder whose changes the rows include.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check everything; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check everything, change nothing.")] = False,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
 ) -> None:
-    """Take over a base that others made.
+    """Make existing Parquet files version 1 of a table.
 
-    Checks the plain Parquet files in PATH (columns against what the changes tell, one row per key), copies their rows into version 1 of the
-    table, and shows it. PATH itself is only read. --absorbed-through names the last landed folder whose changes are in the rows: files up to
-    it are archived unread. With --order-by rows compete with all that has landed. One of them is needed, both are possible.
+    Checks the plain Parquet files in PATH (their columns against the landed changes, one row per key), copies their rows into version 1 of the
+    table, and publishes it. Does not change PATH. Set --ingested-through to the last landed folder whose changes the rows include: files up to
+    it are archived without being read. Or set --order-by: then each landed change is compared with the row by its position. You can set both.
 
     \b
     Example:
-      compactor adopt student /lake/old/student --absorbed-through increment_2026112014 --dry-run
-      compactor adopt student s3://lake/old/student --absorbed-through increment_2026112014
+      compactor adopt student /lake/old/student --ingested-through increment_2026112014 --dry-run
+      compactor adopt student s3://lake/old/student --ingested-through increment_2026112014
       compactor adopt student /lake/old/student --order-by updated_at --config compactor.yaml
     """
     names = tuple(name.strip() for name in order_by.split(",") if name.strip())
-    with options.opened(config, verbose, wait) as here:
-        with console.progress(1, quiet=output is Output.json) as told:
-            found = here.adopt(table, path, order_by=names, through=through, dry=dry_run, progress=told, label=label)
+    with options.opened(config, verbose, wait) as app:
+        with console.progress(1, quiet=output is Output.json) as progress:
+            report = app.adopt(table, path, order_by=names, through=through, dry=dry_run, progress=progress, label=label)
     if output is Output.json:
-        console.as_json(found.to_json())
+        console.as_json(report.to_json())
     else:
-        _show(found)
+        _show(report)
 
 
-def _show(found: AdoptReport) -> None:
+def _show(report: AdoptReport) -> None:
     out = console.console()
-    out.print(f"{found.table}: {found.files} files ({found.bytes:,} bytes) hold {found.rows:,} rows", soft_wrap=True)
-    console.table(("column", "in the base", "type"), found.columns)
-    out.print(f"  ordered by {', '.join(f'{name} ({kind})' for name, kind in found.order)}", soft_wrap=True)
-    out.print(f"  {found.absorbed} landed files are in it and were not read, {found.waiting} wait for the next run", soft_wrap=True)
-    for note in found.notes:
+    out.print(f"{report.table}: {report.files} files ({report.bytes:,} bytes) with {report.rows:,} rows", soft_wrap=True)
+    console.table(("column", "in the files", "type"), report.columns)
+    out.print(f"  ordered by {', '.join(f'{name} ({kind})' for name, kind in report.order)}", soft_wrap=True)
+    out.print(f"  {report.ingested} landed files are already included and were not read, {report.waiting} wait for the next run", soft_wrap=True)
+    for note in report.notes:
         out.print(f"  {note}", soft_wrap=True)
-    out.print(f"  {'adopted as version 1' if found.version else 'nothing was changed (a dry run)'}", soft_wrap=True)
+    out.print(f"  {'adopted as version 1' if report.version else 'nothing was changed (dry run)'}", soft_wrap=True)

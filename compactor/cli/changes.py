@@ -1,4 +1,4 @@
-"""`compactor changes`: a table's change feed, for people and for programs."""
+"""`compactor changes`: print a table's change feed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, O
 
 def changes(
     table: OneTable,
-    start: Annotated[int, typer.Option("--from", min=0, metavar="N", help="The version you have; 0: nothing yet.", show_default=False)],
-    to: Annotated[int | None, typer.Option("--to", min=1, metavar="N", help="The last version; default the newest.", show_default=False)] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with versions as they are committed, until --to or Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="(--follow) How often to look for a new version.")] = 10.0,
+    start: Annotated[
+        int, typer.Option("--from", min=0, metavar="N", help="Show changes after this version; 0: from the beginning.", show_default=False)
+    ],
+    to: Annotated[int | None, typer.Option("--to", min=1, metavar="N", help="Last version (default: the newest).", show_default=False)] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for new versions, until --to or Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="With --follow: interval between two looks for new versions.")] = 10.0,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
     wait: Wait = WAIT_SECONDS,
@@ -25,8 +27,9 @@ def changes(
 ) -> None:
     """Show what changed since a version.
 
-    The changes of every version after N, oldest first; applied in this order to a copy of version N they give the last one. JSON is one object
-    a line, written version by version. Needs `change_feed: true`; versions before it was switched on, or past `feed_retention`, are refused.
+    Prints the changes of every version after N, oldest first. Applied in this order to a copy of version N they produce the last version.
+    With --output json each change is one JSON object on one line. Needs `change_feed: true`. Fails for versions before the change feed was
+    switched on and for versions older than `feed_retention`.
 
     \b
     Example:
@@ -34,14 +37,14 @@ def changes(
       compactor changes student --from 41 --to 43 --output json > changes.jsonl
       compactor changes student --from 41 --follow --output json --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as here:
-        for snapshot, rows in here.changes(table, start, to, (lambda: time.sleep(every)) if follow else None):
+    with options.opened(config, verbose, wait) as app:
+        for snapshot, rows in app.changes(table, start, to, (lambda: time.sleep(every)) if follow else None):
             if output is Output.json:
                 for row in rows:
                     print(row)
             else:
                 part = snapshot.feed.part
-                told = f"version {snapshot.version} ({snapshot.operation}, {console.moment(snapshot.time)})"
-                print(f"{told}: {part.inserts:,} inserts, {part.updates:,} updates, {part.deletes:,} deletes")
+                version = f"version {snapshot.version} ({snapshot.operation}, {console.moment(snapshot.time)})"
+                print(f"{version}: {part.inserts:,} inserts, {part.updates:,} updates, {part.deletes:,} deletes")
                 console.objects_as_text(rows)
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What the command line shows: tables for people, JSON for programs, progress on stderr. No decisions here."""
+"""Output of the command line: tables for people, JSON for programs, progress on stderr."""
 
 from __future__ import annotations
 
@@ -14,101 +14,105 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from compactor.app.schema import Checked, Foreseen, Synced
+from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.results.reports import Check, TablePlan, TableReport, TableStatus
-from compactor.core.results.reports import Progress as Told
+from compactor.core.results.checks import Check
+from compactor.core.results.reports import Progress as ProgressCallback
+from compactor.core.results.reports import TablePlan, TableReport, TableStatus
+from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
 from compactor.flows.land.ingest import Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
 
 PLAIN_WIDTH = 250
-"""Columns of a table that goes to a file or a pipe: nothing is cut for want of a terminal."""
+"""Width in characters if the output is a file or a pipe."""
 
 
 def console(stream: TextIO | None = None) -> Console:
-    """A console that never marks up what it is given."""
+    """Return a console that prints text without interpreting markup."""
     stream = stream or sys.stdout
     return Console(file=stream, markup=False, highlight=False, emoji=False, width=None if stream.isatty() else PLAIN_WIDTH)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = ()) -> None:
-    """A table on stdout. A column named in `right` holds numbers."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
+    """Print a table on stdout. Columns in `right` contain numbers."""
+    grid = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        shown.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        grid.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*("" if cell is None else f"{cell:,}" if type(cell) is int else str(cell) for cell in row))
-    console().print(shown)
+        grid.add_row(*("" if cell is None else f"{cell:,}" if type(cell) is int else str(cell) for cell in row))
+    console().print(grid)
 
 
 def as_json(value: Any) -> None:
-    """A JSON document on stdout."""
+    """Print a JSON document on stdout."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def moment(text: str | None) -> str:
-    """An ISO time to the second, as people read it."""
+    """Return an ISO time without fractions of a second, for people."""
     return "" if text is None else text[:19].replace("T", " ")
 
 
 # ---- reports ---------------------------------------------------------------------------------------------------------
 
 
-def reports(found: Sequence[TableReport]) -> None:
-    """What a run did, then everything that went wrong, in full."""
-    columns = ("table", "outcome", "version", "did", "files", "events", "applied", "late", "rows ≤", "written", "seconds")
+def reports(reports: Sequence[TableReport]) -> None:
+    """Print one line a table, then notes, then all errors in full."""
+    columns = ("table", "outcome", "version", "action", "files", "events", "rows changed", "late", "max rows", "bytes written", "seconds")
     rows = [
         (
             *(item.table, item.outcome, item.version, ", ".join(item.operations), item.files, item.counts.get("read", 0)),
             *(item.counts.get("applied", 0), item.counts.get("late", 0), item.rows, item.bytes_written, f"{item.seconds:.1f}"),
         )
-        for item in found
+        for item in reports
     ]
     table(columns, rows, right=columns[2:3] + columns[4:])
     out = console()
-    for item in found:
+    for item in reports:
         for note in (*item.notes, *_remarks(item)):
             out.print(f"{item.table}: {note}", soft_wrap=True)
-    complain([(item.table, item.outcome, item.error) for item in found if item.error])
+    print_errors([(item.table, item.outcome, item.error) for item in reports if item.error])
 
 
 def _remarks(item: TableReport) -> Iterator[str]:
     if item.ties:
-        yield f"{item.ties:,} changes tied on every order column; the last in file order won"
+        yield f"{item.ties:,} changes had equal values in all order columns; the last one in file order won"
     if item.unresolved:
-        yield f"{item.unresolved:,} values were not sent by the source and nothing earlier tells them: null"
+        yield f"{item.unresolved:,} values were not sent by the source and are in no earlier event; they are null"
 
 
-def complain(errors: Sequence[tuple[str, str, str | None]]) -> None:
-    """Errors of tables, (table, outcome, text), on stderr."""
+def print_errors(errors: Sequence[tuple[str, str, str | None]]) -> None:
+    """Print errors of tables, (table, outcome, text), on stderr."""
     if not errors:
         return
     out = console(sys.stderr)
-    out.print(f"\n{len(errors)} table{'s' if len(errors) > 1 else ''} not done:", style="bold red")
+    out.print(f"\n{len(errors)} table{'s' if len(errors) > 1 else ''} failed:", style="bold red")
     for name, outcome, text in errors:
         out.print(f"  {name} ({outcome}): {text}", soft_wrap=True)
 
 
-def statuses(found: Sequence[TableStatus]) -> None:
-    """Where tables stand."""
-    columns = ("table", "version", "hour", "committed", "rows", "segments", "bytes", "delta rows", "join", "waiting", "quarantine", "publish")
+def statuses(statuses: Sequence[TableStatus]) -> None:
+    """Print the state of tables."""
+    columns = (
+        *("table", "version", "newest folder", "committed", "max rows", "segments", "bytes", "delta rows"),
+        *("read strategy", "waiting", "quarantine", "view current"),
+    )
     rows = [
         (
-            *(item.table, item.version, moment(item.hour)[:16], moment(item.committed)),
-            # With a Delta the number of live rows is known only to a query.
-            f"≤ {item.rows:,}" if item.delta_rows else item.rows,
-            *(item.segments, item.bytes, item.delta_rows, _join(item), _waiting(item), item.quarantined, item.publish),
+            *(item.table, item.version, moment(item.newest_folder)[:16], moment(item.committed)),
+            # with a Delta only a query can count the rows exactly
+            *(item.rows, item.segments, item.bytes, item.delta_rows, _read_strategy(item), _waiting(item), item.quarantined, item.view_current),
         )
-        for item in found
+        for item in statuses
     ]
-    table(columns, rows, right=("version", "rows", "segments", "bytes", "delta rows", "quarantine"))
+    table(columns, rows, right=("version", "max rows", "segments", "bytes", "delta rows", "quarantine"))
 
 
-def _join(item: TableStatus) -> str:
+def _read_strategy(item: TableStatus) -> str:
     share = 100 * item.delta_estimate // max(item.delta_limit, 1)
-    return item.regime if item.regime == "none" else f"{item.regime} ({share} % of the limit)"
+    return item.read_strategy if item.read_strategy == "base-only" else f"{item.read_strategy} ({share} % of the limit)"
 
 
 def _waiting(item: TableStatus) -> str:
@@ -118,157 +122,160 @@ def _waiting(item: TableStatus) -> str:
     return ", ".join(part for part in (landed + since, left) if part) or "nothing"
 
 
-def plans(found: Sequence[TablePlan]) -> None:
-    """What a run would do."""
+def plans(plans: Sequence[TablePlan]) -> None:
+    """Print what a run would do."""
     out = console()
-    for item in found:
+    for item in plans:
         version = "nothing committed yet" if item.version is None else f"version {item.version}"
         out.print(f"{item.table} ({version})", style="bold")
         for step in item.steps:
             out.print(f"  {step}", soft_wrap=True)
 
 
-def checks(found: Sequence[Check]) -> None:
-    """What was verified."""
-    table(("table", "check", "", "found"), [(item.table, item.name, "ok" if item.ok else "FAILED", item.detail) for item in found])
+def checks(checks: Sequence[Check]) -> None:
+    """Print the results of verify."""
+    table(("table", "check", "result", "details"), [(item.table, item.name, "ok" if item.ok else "FAILED", item.detail) for item in checks])
 
 
-def snapshots(found: Sequence[Snapshot]) -> None:
-    """A table's Snapshots."""
-    columns = ("version", "time", "operation", "hour", "files", "events", "applied", "late", "rows", "bytes", "publish", "run")
+def snapshots(snapshots: Sequence[Snapshot]) -> None:
+    """Print a table's Snapshots."""
+    columns = ("version", "time", "action", "newest folder", "files", "events", "rows changed", "late", "max rows", "bytes", "published", "run")
     rows = [
         (
             *(item.version, moment(item.time), item.operation, moment(item.hour)[:16], len(item.inputs)),
             *(item.counts.get("read", 0), item.counts.get("applied", 0), item.counts.get("late", 0)),
             *(None if item.expired else item.rows, None if item.expired else item.size, "expired" if item.expired else item.publish, item.run),
         )
-        for item in found
+        for item in snapshots
     ]
-    table(columns, rows, right=("version", "files", "events", "applied", "late", "rows", "bytes"))
+    table(columns, rows, right=("version", "files", "events", "rows changed", "late", "max rows", "bytes"))
 
 
 def snapshot_json(item: Snapshot) -> dict[str, Any]:
-    """A Snapshot as programs want it: without its segments' ranges and files, which the Snapshot's own file has."""
+    """Return a Snapshot as plain JSON values, without the files and key ranges of its segments."""
     plain = ("table", "version", "parent", "uuid", "operation", "time", "run", "writer", "hour", "source_time", "counts", "ties")
-    found = {name: getattr(item, name) for name in (*plain, "unresolved", "rows", "publish", "expired", "restored")}
+    values = {name: getattr(item, name) for name in (*plain, "unresolved", "rows", "publish", "expired", "restored")}
     delta = {"rows": item.delta.rows, "tombstones": item.delta.tombstones, "bytes": item.delta.size} if item.delta else None
     inputs = [{"path": entry.path, "size": entry.size, "rows": entry.rows} for entry in item.inputs]
     columns = [{"name": field.name, "type": field.type} for field in item.schema.fields]
     more = {"bytes": item.size, "segments": len(item.segments), "delta": delta, "inputs": inputs, "columns": columns}
-    return {**found, **more}
+    return {**values, **more}
 
 
-def proposed(found: Proposal, file: str) -> None:
+def proposed(proposal: Proposal, file: str) -> None:
     """Print what `init` wrote: a line per table, the keys to set, what was left out."""
     rows = []
-    for item in found.tables:
+    for item in proposal.tables:
         key = ", ".join(item.settings["key"]) or "none" if item.complete else "?"
         rows.append((item.name, key, " ".join(str(item.settings[name]) for name in ("envelope", "container") if name in item.settings), item.source))
     table(["table", "key", "envelope", "from"], rows)
     out = console()
-    for source, reason in found.left_out:
+    for source, reason in proposal.left_out:
         out.print(f"left out {source}: {reason}", soft_wrap=True)
-    keyless = [item.name for item in found.tables if not item.complete]
-    out.print(f"\n{file}: {len(found.tables)} tables" + (f"; set `key:` for {', '.join(keyless)}" if keyless else ""), soft_wrap=True)
+    keyless = [item.name for item in proposal.tables if not item.complete]
+    out.print(f"\n{file}: {len(proposal.tables)} tables" + (f"; set `key:` for {', '.join(keyless)}" if keyless else ""), soft_wrap=True)
 
 
-def synced(found: Sequence[Synced]) -> None:
-    """Statements, as they could be run; per table what they bring about."""
+def synced(results: Sequence[Synced]) -> None:
+    """Print the state of each table's view and the statements, which can be copied and run."""
     out = console()
-    for item in found:
-        done = f"{len(item.statements)} statements" + ("" if item.applied else " to be run") if item.statements else "nothing to do"
+    for item in results:
+        done = f"{len(item.statements)} statements" + ("" if item.applied else " would be run") if item.statements else "nothing to do"
         out.print(f"-- {item.table}: {item.state}, {done}", style="bold", soft_wrap=True)
         for statement in item.statements:
             out.print(f"{statement};\n", soft_wrap=True)
 
 
-def schema_steps(found: Sequence[Step]) -> None:
-    """The Snapshots that changed a schema."""
+def schema_steps(steps: Sequence[Step]) -> None:
+    """Print the Snapshots that changed a schema."""
     out = console()
-    for item in found:
+    for item in steps:
         registry = f", {item.registered[0]} version {item.registered[1]}" if item.registered else ""
         out.print(f"version {item.version}, {moment(item.time)}{registry}", style="bold", soft_wrap=True)
         for change in item.changes:
             out.print(f"  {change.sentence}", soft_wrap=True)
 
 
-def schema_foreseen(found: Foreseen) -> None:
-    """What a declared schema changes."""
+def schema_diff(difference: SchemaDiff) -> None:
+    """Print what a declared schema changes."""
     out = console()
-    known = [f"{said[0]} version {said[1]}" if said else "an unknown version" for said in (found.before, found.after)]
-    out.print(f"{found.table}: from {known[0]} to {known[1]}", style="bold", soft_wrap=True)
-    for change in found.registry:
+    versions = [f"{used[0]} version {used[1]}" if used else "an unknown version" for used in (difference.before, difference.after)]
+    out.print(f"{difference.table}: from {versions[0]} to {versions[1]}", style="bold", soft_wrap=True)
+    for change in difference.registry:
         out.print(f"  {change.sentence}", soft_wrap=True)
-    out.print("what a run would do:" if found.decisions else "no stored column is concerned", style="bold")
-    for decision in found.decisions:
-        out.print(f"  {decision.sentence}", soft_wrap=True)
+    _decisions(difference.decisions)
 
 
-def schema_checked(found: Checked) -> None:
-    """Whether a schema may come next."""
+def schema_check(check: SchemaCheck) -> None:
+    """Print whether a schema can be the next one."""
     out = console()
-    said = "may not follow" if found.problems else "may follow"
-    out.print(f"{found.table}: the schema {said} in {found.subject}, whose level is {found.level}", style="bold", soft_wrap=True)
-    for problem in found.problems:
+    verdict = "cannot be" if check.problems else "can be"
+    out.print(f"{check.table}: the schema {verdict} the next version of {check.subject} (compatibility {check.level})", style="bold", soft_wrap=True)
+    for problem in check.problems:
         out.print(f"  {problem}", soft_wrap=True)
-    out.print("what a run would do:" if found.decisions else "no stored column is concerned", style="bold")
-    for decision in found.decisions:
+    _decisions(check.decisions)
+
+
+def _decisions(decisions: Sequence[Decision]) -> None:
+    out = console()
+    out.print("a run would:" if decisions else "a run would change no stored column", style="bold")
+    for decision in decisions:
         out.print(f"  {decision.sentence}", soft_wrap=True)
 
 
-def held(found: Sequence[QuarantinedFile]) -> None:
-    """What waits in quarantine."""
-    rows = [(item.table, item.path, item.hour or "", "the file" if item.records is None else item.records, item.reason) for item in found]
-    table(("table", "path", "hour", "records", "reason"), rows, right=("records",))
+def quarantined(files: Sequence[QuarantinedFile]) -> None:
+    """Print the files in quarantine."""
+    rows = [(item.table, item.path, item.hour or "", "the file" if item.records is None else item.records, item.reason) for item in files]
+    table(("table", "path", "folder time", "records", "reason"), rows, right=("records",))
 
 
-def ingested(found: Sequence[Ingested]) -> None:
-    """What was landed of each topic."""
-    rows = [(item.table, item.topic, item.records, item.files, item.behind) for item in found]
+def ingested(topics: Sequence[Ingested]) -> None:
+    """Print what was ingested from each topic."""
+    rows = [(item.table, item.topic, item.records, item.files, item.behind) for item in topics]
     table(("table", "topic", "records", "files", "behind"), rows, right=("records", "files", "behind"))
 
 
-def reasons(found: Sequence[tuple[QuarantinedFile, dict[str, Any]]]) -> None:
-    """What cannot be used of each file, record by record."""
+def reasons(files: Sequence[tuple[QuarantinedFile, dict[str, Any]]]) -> None:
+    """Print the invalid records of each file."""
     out = console()
-    for item, told in found:
+    for item, content in files:
         out.print(f"{item.table}: {item.path}", style="bold")
-        for entry in told["unusable"]:
+        for entry in content["unusable"]:
             where = f"record {entry['record']}: " if "record" in entry else ""
             out.print(f"  {where}{entry['reason']}", soft_wrap=True)
             if entry.get("text"):
                 out.print(f"    {entry['text']}", soft_wrap=True)
-        more = told["records"] - len(told["unusable"])
+        more = content["records"] - len(content["unusable"])
         if more > 0:
             out.print(f"  and {more:,} more")
-        out.print(f"  a replay reads {item.location or 'nothing: the file is gone'}; a repaired copy belongs at {item.repaired}", soft_wrap=True)
+        out.print(f"  a replay reads {item.location or 'nothing: the file no longer exists'}; put a repaired copy at {item.repaired}", soft_wrap=True)
 
 
 # ---- rows of a query -------------------------------------------------------------------------------------------------
 
 
 def cells(row: str) -> list[tuple[str, str | None]]:
-    """A JSON object as (column, text) pairs: strings bare, null as None, everything else as it was written.
+    """Return a JSON object as (column, text) pairs: strings without quotes, null as None, everything else as written.
 
-    Numbers never become Python's, so that no digit is lost; two columns of one name stay two.
+    Numbers are not converted, so no digit is lost. Two columns with the same name stay two.
 
     >>> cells('{"a":1.50,"a":null,"b":[1,"x"],"c":"y"}')
     [('a', '1.50'), ('a', None), ('b', '[1,"x"]'), ('c', 'y')]
     """
     decode = json.JSONDecoder().raw_decode
-    found: list[tuple[str, str | None]] = []
+    pairs: list[tuple[str, str | None]] = []
     at = 1
     while row[at] != "}":
         at += row[at] == ","
         name, at = decode(row, at)
         value, end = decode(row, at + 1)
-        found.append((name, value if isinstance(value, str) or value is None else row[at + 1 : end]))
+        pairs.append((name, value if isinstance(value, str) or value is None else row[at + 1 : end]))
         at = end
-    return found
+    return pairs
 
 
 def rows_as_json(rows: Iterable[str]) -> None:
-    """One array of objects, written as the rows come."""
+    """Print one array of objects, row by row."""
     sys.stdout.write("[")
     before = "\n"
     for row in rows:
@@ -278,7 +285,7 @@ def rows_as_json(rows: Iterable[str]) -> None:
 
 
 def rows_as_csv(columns: Sequence[str], rows: Iterable[str]) -> None:
-    """A header and a line each; null is empty, an empty string is quoted."""
+    """Print a header, then one line a row. Null is an empty field, an empty text is quoted."""
     if not columns:
         return
     sys.stdout.write(",".join(map(_csv_cell, columns)) + "\n")
@@ -287,7 +294,7 @@ def rows_as_csv(columns: Sequence[str], rows: Iterable[str]) -> None:
 
 
 def _csv_cell(cell: str | None) -> str:
-    # Python's csv writer writes null and "" alike.
+    # Python's csv module writes null and "" the same way
     if cell is None:
         return ""
     quote = cell == "" or any(char in cell for char in ',"\r\n') or cell != cell.strip()
@@ -295,32 +302,32 @@ def _csv_cell(cell: str | None) -> str:
 
 
 def rows_as_text(columns: Sequence[str], rows: Iterable[str]) -> int:
-    """A table of all rows; gives back how many."""
-    found = [[cell if cell is not None else "null" for _, cell in cells(row)] for row in rows]
+    """Print a table of all rows. Return how many there are."""
+    lines = [[cell if cell is not None else "null" for _, cell in cells(row)] for row in rows]
     if columns:
-        table(columns, found)
-    return len(found)
+        table(columns, lines)
+    return len(lines)
 
 
 def objects_as_text(rows: Iterable[str]) -> None:
-    """A table of JSON objects that all have the same names."""
-    found = [cells(row) for row in rows]
-    table([name for name, _ in found[0]] if found else [], [[cell if cell is not None else "null" for _, cell in row] for row in found])
+    """Print a table of JSON objects that all have the same names."""
+    lines = [cells(row) for row in rows]
+    table([name for name, _ in lines[0]] if lines else [], [[cell if cell is not None else "null" for _, cell in line] for line in lines])
 
 
 # ---- progress --------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def progress(total: int, quiet: bool = False) -> Iterator[Told]:
-    """A Progress for `total` tables: bars with an ETA on a terminal, else a line per table; nothing when quiet."""
+def progress(total: int, quiet: bool = False) -> Iterator[ProgressCallback]:
+    """Return a progress callback for `total` tables: bars on a terminal, else one line a table; nothing if quiet."""
     if quiet:
         yield lambda name, step, share: None
     elif sys.stderr.isatty():
         with _Bars() as bars:
-            yield bars.told
+            yield bars.update
     else:
-        yield _Lines(total).told
+        yield _Lines(total).update
 
 
 class _Bars:
@@ -339,8 +346,8 @@ class _Bars:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def told(self, name: str, step: str, share: float) -> None:
-        """A step of a table. A table that is done makes room for the next."""
+    def update(self, name: str, step: str, share: float) -> None:
+        """Show a step of a table. The bar of a finished table disappears."""
         with self._lock:
             if name not in self._tasks:
                 self._tasks[name] = self._progress.add_task(name, total=1.0, step=step)
@@ -354,8 +361,8 @@ class _Lines:
         self._began = time.monotonic()
         self._lock = threading.Lock()
 
-    def told(self, name: str, step: str, share: float) -> None:
-        """Print when a table is done, and how long the others may take."""
+    def update(self, name: str, step: str, share: float) -> None:
+        """Print a line if a table is done, with an estimate for the others."""
         if step != "done":
             return
         with self._lock:

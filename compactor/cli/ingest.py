@@ -1,4 +1,4 @@
-"""`compactor ingest`: Kafka topics into landing folders."""
+"""`compactor ingest`: write Kafka topics into landing folders."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Output, Out
 def ingest(
     tables: Tables = None,
     config: ConfigFile = DEFAULT,
-    once: Annotated[bool, typer.Option("--once", help="End when all that was there is landed.")] = False,
-    every: Annotated[float, typer.Option(metavar="MINUTES", min=0.1, help="Pause between rounds: how often files are closed.")] = 10.0,
-    max_records: Annotated[int, typer.Option(metavar="N", min=1, help="Most records in a file.")] = 500_000,
-    skip_lost: Annotated[bool, typer.Option("--skip-lost", help="Go on behind records that Kafka has not kept.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop after one round.")] = False,
+    every: Annotated[float, typer.Option(metavar="MINUTES", min=0.1, help="Pause between two rounds. Each round writes new files.")] = 10.0,
+    max_records: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of records in a file.")] = 500_000,
+    skip_lost: Annotated[bool, typer.Option("--skip-lost", help="Continue after records that Kafka no longer has, instead of failing.")] = False,
     output: OutputForm = Output.text,
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
 ) -> None:
-    """Land the tables' Kafka topics.
+    """Write Kafka topics into landing folders.
 
-    For those who have no sink. A table with `topic:` gets its records, whole, as Parquet in the folder of their hour; `kafka: {servers: ..}`
-    says where they come from. The files' names hold the offsets: a restart neither loses nor doubles a record. Without --once it goes on until
-    it is stopped.
+    For sources without a sink. Writes the records of each table that has a `topic:` as Parquet files into the folder of their hour. Set the
+    cluster with `kafka: {servers: ..}`. The file names contain the offsets, so a restart neither loses nor repeats a record. Runs until it
+    is stopped, unless --once is set.
 
     \b
     Example:
       compactor ingest --once
       compactor ingest student course --every 5 --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as here:
+    with options.opened(config, verbose, wait) as app:
         while True:
-            found = here.ingest(tables or (), max_records=max_records, skip_lost=skip_lost)
+            topics = app.ingest(tables or (), max_records=max_records, skip_lost=skip_lost)
             if output is Output.json:
-                console.as_json([vars(item) for item in found])
+                console.as_json([vars(item) for item in topics])
             else:
-                console.ingested(found)
+                console.ingested(topics)
             if once:
                 return
             time.sleep(every * 60)

@@ -18,12 +18,12 @@ from compactor.core.sources import proposal
 
 STDOUT = "-"
 
-Top = Annotated[str | None, typer.Option("--from", metavar="PATH", help="Folder, or s3://bucket/prefix, where files have landed.")]
+Top = Annotated[str | None, typer.Option("--from", metavar="PATH", help="Folder, or s3://bucket/prefix, with landed files.")]
 RegistryAt = Annotated[str | None, typer.Option("--registry", metavar="URL", help="Schema registry: its address, or a folder of .avsc files.")]
 Written = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", help="File to write; - for standard output.", show_default=True)]
 Template = Annotated[
     str,
-    typer.Option("--increments", metavar="PATTERN", help="Where files land, with {table} or {topic} and strftime codes; with --registry alone."),
+    typer.Option("--increments", metavar="PATTERN", help="With --registry alone: where files land, with {table} or {topic} and strftime codes."),
 ]
 
 
@@ -32,17 +32,17 @@ def init(
     registry: RegistryAt = None,
     config: Written = DEFAULT,
     output: OutputForm = Output.text,
-    warehouse: Annotated[str | None, typer.Option(metavar="PATH", help="Where tables are stored.", show_default=False)] = None,
+    warehouse: Annotated[str | None, typer.Option(metavar="PATH", help="Folder for the tables.", show_default=False)] = None,
     database: Annotated[str, typer.Option(metavar="NAME", help="Database of the views.")] = "default",
     increments: Template = proposal.STANDARD,
     hive: Annotated[bool, typer.Option("--hive", help="Write timestamps as int96, for Hive 2 and 3.")] = False,
-    context: Annotated[str, typer.Option(help="Context of Confluent's server.")] = "",
+    context: Annotated[str, typer.Option(help="Schema context of a Confluent server.")] = "",
     username_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the registry's user name.")] = "",
     password_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the password.")] = "",
     token_env: Annotated[str, typer.Option(metavar="NAME", help="Environment variable with a bearer token.")] = "",
     ca_file: Annotated[str, typer.Option(metavar="PATH", help="File of trusted CA certificates.")] = "",
 ) -> None:
-    """Write a configuration to begin with.
+    """Write a first compactor.yaml.
 
     From a registry (--registry): a table for each topic, with the key of its -key subject. From files (--from): a table for each
     folder, or for each source table of a stream. With both, the files show folders, envelope and format, and the registry keys and
@@ -66,10 +66,10 @@ def init(
     given = {"context": context, "username_env": username_env, "password_env": password_env, "token_env": token_env, "ca_file": ca_file}
     options = {name: value for name, value in given.items() if value}
     base = os.getcwd() if to_stdout else str(config.absolute().parent)
-    found = app_init.propose(top, registry, warehouse or top or "", increments, options)
+    tables = app_init.propose(top, registry, warehouse or top or "", increments, options)
     command = " ".join(["compactor", *(shlex.quote(app_init.without_secrets(word)) for word in sys.argv[1:])])
-    place = app_init.warehouse_in_file(warehouse, top, found, base)
-    text = proposal.text(found, command, place, database, app_init.registry_keys(registry, options, base), hive)
+    place = app_init.warehouse_in_file(warehouse, top, tables, base)
+    text = proposal.text(tables, command, place, database, app_init.registry_keys(registry, options, base), hive)
     if not to_stdout:
         try:
             with config.open("x", encoding="utf-8") as file:
@@ -79,8 +79,8 @@ def init(
         except OSError as error:
             raise Refused(f"{config}: cannot be written: {error.strerror}") from None
     if output is Output.json:
-        console.as_json({"file": None if to_stdout else str(config), **({"text": text} if to_stdout else {}), **found.to_json()})
+        console.as_json({"file": None if to_stdout else str(config), **({"text": text} if to_stdout else {}), **tables.to_json()})
     elif to_stdout:
         sys.stdout.write(text)
     else:
-        console.proposed(found, str(config))
+        console.proposed(tables, str(config))

@@ -1,4 +1,4 @@
-"""What the commands share: their options, and the App they work on."""
+"""Options that several commands have, and the App that a command calls."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _T = TypeVar("_T")
 
 
 class Output(str, Enum):
-    """For people or for programs."""
+    """Forms of an answer."""
 
     text = "text"
     json = "json"
 
 
 class Format(str, Enum):
-    """How rows are printed."""
+    """Forms of rows."""
 
     text = "text"
     json = "json"
@@ -34,10 +34,10 @@ class Format(str, Enum):
 
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", envvar="COMPACTOR_CONFIG", help="Configuration file.", show_default=True)]
-OutputForm = Annotated[Output, typer.Option("--output", "-o", help="For people, or JSON.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's logs, and tracebacks.")]
-Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for an embedded metastore in use.")]
-Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables; all without.", show_default=False)]
+OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show log lines, Spark's log, and tracebacks.")]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait if another process uses the embedded metastore.")]
+Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables (default: all).", show_default=False)]
 Label = Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots.")]
 OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", show_default=False)]
 DEFAULT = Path("compactor.yaml")
@@ -45,27 +45,28 @@ WAIT_SECONDS = 60.0
 
 
 def opened(config: Path, verbose: bool = False, wait: float = 0.0) -> Any:
-    """The App of a command (tests put another here)."""
-    from compactor.app.app import App
+    """Return the App of a command. Tests replace this function."""
+    from compactor.app import App
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
     return App.open(config, verbose=verbose, wait=wait)
 
 
 def each(specs: Iterable[TableSpec], call: Callable[[list[str]], list[_T]], harmless: tuple[type[CompactorError], ...] = ()) -> tuple[list[_T], int]:
-    """What `call` finds, one table at a time, and the exit code: what goes wrong with one is told on stderr and does not hide the others.
+    """Call a function for each table. Return all results and the exit code.
 
-    `harmless` errors are told and do not count. Raises ConfigError: it is not one table's.
+    An error of one table is printed on stderr, and the other tables are still done. Errors of the kinds in `harmless` do not change the exit
+    code. Raises ConfigError, which does not belong to one table.
     """
-    found: list[_T] = []
-    told, codes = [], set()
+    results: list[_T] = []
+    errors, codes = [], set()
     for spec in specs:
         try:
-            found += call([spec.name])
+            results += call([spec.name])
         except ConfigError:
             raise
         except CompactorError as error:
-            told.append((spec.name, type(error).__name__, str(error)))
+            errors.append((spec.name, type(error).__name__, str(error)))
             codes |= set() if isinstance(error, harmless) else {error.exit_code}
-    console.complain(told)
-    return found, 1 if 1 in codes else max(codes, default=0)
+    console.print_errors(errors)
+    return results, 1 if 1 in codes else max(codes, default=0)

@@ -1,4 +1,4 @@
-"""`compactor package`: what is put onto a cluster, once for each version of the tool."""
+"""`compactor package`: write the job for EMR, once for each version of compactor."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from compactor.core.model.errors import ConfigError
 
 
 def package(
-    place: Annotated[
-        str | None, typer.Argument(metavar="PLACE", help="A directory or s3://bucket/folder; default what `emr: {job: ..}` says.", show_default=False)
+    folder: Annotated[
+        str | None, typer.Argument(metavar="FOLDER", help="A folder, or s3://bucket/folder (default: `emr: {job: ..}`).", show_default=False)
     ] = None,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
@@ -21,9 +21,9 @@ def package(
 ) -> None:
     """Write the job for EMR.
 
-    compactor.zip, with what runs on a cluster and nothing else, and main.py, which starts it. The same version writes the same
-    bytes. A place that holds another package is refused: give each version a folder, and say it in `emr: {job: ..}`. Needs the
-    configuration only to know the place and how S3 is reached.
+    Writes compactor.zip, which contains the modules that run on a cluster, and main.py, which starts them. The same version writes
+    the same bytes. Fails if FOLDER has another package: use a new folder for each version, and set it in `emr: {job: ..}`. Reads
+    the configuration only for the folder and for access to S3.
 
     \b
     Example:
@@ -31,14 +31,14 @@ def package(
       compactor package s3://compactor-code/jobs/0.1.0
       compactor package --config compactor.yaml --output json
     """
-    from compactor.app.package import deliver_to
+    from compactor.app.package import upload
 
-    if place is None:
-        with options.opened(config, verbose) as here:
-            place = here.settings.emr.job
-        if place is None:
-            raise ConfigError(f"{config}: nothing says where the job is put; say `emr: {{job: s3://bucket/folder}}`, or PLACE")
-    packed, paths = deliver_to(place, config)
+    if folder is None:
+        with options.opened(config, verbose) as app:
+            folder = app.settings.emr.job
+        if folder is None:
+            raise ConfigError(f"{config}: the folder of the job is not set; set `emr: {{job: s3://bucket/folder}}`, or give FOLDER")
+    packed, paths = upload(folder, config)
     if output is Output.json:
         console.as_json({"digest": packed.digest, "files": paths, "modules": list(packed.modules)})
         return

@@ -1,4 +1,4 @@
-"""`compactor quarantine`: what could not be used, and taking it again."""
+"""`compactor quarantine`: list invalid input, show why it is invalid, and read it again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, OneT
 commands = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Look at what could not be used, and take it again.
+    help="""Show invalid input, and read it again.
 
-A file that cannot be opened, and a record that cannot be decoded, do not stop a table: they wait here, the rest is absorbed.
+An unreadable file or an invalid record does not stop a table: it is put into quarantine, and the rest is ingested.
 
 \b
 Example:
@@ -24,12 +24,12 @@ Example:
 """,
 )
 
-Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH", help="Paths as `list` tells them; all without.", show_default=False)]
+Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH", help="Paths as `list` shows them (default: all).", show_default=False)]
 
 
 @commands.command("list")
 def list_(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
-    """List files of which something waits.
+    """List the files in quarantine.
 
     Reads files only, starts no Spark.
 
@@ -38,12 +38,12 @@ def list_(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFor
       compactor quarantine list
       compactor quarantine list student --output json --config compactor.yaml
     """
-    with options.opened(config, verbose) as here:
-        found = here.quarantined(tables or ())
+    with options.opened(config, verbose) as app:
+        files = app.quarantined(tables or ())
     if output is Output.json:
-        console.as_json([item.to_json() for item in found])
+        console.as_json([item.to_json() for item in files])
     else:
-        console.held(found)
+        console.quarantined(files)
 
 
 @commands.command()
@@ -54,7 +54,7 @@ def show(
     output: OutputForm = Output.text,
     verbose: Verbose = False,
 ) -> None:
-    """Show which records cannot be used, and why.
+    """Show which records are invalid, and why.
 
     Reads files only, starts no Spark.
 
@@ -63,12 +63,12 @@ def show(
       compactor quarantine show student
       compactor quarantine show student increment_2026112014/part-0.json --output json --config compactor.yaml
     """
-    with options.opened(config, verbose) as here:
-        found = here.quarantine_reasons(table, paths or ())
+    with options.opened(config, verbose) as app:
+        files = app.quarantine_reasons(table, paths or ())
     if output is Output.json:
-        console.as_json([{**item.to_json(), **reasons} for item, reasons in found])
+        console.as_json([{**item.to_json(), **reasons} for item, reasons in files])
     else:
-        console.reasons(found)
+        console.reasons(files)
 
 
 @commands.command()
@@ -81,20 +81,21 @@ def replay(
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
 ) -> None:
-    """Take again what waits.
+    """Read files from quarantine again.
 
-    After the cause is repaired: a setting, the file in quarantine, or a repaired copy where `show` says. The files are read whole and
-    under their old names, so the table becomes what a run that never broke would have made; what was absorbed before is a duplicate.
+    Use it after you have repaired the cause: a setting, the file in quarantine, or a repaired copy at the path that `show` prints. The whole
+    files are read under their old names, so the result is the same as if they had been valid from the start. Records that were ingested
+    before count as duplicates.
 
     \b
     Example:
       compactor quarantine replay student
       compactor quarantine replay student increment_2026112014/part-0.json --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as here:
-        with console.progress(1, quiet=output is Output.json) as told:
-            found = here.replay(table, paths or (), progress=told, label=label)
+    with options.opened(config, verbose, wait) as app:
+        with console.progress(1, quiet=output is Output.json) as progress:
+            report = app.replay(table, paths or (), progress=progress, label=label)
     if output is Output.json:
-        console.as_json(found.to_json())
+        console.as_json(report.to_json())
     else:
-        console.reports([found])
+        console.reports([report])

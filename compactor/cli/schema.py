@@ -1,4 +1,4 @@
-"""`compactor sync` and `compactor schema`: tables and views from schemas, and what changed in them."""
+"""`compactor sync` and `compactor schema`: create tables and views from schemas, and show how schemas change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, O
 from compactor.core.model.errors import NoRowsYet
 
 _WAITING = (NoRowsYet,)
-"""Nothing is wrong with a table that waits for its first rows."""
+"""Errors that do not change the exit code: a table may wait for its first rows."""
 
 
 def sync(
@@ -25,27 +25,27 @@ def sync(
 ) -> None:
     """Create or alter database, tables and views.
 
-    As the newest Snapshot, the registry and the landing folder say. A table without rows is shown empty when its schema is declared.
-    Doing it again changes nothing. A run does it too.
+    Makes the catalog match the newest Snapshot, the registry and the landing folder. A table without rows gets an empty view if its schema
+    is declared. Runs do this too. Calling it again changes nothing.
 
     \b
     Example:
       compactor sync --dry-run
       compactor sync student --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as here:
-        found, code = options.each(here.specs(tables or ()), lambda names: here.sync(names, dry_run=dry_run), _WAITING)
+    with options.opened(config, verbose, wait) as app:
+        results, code = options.each(app.specs(tables or ()), lambda names: app.sync(names, dry_run=dry_run), _WAITING)
     if output is Output.json:
-        console.as_json([item.to_json() for item in found])
+        console.as_json([item.to_json() for item in results])
     else:
-        console.synced(found)
+        console.synced(results)
     raise typer.Exit(code)
 
 
 commands = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""See how schemas changed, and what the next change will do.
+    help="""Show how schemas changed, and what the next change will do.
 
 \b
 Example:
@@ -60,88 +60,88 @@ Example:
 def history(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
     """Show when and how a table's columns changed.
 
-    Newest first, with the registry's version. Reads files only, starts no Spark.
+    Newest first, with the version in the registry. Reads files only, starts no Spark.
 
     \b
     Example:
       compactor schema history student
       compactor schema history student --output json --config compactor.yaml
     """
-    with options.opened(config, verbose) as here:
-        found = here.schema_history(table)
+    with options.opened(config, verbose) as app:
+        steps = app.schema_history(table)
     if output is Output.json:
-        console.as_json([item.to_json() for item in found])
+        console.as_json([item.to_json() for item in steps])
     else:
-        console.schema_steps(found)
+        console.schema_steps(steps)
 
 
 @commands.command()
 def diff(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
     """Show what the newest declared schema changes.
 
-    Between the registry's newest version (or the .avsc file) and what is stored: every difference, and what a run would do about
-    it. Exits 1 when the table would stop. Reads files only, starts no Spark.
+    Compares the newest version in the registry (or the .avsc file) with the stored columns: every difference, and what a run would
+    do about it. Exits 1 if a run would stop. Reads files only, starts no Spark.
 
     \b
     Example:
       compactor schema diff student
       compactor schema diff student --output json --config compactor.yaml
     """
-    with options.opened(config, verbose) as here:
-        found = here.schema_diff(table)
+    with options.opened(config, verbose) as app:
+        difference = app.schema_diff(table)
     if output is Output.json:
-        console.as_json(found.to_json())
+        console.as_json(difference.to_json())
     else:
-        console.schema_foreseen(found)
-    raise typer.Exit(1 if any(item.action == "refuse" for item in found.decisions) else 0)
+        console.schema_diff(difference)
+    raise typer.Exit(1 if any(item.action == "refuse" for item in difference.decisions) else 0)
 
 
 @commands.command()
 def check(
     table: OneTable,
-    file: Annotated[Path, typer.Argument(help="The Avro schema that is to come, an .avsc file.", exists=True, dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="The next Avro schema, an .avsc file.", exists=True, dir_okay=False)],
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
     verbose: Verbose = False,
 ) -> None:
-    """Ask whether a schema may come next, before a producer has it.
+    """Check whether a schema can be the next one.
 
-    The registry by the subject's compatibility level, and the table by its on_schema_change. Registers nothing, starts no Spark.
-    Exits 1 when the registry would not take it, or the table would stop.
+    Use it before a producer deploys the schema. Checks the subject's compatibility level in the registry and the table's
+    `on_schema_change`. Registers nothing, starts no Spark. Exits 1 if the registry would reject the schema or a run would stop.
 
     \b
     Example:
       compactor schema check student student.avsc
       compactor schema check student student.avsc --output json --config compactor.yaml
     """
-    with options.opened(config, verbose) as here:
-        found = here.schema_check(table, file.read_text(encoding="utf-8"))
+    with options.opened(config, verbose) as app:
+        result = app.schema_check(table, file.read_text(encoding="utf-8"))
     if output is Output.json:
-        console.as_json(found.to_json())
+        console.as_json(result.to_json())
     else:
-        console.schema_checked(found)
-    raise typer.Exit(0 if found.passed else 1)
+        console.schema_check(result)
+    raise typer.Exit(0 if result.passed else 1)
 
 
 @commands.command()
 def notify(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
-    """Tell of new schemas before a run uses them.
+    """Send notices about new schemas.
 
-    Looks whether the registry's newest version (or the .avsc file) changes a table, and tells those whom `notify` names, each
-    once. Without names all tables that declare a schema. A run does it too, when the first rows of the schema have landed.
+    If the newest version in the registry (or the .avsc file) changes a table, notifies the targets of `notify:`, each once. Default: all
+    tables that declare a schema. Runs do this too, when the first rows of the schema have landed.
 
     \b
     Example:
       compactor schema notify
       compactor schema notify student --output json --config compactor.yaml
     """
-    with options.opened(config, verbose) as here:
-        declared = [spec for spec in here.specs(tables or ()) if tables or spec.subject or spec.avro_schema]
-        found, code = options.each(declared, here.schema_notify, _WAITING)
+    with options.opened(config, verbose) as app:
+        declared = [spec for spec in app.specs(tables or ()) if tables or spec.subject or spec.avro_schema]
+        results, code = options.each(declared, app.schema_notify, _WAITING)
     if output is Output.json:
-        console.as_json([item.to_json() for item in found])
+        console.as_json([item.to_json() for item in results])
     else:
-        for item in found:
+        for item in results:
             for change in item.changes:
                 print(f"{item.table}: {change}")
     raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""What the keys of compactor.yaml get wrong together, and where its paths lead. A problem is a value: (place, sentence)."""
+"""Checks of several keys of compactor.yaml together, and of its paths. A problem is a value: (place, sentence)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 import zoneinfo
 from collections.abc import Iterator, Mapping
 
+from compactor.config.compound import SUBJECT
 from compactor.config.keys import Keys, Table
 from compactor.config.text import Place
-from compactor.config.values import SUBJECT, absolute, alike, is_s3, shown
+from compactor.config.values import absolute, alike, is_s3, shown
 from compactor.core.catalog import views
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
@@ -18,7 +19,7 @@ from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, accept
 from compactor.core.sources.increment import pattern_problem, split_pattern
 
 NAME_CHARS_MAX = 110
-"""Hive 2 keeps 128 characters of a table's name, and ours get endings such as `_incremental` and `_base_g2`."""
+"""Hive 2 stores 128 characters of a table's name, and compactor appends suffixes such as `_incremental` and `_base_g2`."""
 
 _MANAGED = ("base", "delta", "archive", "quarantine", "history", "feed", "_compactor")
 _GLOB = re.compile(r"[*?{}\[\]\\]")
@@ -27,7 +28,7 @@ Problem = tuple[Place, str]
 
 
 def problems(keys: Keys) -> Iterator[Problem]:
-    """Everything wrong with the top of the file and with each table, in the file's order."""
+    """Return all problems of the top of the file and of each table, in the file's order."""
     if not keys.tables:
         yield ("tables",), "expected at least one table, found none"
     yield from _top_problems(keys)
@@ -36,7 +37,7 @@ def problems(keys: Keys) -> Iterator[Problem]:
         for place, sentence in _table_problems(keys, name, table):
             yield ("tables", name, *place), sentence
         if name in others and table.archive == "move":
-            sentence = f"table {others[name]} reads the same landing files and would lose what this one moves; say `archive: keep`"
+            sentence = f"table {others[name]} reads the same landing files and would lose the files that this one moves; set `archive: keep`"
             yield ("tables", name, "archive"), sentence
 
 
@@ -45,45 +46,45 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
         if value is not None and (problem := _location_problem(value)):
             yield tuple(key.split(".")), problem
     try:
-        s3.S3Settings(**keys.s3_said)
+        s3.S3Settings(**keys.s3_keys)
     except ConfigError as error:
-        name, _, told = str(error).partition(": ")
-        yield tuple(name.split(".")), told
+        name, _, reason = str(error).partition(": ")
+        yield tuple(name.split(".")), reason
     if keys.registry.url and keys.registry.folder:
-        yield ("registry", "folder"), "a folder is not read beside `url`; keep one of them"
+        yield ("registry", "folder"), "`folder` and `url` exclude each other; keep one of them"
     catalog = keys.catalog
     if catalog.uri is not None and not all(re.fullmatch(r"thrift://[^/:]+(:\d+)?", uri.strip()) for uri in catalog.uri.split(",")):
         yield ("catalog", "uri"), f"expected thrift://host:9083, found {shown(catalog.uri)}"
     if catalog.uri is not None and catalog.metastore_dir is not None:
-        yield ("catalog", "metastore_dir"), "an embedded metastore is not used beside `uri`; keep one of them"
+        yield ("catalog", "metastore_dir"), "`metastore_dir` and `uri` exclude each other; keep one of them"
     yield from _glue_problems(keys)
     if problem := _name_problem(catalog.database):
         yield ("catalog", "database"), problem
-    for group, said in keys.airflow.groups.items():
-        if said.partitioned and not re.fullmatch(r"\d+ \*( \*){3}", said.schedule or ""):
-            yield ("airflow", "groups", group, "partitioned"), f"expected an hourly schedule such as 10 * * * *, found {shown(said.schedule)}"
-        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", group):
-            yield ("airflow", "groups", group), f"expected a name of letters, digits, _, . and -, found {shown(group)}"
+    for name, group in keys.airflow.groups.items():
+        if group.partitioned and not re.fullmatch(r"\d+ \*( \*){3}", group.schedule or ""):
+            yield ("airflow", "groups", name, "partitioned"), f"expected an hourly schedule such as 10 * * * *, found {shown(group.schedule)}"
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
+            yield ("airflow", "groups", name), f"expected a name of letters, digits, _, . and -, found {shown(name)}"
     kinds = {table.timestamps: name for name, table in keys.tables.items()}
     if len(kinds) > 1:
         yield (
             ("tables", kinds["int64"], "timestamps"),
-            f"table {kinds['int96']} has int96; different types in one file are not supported yet",
+            f"table {kinds['int96']} has int96; all tables of one file need the same type",
         )
 
 
 def _glue_problems(keys: Keys) -> Iterator[Problem]:
     catalog = keys.catalog
     if catalog.type != "glue":
-        for key, said in (("region", catalog.region), ("catalog_id", catalog.catalog_id)):
-            if said is not None:
-                yield ("catalog", key), "only `type: glue` has it; leave it out"
+        for key, value in (("region", catalog.region), ("catalog_id", catalog.catalog_id)):
+            if value is not None:
+                yield ("catalog", key), "only `type: glue` has this key; remove it"
         return
-    for key, said in (("uri", catalog.uri), ("metastore_dir", catalog.metastore_dir)):
-        if said is not None:
-            yield ("catalog", key), "Glue is the metastore; leave it out"
+    for key, value in (("uri", catalog.uri), ("metastore_dir", catalog.metastore_dir)):
+        if value is not None:
+            yield ("catalog", key), "Glue is the metastore; remove this key"
     if not is_s3(keys.warehouse_dir):
-        yield ("catalog", "type"), f"whoever reads from Glue reaches S3 only, and the warehouse is {keys.warehouse_dir}; say s3://bucket/prefix"
+        yield ("catalog", "type"), f"readers of Glue need files in S3, but the warehouse is {keys.warehouse_dir}; set `warehouse: s3://bucket/prefix`"
 
 
 def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
@@ -91,30 +92,30 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         if value is not None and (problem := _name_problem(value)):
             yield ((key,) if key else ()), problem
     if join(keys.warehouse_dir, name) == keys.metastore_dir:
-        yield (), "the embedded metastore has this folder; choose another name, or say `catalog: {metastore_dir: ...}`"
+        yield (), "the embedded metastore uses this folder; choose another name, or set `catalog: {metastore_dir: ...}`"
     if table.key is None and not table.schema_.startswith(SUBJECT):
         yield (
             ("key",),
-            "expected the key columns, found nothing; say `key: [id]`, or `key: []` for a table whose rows have no key",
+            "expected the key columns, found nothing; set `key: [id]`, or `key: []` if rows have no key",
         )
     yield from _envelope_problems(table)
-    if table.partial and table.key == ():
-        yield ("partial",), "a table without key has no row whose columns could be kept; leave it out"
+    if table.patch_rows and table.key == ():
+        yield ("patch_rows",), "needs rows with a key, because values of the earlier row are kept; remove it"
     if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
-        yield ("schema",), "there is no registry; say `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
+        yield ("schema",), "there is no registry; set `registry: {url: ..}` or `registry: {folder: ..}` at the top of the file"
     if table.topic:
         yield from _topic_problems(keys, table)
     if ENVELOPES[table.envelope].full_loads:
         yield from _full_load_problems(keys, name, table)
     yield from _runner_problems(keys, name)
     if table.group != "hourly" and table.group not in keys.airflow.groups:
-        known = ("hourly", *keys.airflow.groups)
-        yield ("group",), f"no group {shown(table.group)}{alike(table.group, known)}; write it below `airflow: {{groups: ..}}`"
+        groups = ("hourly", *keys.airflow.groups)
+        yield ("group",), f"no group {shown(table.group)}{alike(table.group, groups)}; define it below `airflow: {{groups: ..}}`"
     yield from _file_problems(table)
     if table.archive == "keep" and table.archive_retention is not None:
-        yield ("archive_retention",), "with `archive: keep` there is no archive, and files in landing are the sink's; leave one of the two out"
+        yield ("archive_retention",), "with `archive: keep` there is no archive, and vacuum deletes nothing from landing; remove one of the two"
     if views.ATHENA in table.engines and keys.catalog.type != "glue":
-        yield ("engines",), "athena reads from Glue; say `catalog: {type: glue}`, or leave it out"
+        yield ("engines",), "athena reads from Glue; set `catalog: {type: glue}`, or remove athena"
     if table.live_view:
         yield from _live_problems(table)
     yield from _history_problems(table)
@@ -127,37 +128,37 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
 
 
 def _runner_problems(keys: Keys, name: str) -> Iterator[Problem]:
-    """What a table on EMR lacks."""
+    """Return the problems of a table that runs on EMR."""
     runner = keys.runner_of(name)
     if runner == "local":
         return
     needed = ("job", "plans", "logs", *(("application", "role") if runner == "emr-serverless" else ("cluster",)))
-    lacking = [key for key in needed if getattr(keys.emr, key) is None]
-    if lacking:
-        yield ("runner",), f"{runner} needs `emr: {{{lacking[0]}: ..}}` at the top of the file, found nothing"
+    missing = [key for key in needed if getattr(keys.emr, key) is None]
+    if missing:
+        yield ("runner",), f"{runner} needs `emr: {{{missing[0]}: ..}}` at the top of the file, found nothing"
     if not is_s3(keys.warehouse_dir):
-        yield ("runner",), f"{runner} reaches S3 only, and the warehouse is {keys.warehouse_dir}; say s3://bucket/prefix"
+        yield ("runner",), f"{runner} reads from S3 only, but the warehouse is {keys.warehouse_dir}; set `warehouse: s3://bucket/prefix`"
     if keys.metastore_dir is not None:
-        yield ("runner",), f"{runner} cannot reach a metastore embedded here; say `catalog: {{type: glue}}` or `catalog: {{uri: thrift://host:9083}}`"
+        yield ("runner",), f"{runner} cannot reach an embedded metastore; set `catalog: {{type: glue}}` or `catalog: {{uri: thrift://host:9083}}`"
 
 
 def _topic_problems(keys: Keys, table: Table) -> Iterator[Problem]:
     if not keys.kafka.servers:
-        yield ("topic",), "nothing says where Kafka is; say `kafka: {servers: host:9092}` at the top of the file"
+        yield ("topic",), "the Kafka servers are not set; set `kafka: {servers: host:9092}` at the top of the file"
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", str(table.topic)):
         yield ("topic",), f"expected the name of one topic (letters, digits, . _ -), found {shown(table.topic)}"
     if table.format not in ("auto", "parquet"):
-        yield ("format",), f"`compactor ingest` writes parquet, found {table.format}; leave it out"
+        yield ("format",), f"`compactor ingest` writes parquet, found {table.format}; remove it"
     if "container" in table.model_fields_set and table.container != "kafka":
-        yield ("container",), "`compactor ingest` writes whole Kafka records; leave it out"
+        yield ("container",), "`compactor ingest` writes whole Kafka records; remove it"
 
 
 def _envelope_problems(table: Table) -> Iterator[Problem]:
-    """Settings and formats that do not fit the table's envelope."""
+    """Return settings and formats that the table's envelope does not support."""
     envelope, default = ENVELOPES[table.envelope], {name: field.get_default(call_default_factory=True) for name, field in Table.model_fields.items()}
     for key in SPECIAL_SETTINGS:
         if getattr(table, key) != default[key] and key not in envelope.own_settings:
-            yield (key,), f"only `envelope: {accepting(key)}` has it, and the envelope is {envelope.name}; leave it out"
+            yield (key,), f"only `envelope: {accepting(key)}` has this key, but the envelope is {envelope.name}; remove it"
     for key, reason in envelope.refused_settings:
         if getattr(table, key) != default[key]:
             yield (key,), reason
@@ -167,7 +168,7 @@ def _envelope_problems(table: Table) -> Iterator[Problem]:
 
 
 def _full_load_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
-    """What a table of full loads needs."""
+    """Return the problems of a table of full loads."""
     if table.key == ():
         yield ("key",), "rows without a key cannot be compared from one load to the next; set `key: [..]` to the columns that identify a row"
     _, pattern = landing(keys, name, table)
@@ -179,49 +180,49 @@ def _full_load_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem
     if table.complete is None and table.settle <= 0:
         yield (
             ("complete",),
-            "nothing says when a load is whole, and half a load would delete the other half of the table; set `complete: _SUCCESS`, the file that "
-            "the source writes last, or `settle: 10min`",
+            "without `complete` or `settle` half a load could be read, which would delete the other half of the table; set `complete: _SUCCESS`, the "
+            "file that the source writes last, or `settle: 10min`",
         )
     if table.complete is not None and "/" in table.complete:
         yield ("complete",), f"expected a file's name such as _SUCCESS, found {shown(table.complete)}"
 
 
 def _file_problems(table: Table) -> Iterator[Problem]:
-    """What contradicts in the settings of CSV files."""
+    """Return contradictions in the settings of CSV files."""
     if table.format == "csv":
         if table.container == "kafka":
-            yield ("container",), "expected value: CSV files hold rows; leave it out"
+            yield ("container",), "expected value: CSV files contain rows; remove it"
         named = table.csv.header or table.csv.columns or table.schema_ != "infer"
         if not named and (table.csv.header is False or not ENVELOPES[table.envelope].csv_header):
             yield (
                 ("csv",),
-                "nothing names the columns: say `csv: {columns: [..]}` in the files' order, or `schema:` with an .avsc file, or, when the first line "
-                "of each file holds the names (DMS: AddColumnName), `csv: {header: true}`",
+                "the column names are unknown: set `csv: {columns: [..]}` in the files' order; or `schema:` with an .avsc file; or, if the first "
+                "line of each file has the names (DMS: AddColumnName), `csv: {header: true}`",
             )
     if table.csv.header and table.csv.columns:
-        yield ("csv", "columns"), "the files have a header, which names them; leave one of the two out"
+        yield ("csv", "columns"), "the header of the files has the column names; remove one of the two"
 
 
 def _live_problems(table: Table) -> Iterator[Problem]:
     if not ENVELOPES[table.envelope].live_view or table.format in ("json", "csv"):
         yield (
             ("live_view",),
-            f"expected flat rows in parquet or avro files, found {table.envelope} in {table.format}; leave it out",
+            f"expected flat rows in parquet or avro files, found {table.envelope} in {table.format}; remove it",
         )
     if table.key == ():
-        yield ("live_view",), "a table without key has none; leave it out"
+        yield ("live_view",), "needs rows with a key; remove it"
     if table.archive == "move":
-        yield ("archive",), "the live view reads files after they were absorbed; say `archive: keep`, or leave it out"
+        yield ("archive",), "the live view reads files after they were ingested; set `archive: keep`, or remove this key"
 
 
 def _history_problems(table: Table) -> Iterator[Problem]:
     if table.history and table.key == ():
-        yield ("history",), "rows without a key have no versions; leave it out"
-    said = {key: getattr(table, key) for key in ("track", "track_except", "history_end", "history_zero_length") if key in table.model_fields_set}
-    if not table.history and said:
-        yield (next(iter(said)),), "there is no history; say `history: true`, or leave it out"
+        yield ("history",), "needs rows with a key; remove it"
+    used = [key for key in ("track", "track_except", "history_end", "history_zero_length") if key in table.model_fields_set]
+    if not table.history and used:
+        yield (used[0],), "the table has no history; set `history: true`, or remove this key"
     if table.track and table.track_except:
-        yield ("track_except",), "`track` says which columns already; leave one of the two out"
+        yield ("track_except",), "`track` and `track_except` exclude each other; keep one of them"
 
 
 def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
@@ -231,17 +232,18 @@ def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
         return
     place, pattern = landing(keys, name, table)
     if is_s3(place) != is_s3(keys.warehouse_dir):
-        yield f"{place} and the warehouse {keys.warehouse_dir} are not in the same kind of store, and files are moved between them; use one"
+        yield f"{place} and the warehouse {keys.warehouse_dir} must be in the same kind of store, because files are moved between them"
     if problem := pattern_problem(pattern) or ("a single % at the end" if pattern.endswith("%") else None):
         yield f"{shown(written)}: {problem}"
-    if found := _stored_there(keys, place):
-        other, part = found
-        what = f"{part} of" if part else "what is stored for"
-        yield f"{place} holds {what} table {other} too; give landing its own folder, such as {name}/incremental"
+    if conflict := _stored_there(keys, place):
+        other, part = conflict
+        what = f"the folder `{part}` of" if part else "the files of"
+        yield f"{place} also contains {what} table {other}; use a separate landing folder, such as {name}/incremental"
 
 
 def _stored_there(keys: Keys, place: str) -> tuple[str, str] | None:
-    """(table, part of it) that is stored where files are to land, the part "" for all of it. One look-up a table: there may be hundreds."""
+    """Return (table, part of it) that is stored in a landing folder, or None; the part is "" for the whole table."""
+    # one lookup a table, not a loop over all: there may be hundreds
     warehouse = keys.warehouse_dir
     if within(warehouse, place):
         return next(iter(keys.tables)), ""
@@ -251,18 +253,18 @@ def _stored_there(keys: Keys, place: str) -> tuple[str, str] | None:
 
 
 def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
-    """Objects of the catalog that two tables would share; told for the later one."""
+    """Return the objects of the catalog that two tables would share. The problem belongs to the later table."""
     owners: dict[str, list[str]] = {}
     for name, spec in specs.items():
         for item in _objects(spec):
             owners.setdefault(item, []).append(name)
     for name, spec in specs.items():
         for item in _objects(spec):
-            # A type change brings `student_base_g2` (H14).
+            # a type change creates `student_base_g2` (H14)
             first = owners[item] if len(owners[item]) > 1 else owners.get(re.sub(r"_(base|delta|changes|history_rows)_g\d+$", r"_\1", item), [])
             if (len(first) > 1 and first[-1] == name) or (first and name not in first):
                 whose = "the table itself" if first[0] == name else f"table {first[0]}"
-                sentence = f"{item} is a name of {whose} too; say another `view:`, or another table name"
+                sentence = f"{item} is also a name of {whose}; set another `view:`, or rename the table"
                 yield ("tables", name, "view"), sentence
                 break
 
@@ -279,7 +281,7 @@ def _objects(spec: TableSpec) -> list[str]:
 
 
 def landing(keys: Keys, name: str, table: Table) -> tuple[str, str]:
-    """(root, pattern) of where a table's files land."""
+    """Return (root, pattern) of a table's landing folders."""
     root, pattern = split_pattern(table.increments or f"{name}/incremental/increment_%Y%m%d%H")
     return absolute(root or ("/" if (table.increments or "").startswith("/") else "."), keys.warehouse_dir), pattern
 
@@ -292,47 +294,47 @@ def _location_problem(location: str) -> str | None:
             return f"expected s3://bucket/prefix, found {shown(location)}"
         return s3.key_problem(key.rstrip("/")) if key.rstrip("/") else None
     if scheme and scheme[1].lower() != "file":
-        return f"{scheme[1]}: locations are not supported, found {shown(location)}; say a local directory or s3://bucket/prefix"
+        return f"{scheme[1]}: locations are not supported, found {shown(location)}; use a local folder or s3://bucket/prefix"
     if glob := _GLOB.search(location):
-        return f"{shown(location)} holds {glob[0]!r}, which Spark takes for a pattern of names; rename the folder"
+        return f"{shown(location)} contains {glob[0]!r}, which Spark interprets as a pattern; rename the folder"
     return None
 
 
 def _name_problem(name: str) -> str | None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_]*", name):
         better = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-        return f"Hive cannot hold the name {name!r}; use a-z, 0-9 and _" + (f", such as {better}" if better else "")
+        return f"{name!r} is not a valid name in Hive; use a-z, 0-9 and _" + (f", such as {better}" if better else "")
     if len(name) > NAME_CHARS_MAX:
-        return f"{len(name)} characters are too long a name for Hive; use at most {NAME_CHARS_MAX}"
+        return f"the name has {len(name)} characters, Hive allows {NAME_CHARS_MAX}"
     return None
 
 
 def within(path: str, directory: str) -> bool:
-    """Whether a path is a directory or lies below it."""
+    """Return whether a path is a directory or below it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def shared(landings: Mapping[str, str]) -> dict[str, str]:
-    """Table → another one, the first in the file's order, that reads the same landing files: from the same directory, above or below it."""
+    """Return table → the first other table (in the file's order) that reads the same landing files: from the same directory, above or below it."""
     here: dict[str, list[str]] = {}
     below: dict[str, list[str]] = {}
     for name, place in landings.items():
         here.setdefault(place, []).append(name)
         for directory in _upwards(place):
             names = below.setdefault(directory, [])
-            if len(names) < 2:  # one of two is another table
+            if len(names) < 2:  # two are enough: one of them is another table
                 names.append(name)
     order = {name: at for at, name in enumerate(landings)}
-    found = {}
+    result = {}
     for name, place in landings.items():
         near = [*below[place], *(other for directory in _upwards(place) for other in here.get(directory, ())[:2])]
         if others := [other for other in near if other != name]:
-            found[name] = min(others, key=order.__getitem__)
-    return found
+            result[name] = min(others, key=order.__getitem__)
+    return result
 
 
 def _upwards(place: str) -> Iterator[str]:
-    """A directory and those around it."""
+    """Return a directory and its parents."""
     while place:
         yield place
         place = place.rpartition("/")[0].rstrip("/")

@@ -1,7 +1,7 @@
-"""compactor.yaml and the environment → Settings; a table of it → TableSpec. Every refusal names file, table and key.
+"""Read compactor.yaml and the environment into Settings, and each table into a TableSpec. Every error names file, line, table and key.
 
-Words: the *file* is what the operator writes; *Settings* is the file understood, with the environment's overrides and `defaults:`
-merged into every table; a *TableSpec* is one table of it, resolved and complete.
+Settings are the keys of the file, with the environment's overrides, and with `defaults:` merged into every table. A TableSpec is the complete
+description of one table.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from compactor.config import rules
 from compactor.config import text as config_text
-from compactor.config.keys import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Keys, Metrics, Quarantine, Registry, Table
-from compactor.config.keys import Csv as CsvKeys
+from compactor.config.compound import SUBJECT
+from compactor.config.keys import Keys, Table
 from compactor.config.rules import Problem, landing, shared
+from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Metrics, Quarantine, Registry
+from compactor.config.sections import Csv as CsvKeys
 from compactor.config.text import Place
-from compactor.config.values import SUBJECT, absolute, alike, shown
+from compactor.config.values import absolute, alike, shown
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import Csv, TableSpec
@@ -29,63 +31,65 @@ from compactor.core.sources.envelopes import ENVELOPES
 
 PREFIX = "COMPACTOR_"
 OVERRIDABLE = ("warehouse", "catalog", "registry", "kafka", "s3", "defaults")
-"""What the environment may say: COMPACTOR_WAREHOUSE, COMPACTOR_CATALOG__URI, COMPACTOR_DEFAULTS__SETTLE, ..."""
+"""Keys that the environment may override: COMPACTOR_WAREHOUSE, COMPACTOR_CATALOG__URI, COMPACTOR_DEFAULTS__SETTLE, ..."""
 
 _SMALLEST = "The smallest file is\ntables:\n  student:\n    key: [id]\n    envelope: debezium"
 
 
 class Settings(Keys):
-    """The configuration, understood and checked. `file` is where it came from; relative paths begin at its folder."""
+    """The checked configuration. Relative paths start at the folder of `file`."""
 
     _specs: dict[str, TableSpec] = PrivateAttr(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The tables, in the file's order."""
+        """Return the names of the tables, in the file's order."""
         return tuple(self.tables)
 
     def spec(self, name: str) -> TableSpec:
-        """A table, resolved. Raises ConfigError for one that the file does not have."""
+        """Return the spec of a table. Raises ConfigError for an unknown table."""
         if name not in self._specs:
-            known = ", ".join(self.names)
-            raise ConfigError(f"{self._file}: no table {name!r}{alike(name, self.names)}; it has {known}")
+            raise ConfigError(f"{self._file}: no table {name!r}{alike(name, self.names)}; the tables are {', '.join(self.names)}")
         return self._specs[name]
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of the file, for editors and docs."""
+    """Return the JSON schema of the file, for editors and docs."""
     schema = Settings.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "compactor.yaml"}
 
 
 def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Settings:
-    """Read, merge, check. Raises ConfigError that lists everything found wrong."""
+    """Read, merge and check a configuration file. Raises a ConfigError that lists all errors.
+
+    `environment`: the variables that override the file; default os.environ.
+    """
     file = Path(path)
     try:
         content = file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"{file}: no such file. Say --config PATH, or write one. {_SMALLEST}") from None
+        raise ConfigError(f"{file}: no such file. Set --config PATH, or write one: `compactor init`. {_SMALLEST}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: expected UTF-8 text, found other bytes at {error.start}") from None
+        raise ConfigError(f"{file}: expected UTF-8 text, found another encoding at byte {error.start}") from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
     text = config_text.read(content, str(path))
     if not isinstance(text.values, dict):
-        raise ConfigError(f"{file}: expected keys such as `tables:`, found {shown(text.values)}. The smallest file is\n{_SMALLEST}")
+        raise ConfigError(f"{file}: expected keys such as `tables:`, found {shown(text.values)}. {_SMALLEST}")
     overridden = _override(text.values, os.environ if environment is None else environment)
     merged, inherited = _merged(text.values)
     try:
         settings = Settings.model_validate(merged)
     except ValidationError as error:
-        raise _refusal(text, overridden, _told(error, inherited, text.values)) from None
+        raise _config_error(text, overridden, _problems(error, inherited, text.values)) from None
     settings._file = Path(os.path.abspath(file))
-    if problems := [*rules.problems(settings)] or [*_resolve(settings)]:
-        raise _refusal(text, overridden, problems)
+    if problems := [*rules.problems(settings)] or [*_add_specs(settings)]:
+        raise _config_error(text, overridden, problems)
     return settings
 
 
 def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[Place, str]:
-    """Put the environment's values over the file's; gives back which variable said what."""
+    """Override the file's values by the environment's. Return place → variable."""
     overridden: dict[Place, str] = {}
     for variable, value in sorted(environment.items()):
         place = tuple(variable.removeprefix(PREFIX).lower().split("__"))
@@ -96,14 +100,14 @@ def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[Pl
             if not isinstance(inside.get(part), dict):
                 inside[part] = {}
             inside = inside[part]
-        # A path is a path, whatever YAML would make of it.
+        # never parse a path as YAML
         inside[place[-1]] = value if place == ("warehouse",) else config_text.scalar(value)
         overridden[place] = variable
     return overridden
 
 
 def _merged(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, set[str]]]:
-    """The values with `defaults` in every table, and which keys each table has from there."""
+    """Return the values with `defaults` merged into every table, and for each table the keys that come from `defaults`."""
     defaults, tables = values.get("defaults"), values.get("tables")
     if values.get("defaults", 0) is None:
         values = {name: value for name, value in values.items() if name != "defaults"}
@@ -121,14 +125,14 @@ def _merged(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, set[str]]
     return {**values, "tables": merged}, inherited
 
 
-# ---- what one key alone gets wrong -----------------------------------------------------------------------------------
+# ---- errors of one key -----------------------------------------------------------------------------------------------
 
 
-def _told(error: ValidationError, inherited: Mapping[str, set[str]], values: Mapping[str, Any]) -> list[Problem]:
+def _problems(error: ValidationError, inherited: Mapping[str, set[str]], values: Mapping[str, Any]) -> list[Problem]:
     problems = []
     for entry in error.errors(include_url=False):
         place: Place = entry["loc"]
-        # What `defaults:` says wrong is told once, there.
+        # an error of `defaults:` is reported once, there
         if place[0] == "tables" and len(place) > 2 and str(place[2]) in inherited.get(str(place[1]), ()):
             continue
         problems.append((place, _sentence(entry, place, values)))
@@ -140,15 +144,15 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     if kind == "value_error":
         return str(entry["ctx"]["error"])
     if kind == "missing" or place == ("tables",):
-        found = None if kind == "missing" else entry["input"]
-        return f"expected at least one table, found {shown(found)}. {_SMALLEST}"
+        value = None if kind == "missing" else entry["input"]
+        return f"expected at least one table, found {shown(value)}. {_SMALLEST}"
     if kind != "extra_forbidden":
         hint = "; write `key: [..]` and the others below the name" if len(place) == 2 else ""
         return f"expected a mapping of keys, found {shown(entry['input'])}{hint}"
     name = str(place[-1])
     if len(place) == 1:
-        below = "; a table stands below `tables:`" if isinstance(values.get(name), dict) else ""
-        return f"unknown key{alike(name, _known(Keys)) or below}"
+        below = "; tables belong below `tables:`" if isinstance(values.get(name), dict) else ""
+        return f"unknown key{alike(name, _key_names(Keys)) or below}"
     models: dict[str, type[BaseModel]] = {
         "airflow": Airflow,
         "catalog": Catalog,
@@ -162,16 +166,16 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         "registry": Registry,
         "s3": S3,
     }
-    above = "; it stands at the top of the file" if name in _known(Keys) else ""
+    above = "; it belongs at the top of the file" if name in _key_names(Keys) else ""
     model = Group if place[:2] == ("airflow", "groups") else models.get(str(place[-2]), Table)
-    return f"unknown key{above or alike(name, _known(model))}"
+    return f"unknown key{above or alike(name, _key_names(model))}"
 
 
-def _known(model: type[BaseModel]) -> list[str]:
+def _key_names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _refusal(text: config_text.Text, overridden: Mapping[Place, str], problems: list[Problem]) -> ConfigError:
+def _config_error(text: config_text.Text, overridden: Mapping[Place, str], problems: list[Problem]) -> ConfigError:
     lines = [f"{_where(text, overridden, place)}: {_label(place)}: {sentence}" for place, sentence in problems]
     return ConfigError("\n".join(dict.fromkeys(lines)))
 
@@ -194,11 +198,11 @@ def _label(place: Place) -> str:
     return f"key {'.'.join(map(str, place))}"
 
 
-# ---- the specs --------------------------------------------------------------------------------------------------------
+# ---- specs -----------------------------------------------------------------------------------------------------------
 
 
-def _resolve(settings: Settings) -> Iterator[Problem]:
-    """Fill in the TableSpecs, and tell what is wrong with them."""
+def _add_specs(settings: Settings) -> Iterator[Problem]:
+    """Make the TableSpecs, and return their problems."""
     others = shared({name: landing(settings, name, table)[0] for name, table in settings.tables.items()})
     for name, table in settings.tables.items():
         try:
@@ -240,24 +244,24 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
         comment=table.comment or "",
         feed=table.change_feed,
-        policy=replace(table.on_schema_change, partial=table.partial),
+        policy=replace(table.on_schema_change, patch_rows=table.patch_rows),
         **{key: getattr(table, key) for key in _SAME},
     )
 
 
 _SAME = (
-    *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "partial"),
+    *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "patch_rows"),
     *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "timestamps", "target_file_bytes", "settle", "complete"),
     *("hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify", "feed_retention"),
     *("history", "track", "track_except", "history_end", "history_zero_length"),
 )
-"""What a TableSpec takes from the file as it is."""
+"""Fields of a TableSpec that equal the key of the same name."""
 
 
-def _avro_schema(said: str, base: str) -> str | None:
-    if said == "infer":
+def _avro_schema(value: str, base: str) -> str | None:
+    if value == "infer":
         return None
-    path = absolute(said, base)
+    path = absolute(value, base)
     try:
         text = Path(path).read_text(encoding="utf-8")
         parsed = json.loads(text)

@@ -1,4 +1,5 @@
-"""`compactor demo`: real captured changes, delivered hour by hour to the same App that everyone runs."""
+"""The demo: captured changes of a PostgreSQL database, landed hour by hour and run by the normal App. `show` plays it; the folder `landing` has the
+files."""
 
 from __future__ import annotations
 
@@ -15,20 +16,20 @@ from compactor.core.results.reports import TableReport
 
 HERE = Path(__file__).parent
 MARKER = ".compactor-demo"
-"""In a directory that the demo made, and may therefore empty."""
+"""A file that marks a directory made by the demo. Only such a directory is emptied."""
 
 STEPS = (("00 to 03", range(4)), *((f"{hour:02}", range(hour, hour + 1)) for hour in range(4, 9)))
 ABOUT = {
-    "00 to 03": "a snapshot, plain changes, key changes, large values, a 2,000-row transaction",
+    "00 to 03": "an initial snapshot, plain changes, key changes, large values, a 2,000-row transaction",
     "04": "columns added, renamed, dropped",
     "05": "TRUNCATE, infinite dates, years before Christ",
     "06": "nothing landed: no new Snapshot",
-    "07": "the connector was killed and sends events again",
-    "08": "the connector reads tables again while they change",
+    "07": "the connector was killed and sends events twice",
+    "08": "an incremental snapshot: the connector reads tables while they change",
 }
 
 SPARK = {
-    # Six small tables in a cold JVM: compiling code takes longer than running it ever will.
+    # six small tables in a cold JVM: compiling queries takes longer than interpreting them
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
@@ -37,7 +38,7 @@ SPARK = {
 
 
 def show(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
-    """The whole demo; gives back the exit code."""
+    """Play the demo. Return the exit code."""
     began = time.monotonic()
     out = console.console()
     directory = directory.absolute()
@@ -50,8 +51,8 @@ def show(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
         for name, hours in STEPS:
             files = deliver(directory, hours)
             out.print(f"\nHour {name}: {ABOUT[name]} ({files} files)", style="bold", soft_wrap=True)
-            with console.progress(len(app.settings.names)) as told:
-                reports = app.run(progress=told, label=f"demo hour {name}")
+            with console.progress(len(app.settings.names)) as progress:
+                reports = app.run(progress=progress, label=f"demo hour {name}")
             busy = [report for report in reports if report.outcome != "idle"]
             if busy:
                 console.reports(busy)
@@ -63,7 +64,7 @@ def show(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
         out.print(f"\nThe view `student`:  {query}", style="bold", soft_wrap=True)
         rows = app.sql(query)
         console.rows_as_text(rows.columns, rows)
-        out.print("\nWhere the tables stand:", style="bold")
+        out.print("\nThe state of the tables:", style="bold")
         console.statuses(app.status())
     out.print(f"\nDone in {time.monotonic() - began:.0f} s. Try next:", style="bold")
     for command in commands(config):
@@ -72,7 +73,7 @@ def show(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
 
 
 def commands(config: Path) -> list[str]:
-    """What to try next, to be copied."""
+    """Return commands to try next."""
     where = shlex.quote(str(config))
     queries = (
         "select * from student limit 5",
@@ -89,16 +90,19 @@ def commands(config: Path) -> list[str]:
 
 
 def prepare(directory: Path, fresh: bool) -> None:
-    """An empty demo directory with the configuration. Raises Refused for one that holds anything else, Busy while another demo runs."""
+    """Make a demo directory with the configuration. `fresh`: empty an existing one.
+
+    Raises Refused if the directory has other files, Busy while another demo runs.
+    """
     marker = directory / MARKER
     if directory.exists() and not directory.is_dir():
-        raise Refused(f"{directory} is a file; say --dir with another place")
+        raise Refused(f"{directory} is a file; choose another folder with --dir")
     if directory.is_dir() and any(directory.iterdir()) and not marker.exists():
-        raise Refused(f"{directory} holds files that are not the demo's; say --dir with another place")
+        raise Refused(f"{directory} contains files that the demo did not write; choose another folder with --dir")
     if fresh and marker.exists():
         _empty(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    marker.write_text("Made by `compactor demo`, which empties this directory when it is called again.\n", encoding="utf-8")
+    marker.write_text("Made by `compactor demo`, which empties this folder when it runs again.\n", encoding="utf-8")
     if not (directory / "compactor.yaml").exists():
         shutil.copyfile(HERE / "compactor.yaml", directory / "compactor.yaml")
 
@@ -116,7 +120,7 @@ def _empty(directory: Path) -> None:
 
 
 def deliver(directory: Path, hours: Iterable[int]) -> int:
-    """Land the files of these hours, as a sink would; those already landed or archived are left. Gives back how many are new."""
+    """Copy the files of these hours into landing, as a sink would. Skip files that have landed before. Return the number of new files."""
     landed = 0
     for hour in hours:
         for source in sorted((HERE / "landing").glob(f"*/incremental/increment_20240305{hour:02}/*")):

@@ -6,8 +6,8 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
+from compactor.core.model import times
 from compactor.core.results.notice import Message, Target
 from compactor.ports import Catalog, Engine, Storage
 
@@ -37,4 +37,4 @@ class Environment:
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""
-        return datetime.fromtimestamp(self.clock(), timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return times.from_seconds(self.clock(), "milliseconds")

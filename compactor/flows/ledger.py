@@ -9,8 +9,9 @@ import zlib
 from collections.abc import Iterable
 
 from compactor.core.model.errors import Conflict, StateRefused
+from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.layout import join, relative
-from compactor.core.model.snapshot import Input, LedgerFile, Snapshot, input_from_json
+from compactor.core.model.snapshot import Snapshot
 from compactor.flows.table import Table
 
 _MERGE_AT = 16
@@ -35,7 +36,7 @@ def entries(table: Table, file: LedgerFile) -> list[Input]:
     place = table.layout.inside(file.path)
     try:
         text = gzip.decompress(table.storage.read(place)).decode()
-        return [input_from_json(json.loads(line)) for line in text.splitlines()]
+        return [Input.from_json(json.loads(line)) for line in text.splitlines()]
     except FileNotFoundError:
         raise Conflict(
             f"{place} is gone: others committed, merged it and vacuumed since this run began. Run again; if it is still gone then, somebody deletes "

@@ -14,7 +14,7 @@ from typing import Optional
 from compactor.core.model.edit import Edit, Stamp, apply, unmet
 from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, RequirementFailed, TryLater
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.planning.plan import tiling_problem
+from compactor.core.planning.compaction import tiling_problem
 from compactor.flows import ledger
 from compactor.flows.table import Table
 

@@ -1,0 +1,1 @@
+"""Targets for messages about tables: the log and a local program (`local.py`), an SNS topic (`sns.py`), an HTTP address (`webhook.py`)."""

@@ -16,7 +16,7 @@ SECONDS_MAX = 60.0
 
 
 def to_log(message: Message) -> None:
-    """One entry, a warning when somebody has to do something."""
+    """Log the message: as a warning if somebody must act, otherwise as information."""
     log.log(logging.WARNING if message.urgent else logging.INFO, "%s", message.text)
 
 
@@ -34,5 +34,5 @@ def to_command(words: Sequence[str], message: Message, seconds_max: float = SECO
     except OSError as error:
         raise Refused(f"{words[0]} cannot be run: {error.strerror}") from None
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-300:]
-        raise Unavailable(f"{words[0]} ended with {done.returncode}" + (f": {said}" if said else ""))
+        output = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-300:]
+        raise Unavailable(f"{words[0]} ended with {done.returncode}" + (f": {output}" if output else ""))

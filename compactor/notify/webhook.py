@@ -1,4 +1,4 @@
-"""Messages to an HTTP address: one POST of JSON. The address may hold a token, so no error shows more of it than its host."""
+"""Messages to an HTTP address: one POST of JSON. The address may contain a token, so errors show only its host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ATTEMPTS = 3
 
 
 def address_in(variable: str) -> str:
-    """The address that an environment variable holds. Raises ConfigError."""
+    """Return the address from an environment variable. Raises ConfigError if it is not set."""
     url = os.environ.get(variable, "").strip()
     if not url:
         raise ConfigError(f"notify: webhook_env names the environment variable {variable}, which is not set or empty")
@@ -23,7 +23,7 @@ def address_in(variable: str) -> str:
 
 
 def to_webhook(url: str, message: Message) -> None:
-    """POST the message; `text` in it is what chat programs show. Raises Unavailable after ATTEMPTS, Refused when the answer is no."""
+    """POST the message. Chat programs show its `text`. Raises Unavailable after ATTEMPTS, Refused for a final error response."""
     host = urlsplit(url).hostname or "no host"
     why = ""
     for _ in range(ATTEMPTS):
@@ -32,7 +32,7 @@ def to_webhook(url: str, message: Message) -> None:
             answer = requests.post(url, json=message.to_json(), timeout=(CONNECT_SECONDS, ANSWER_SECONDS), allow_redirects=False)
         except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
             raise Refused(
-                "notify: expected a webhook address such as https://host/path, found something else (not shown: it may hold a token)"
+                "notify: expected a webhook address such as https://host/path, found something else (not shown: it may contain a token)"
             ) from None
         except requests.exceptions.RequestException as error:
             why = type(error).__name__
@@ -42,4 +42,4 @@ def to_webhook(url: str, message: Message) -> None:
         why = f"status {answer.status_code}"
         if answer.status_code not in (408, 429) and answer.status_code < 500:
             raise Refused(f"notify: the webhook at {host} answered with {why}")
-    raise Unavailable(f"notify: the webhook at {host} did not take it: {why}")
+    raise Unavailable(f"notify: the webhook at {host} did not accept the message: {why}")

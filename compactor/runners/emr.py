@@ -1,12 +1,12 @@
-"""Runner on EMR: a command line becomes a resolved configuration and a report's place in S3, a job that is submitted with them, looked at until
-it ends, and a report that says how the command line ended. Serverless or a cluster: that is `Jobs`.
+"""Runner on EMR. It writes the job configuration to S3, submits a job, polls it until it ends, and reads the job's report.
+The two kinds of EMR, Serverless and a cluster, implement `Jobs`.
 
-    <plans>/<token>.json                  the resolved configuration
-    <logs>/reports/<token>/report.json    exit code, what was printed, the last lines of the log
-    <logs>/reports/<token>/log.txt        the log as it grows
+    <plans>/<token>.json                  the job configuration
+    <logs>/reports/<token>/report.json    exit code, standard output, the last lines of the log
+    <logs>/reports/<token>/log.txt        the log, written while the job runs
 
-The token is made of the command line and the attempt's name: an attempt that is started twice finds the job of the first. A job's own state says
-only whether it goes on; how it ended is in the report, and without one nobody knows.
+The token is a hash of the command line and the attempt's name, so an attempt that is submitted twice finds its first job. The job's state
+only shows whether it still runs. Its outcome is in the report; without a report the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -31,148 +31,174 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 15.0
 QUEUE_SECONDS = 1800.0
-"""How long a job may wait for its turn, beside the time that it may take."""
+"""How long a job may wait for resources, in addition to its own time limit."""
 
 _NAME_CHARS_MAX = 180
 
 
 @dataclass(frozen=True)
 class Order:
-    """A job to be submitted. `token` is its own and nobody else's (48 hex digits); `parameters` are spark-submit's, before the `program`,
-    `arguments` come after it; `logs` is where EMR's own logs go; `seconds` what it may take."""
+    """A job to submit."""
 
     token: str
+    """Unique id of the job: 48 hex digits."""
+
     name: str
+    """Name that EMR shows."""
+
     program: str
+    """Location of the program, `main.py`."""
+
     parameters: tuple[str, ...]
+    """Parameters of spark-submit, before the program."""
+
     arguments: tuple[str, ...]
+    """Arguments of the program."""
+
     logs: str
+    """Location for EMR's own logs."""
+
     seconds: float
+    """Time limit of the job."""
 
     @property
     def minutes(self) -> int:
-        """`seconds` as EMR counts them."""
+        """Return the time limit in whole minutes, at least 5."""
         return max(5, math.ceil(self.seconds / 60))
 
 
 class Jobs(Protocol):
-    """A kind of EMR. All calls raise Refused for what trying again does not change, Unavailable when nobody answers."""
+    """A kind of EMR. All calls raise Refused for final errors and Unavailable if EMR does not respond."""
 
     place: str
+    """Name of this kind for messages."""
 
     def submit(self, order: Order) -> str:
-        """Submit the job, or find the one that was submitted with this token; its id."""
+        """Submit the job, or find the job that was submitted with this token. Return its id."""
 
     def state(self, job: str) -> tuple[bool, str]:
-        """Whether it goes on, and its state in EMR's words."""
+        """Return whether the job still waits or runs, and its state as EMR names it."""
 
     def cancel(self, job: str) -> None:
-        """Cancel it; one that has ended is left as it is."""
+        """Cancel the job. A job that has ended is left unchanged."""
 
 
 @dataclass(frozen=True)
 class Sending:
-    """What all command lines of a table have in common: S3 folders (`job`: what `compactor package` wrote), Spark's settings, and seconds."""
+    """Settings shared by all jobs of a table."""
 
     job: str
+    """S3 folder that `compactor package` wrote."""
+
     plans: str
+    """S3 folder for job configurations."""
+
     logs: str
+    """S3 folder for reports and logs."""
+
     conf: tuple[tuple[str, str], ...] = ()
+    """Spark settings (name, value)."""
+
     seconds: float = 7200.0
+    """Time limit of a job."""
 
 
 class EmrRunner:
-    """One command line. `resolve` gives the resolved configuration when it is sent; `attempt` names the try, "": one of its own."""
+    """Run one command line on EMR.
+
+    `job_config` returns the job configuration at the time of sending. `attempt` names the attempt; "": a new one.
+    """
 
     def __init__(
-        self, jobs: Jobs, sending: Sending, storage: Storage, resolve: Callable[[], bytes], attempt: str = "", poll_seconds: float = POLL_SECONDS
+        self, jobs: Jobs, sending: Sending, storage: Storage, job_config: Callable[[], bytes], attempt: str = "", poll_seconds: float = POLL_SECONDS
     ) -> None:
-        self._jobs, self._sending, self._storage, self._resolve = jobs, sending, storage, resolve
+        self._jobs, self._sending, self._storage, self._job_config = jobs, sending, storage, job_config
         self._attempt, self._poll_seconds = attempt or uuid.uuid4().hex, poll_seconds
         self._submitted: Submitted | None = None
 
     def submit(self, arguments: Sequence[str]) -> Submitted:
-        """Send the command line; the same attempt again finds the same job."""
-        said = self._sending
+        """Submit the command line. Submitting the same attempt again returns the same job."""
+        settings = self._sending
         token = hashlib.sha256("\0".join([*arguments, self._attempt]).encode()).hexdigest()[:48]
-        plan, report = join(said.plans, f"{token}.json"), join(said.logs, "reports", token)
-        self._storage.write(plan, self._resolve())
-        parameters = ["--py-files", join(said.job, "compactor.zip")]
-        for name, value in said.conf:
+        plan, report = join(settings.plans, f"{token}.json"), join(settings.logs, "reports", token)
+        self._storage.write(plan, self._job_config())
+        parameters = ["--py-files", join(settings.job, "compactor.zip")]
+        for name, value in settings.conf:
             parameters += ["--conf", f"{name}={value}"]
         name = " ".join(["compactor", *arguments[:2]])[:_NAME_CHARS_MAX]
-        sent = ("--resolved", plan, "--report", report, *arguments)
-        job = self._jobs.submit(Order(token, name, join(said.job, "main.py"), tuple(parameters), sent, said.logs, said.seconds))
-        log.info("%s: job %s on %s, report below %s", name, job, self._jobs.place, report)
-        self._submitted = Submitted(job, report, time.time() + said.seconds + QUEUE_SECONDS)
+        sent = ("--job-config", plan, "--report", report, *arguments)
+        job = self._jobs.submit(Order(token, name, join(settings.job, "main.py"), tuple(parameters), sent, settings.logs, settings.seconds))
+        log.info("%s: submitted job %s on %s, report below %s", name, job, self._jobs.place, report)
+        self._submitted = Submitted(job, report, time.time() + settings.seconds + QUEUE_SECONDS)
         return self._submitted
 
     def ended(self, submitted: Submitted) -> bool:
-        """Whether it has ended. Raises Unavailable when its time is over; then it is cancelled."""
-        goes_on, state = self._jobs.state(submitted.job)
-        if goes_on and time.time() > submitted.until:
+        """Whether the job has ended. A job beyond its time limit is cancelled, and Unavailable raised."""
+        running, state = self._jobs.state(submitted.job)
+        if running and time.time() > submitted.until:
             self._jobs.cancel(submitted.job)
             raise Unavailable(
-                f"job {submitted.job} on {self._jobs.place} was still {state} when its time was over, and is cancelled; raise `timeout`, or look "
-                "what it waited for"
+                f"job {submitted.job} on {self._jobs.place} was still {state} at its time limit and was cancelled. Raise `timeout`, or find out "
+                "what it waited for."
             )
-        return not goes_on
+        return not running
 
-    def result(self, submitted: Submitted, told: Callable[[str], None], since: int = 0) -> Ended:
-        """How it ended, after its log from line `since` on. Raises Unavailable without a report: nobody knows."""
-        self._tell(submitted, told, since)
+    def result(self, submitted: Submitted, on_line: Callable[[str], None], since: int = 0) -> Ended:
+        """Return the outcome, after passing the log from line `since` to `on_line`. Raises Unavailable if there is no report."""
+        self._pass_log(submitted, on_line, since)
         try:
             report: dict[str, Any] = json.loads(self._storage.read(join(submitted.report, "report.json")))
             return Ended(int(report["code"]), str(report["output"]), str(report["errors"]))
         except FileNotFoundError:
             state = self._jobs.state(submitted.job)[1]
-            whose = f"its own logs are below {self._sending.logs}"
-            raise Unavailable(f"job {submitted.job} on {self._jobs.place} ended without a report: {state}; {whose}") from None
+            where = f"EMR's logs are below {self._sending.logs}"
+            raise Unavailable(f"job {submitted.job} on {self._jobs.place} ended without a report: {state}; {where}") from None
         except (ValueError, KeyError, TypeError) as error:
             raise Unavailable(f"{submitted.report}: expected a job's report, found something else ({error})") from None
 
     def stop(self, submitted: Submitted) -> None:
-        """Cancel it; harmless when it has ended."""
+        """Cancel the job. A job that has ended is left unchanged."""
         self._jobs.cancel(submitted.job)
 
-    def run(self, arguments: Sequence[str], told: Callable[[str], None]) -> Ended:
-        """Run to the end."""
+    def run(self, arguments: Sequence[str], on_line: Callable[[str], None]) -> Ended:
+        """Submit the command line and wait for its end. `on_line` gets each line of its log."""
         submitted, shown = self.submit(arguments), 0
         try:
             while not self.ended(submitted):
-                shown = self._tell(submitted, told, shown)
+                shown = self._pass_log(submitted, on_line, shown)
                 time.sleep(self._poll_seconds)
         except BaseException:
             self.cancel()
             raise
         self._submitted = None
-        return self.result(submitted, told, shown)
+        return self.result(submitted, on_line, shown)
 
     def cancel(self) -> None:
-        """Cancel what was sent from here and has not ended."""
+        """Cancel the job that this runner submitted, unless it has ended."""
         submitted, self._submitted = self._submitted, None
         if submitted is not None:
             self.stop(submitted)
 
-    def _tell(self, submitted: Submitted, told: Callable[[str], None], since: int) -> int:
+    def _pass_log(self, submitted: Submitted, on_line: Callable[[str], None], since: int) -> int:
+        """Pass the log from line `since` to `on_line`. Return the number of lines passed so far."""
         try:
             lines = self._storage.read(join(submitted.report, "log.txt")).decode("utf-8", "replace").splitlines()
         except FileNotFoundError:
             return since
         for line in lines[since:]:
-            told(line)
+            on_line(line)
         return max(since, len(lines))
 
 
 def refusal(error: Exception, what: str, operation: str, host: str) -> Refused:
-    """An answer of EMR's that trying again does not change."""
+    """Return the exception for a final error of EMR, with what to do about it."""
     action = api_name(operation)
     problem = access_problem(error, host)
     if problem:
         return Refused(f"{what}: {problem}")
-    told = f"{host} refused {action}"
+    message = f"{host} refused {action}"
     if code_of(error) in ("AccessDeniedException", "AccessDenied", "403"):
-        told = f"not allowed to {action}: grant what docs/terraform.md lists for a caller"
+        message = f"not allowed to {action}: grant what docs/terraform.md lists for a caller"
     elif code_of(error) in ("ResourceNotFoundException", "InvalidRequestException", "ValidationException"):
-        told = f"{host} does not know it, or does not take it in its state: correct `emr:` in compactor.yaml"
-    return Refused(f"{what}: {told} ({words(error)})")
+        message = f"{host} does not know it, or cannot accept it in its state: correct `emr:` in compactor.yaml"
+    return Refused(f"{what}: {message} ({words(error)})")

@@ -11,21 +11,21 @@ ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 
 
 class ServerlessJobs:
-    """`application` (its id) runs them, `role` (its ARN) is what they run as."""
+    """Job runs of the application with the id `application`, executed with the IAM role `role` (ARN)."""
 
     place = "EMR Serverless"
 
-    def __init__(self, application: str, role: str, reach: ClientConfig | None = None) -> None:
+    def __init__(self, application: str, role: str, config: ClientConfig | None = None) -> None:
         self._application, self._role = application, role
-        self._client = AwsClient("emr-serverless", reach or ClientConfig(), refusal)
+        self._client = AwsClient("emr-serverless", config or ClientConfig(), refusal)
 
     def submit(self, order: Order) -> str:
-        """Its job run's id."""
+        """Start a job run and return its id."""
         spark = {"entryPoint": order.program, "entryPointArguments": [*order.arguments], "sparkSubmitParameters": shlex.join(order.parameters)}
         logs = {"monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": f"{order.logs.rstrip('/')}/"}}}
 
         def attempt() -> str:
-            answer = self._client.ask(
+            answer = self._client.request(
                 "start_job_run",
                 order.name,
                 applicationId=self._application,
@@ -38,20 +38,20 @@ class ServerlessJobs:
             )
             return str(answer["jobRunId"])
 
-        return self._client.persist(order.name, "submit it to EMR Serverless", attempt)
+        return self._client.retry(order.name, "submit it to EMR Serverless", attempt)
 
     def state(self, job: str) -> tuple[bool, str]:
-        """Of a job run."""
+        """Return whether a job run still waits or runs, and its state."""
 
         def attempt() -> tuple[bool, str]:
-            found = self._client.ask("get_job_run", job, applicationId=self._application, jobRunId=job)["jobRun"]
-            details = found.get("stateDetails")
-            return found["state"] not in ENDED, found["state"] + (f" ({details})" if details else "")
+            run = self._client.request("get_job_run", job, applicationId=self._application, jobRunId=job)["jobRun"]
+            details = run.get("stateDetails")
+            return run["state"] not in ENDED, run["state"] + (f" ({details})" if details else "")
 
-        return self._client.persist(job, "look at it on EMR Serverless", attempt)
+        return self._client.retry(job, "look at it on EMR Serverless", attempt)
 
     def cancel(self, job: str) -> None:
-        """A job run."""
+        """Cancel a job run. One that has ended is left unchanged."""
         if self.state(job)[0]:
             where = {"applicationId": self._application, "jobRunId": job}
-            self._client.persist(job, "cancel it on EMR Serverless", lambda: self._client.ask("cancel_job_run", job, **where))
+            self._client.retry(job, "cancel it on EMR Serverless", lambda: self._client.request("cancel_job_run", job, **where))

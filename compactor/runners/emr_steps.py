@@ -1,4 +1,4 @@
-"""Jobs on an EMR cluster that is there already: steps. EMR takes no token for a step, so it is looked for by its name before it is added."""
+"""Jobs as steps of an existing EMR cluster. EMR accepts no token for a step, so `submit` searches for a step with the same name first."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from typing import Any
 from compactor.aws.client import AwsClient, ClientConfig
 from compactor.runners.emr import Order, refusal
 
-GOES_ON = ("PENDING", "RUNNING", "CANCEL_PENDING")
+ACTIVE = ("PENDING", "RUNNING", "CANCEL_PENDING")
 _HERE = ("--conf", "spark.submit.deployMode=client")
-"""The driver runs in the step itself: cancelling the step ends it. Said first, so that `emr: {spark: ..}` can say otherwise."""
+"""Run the driver in the step itself, so that cancelling the step ends it. It comes first, so that `emr: {spark: ..}` can override it."""
 
 
 class ClusterSteps:
-    """`cluster` is its id, `j-...`."""
+    """Steps of the cluster with the id `cluster` (`j-...`)."""
 
     place = "the EMR cluster"
 
-    def __init__(self, cluster: str, reach: ClientConfig | None = None) -> None:
+    def __init__(self, cluster: str, config: ClientConfig | None = None) -> None:
         self._cluster = cluster
-        self._client = AwsClient("emr", reach or ClientConfig(), refusal)
+        self._client = AwsClient("emr", config or ClientConfig(), refusal)
 
     def submit(self, order: Order) -> str:
-        """Its step's id. Two that add the same at the same moment both succeed, which the commit protocol bears."""
+        """Add a step and return its id. Two concurrent calls may both add it; the commit protocol makes that harmless."""
         name = f"{order.name} {order.token}"
         jar: dict[str, Any] = {"Jar": "command-runner.jar", "Args": ["spark-submit", *_HERE, *order.parameters, order.program, *order.arguments]}
         step = {"Name": name, "ActionOnFailure": "CONTINUE", "HadoopJarStep": jar}
 
         def attempt() -> str:
-            # the newest fifty: a step that was added by the same attempt is among them
-            found = self._client.ask("list_steps", order.name, ClusterId=self._cluster).get("Steps", [])
-            known = [each["Id"] for each in found if each["Name"] == name]
-            if known:
-                return str(known[0])
-            return str(self._client.ask("add_job_flow_steps", order.name, JobFlowId=self._cluster, Steps=[step])["StepIds"][0])
+            # the newest fifty: a step of the same attempt is among them
+            steps = self._client.request("list_steps", order.name, ClusterId=self._cluster).get("Steps", [])
+            added = [each["Id"] for each in steps if each["Name"] == name]
+            if added:
+                return str(added[0])
+            return str(self._client.request("add_job_flow_steps", order.name, JobFlowId=self._cluster, Steps=[step])["StepIds"][0])
 
-        return self._client.persist(order.name, "add it to the EMR cluster", attempt)
+        return self._client.retry(order.name, "add it to the EMR cluster", attempt)
 
     def state(self, job: str) -> tuple[bool, str]:
-        """Of a step."""
+        """Return whether a step still waits or runs, and its state."""
 
         def attempt() -> tuple[bool, str]:
-            status = self._client.ask("describe_step", job, ClusterId=self._cluster, StepId=job)["Step"]["Status"]
+            status = self._client.request("describe_step", job, ClusterId=self._cluster, StepId=job)["Step"]["Status"]
             why = status.get("FailureDetails", {}).get("Message") or status.get("StateChangeReason", {}).get("Message")
-            return status["State"] in GOES_ON, status["State"] + (f" ({why})" if why else "")
+            return status["State"] in ACTIVE, status["State"] + (f" ({why})" if why else "")
 
-        return self._client.persist(job, "look at it on the EMR cluster", attempt)
+        return self._client.retry(job, "look at it on the EMR cluster", attempt)
 
     def cancel(self, job: str) -> None:
-        """A step: one that waits goes, one that runs is ended."""
+        """Cancel a step that waits, or end one that runs."""
         if self.state(job)[0]:
             which = {"ClusterId": self._cluster, "StepIds": [job], "StepCancellationOption": "TERMINATE_PROCESS"}
-            self._client.persist(job, "cancel it on the EMR cluster", lambda: self._client.ask("cancel_steps", job, **which))
+            self._client.retry(job, "cancel it on the EMR cluster", lambda: self._client.request("cancel_steps", job, **which))

@@ -1,4 +1,4 @@
-"""Runner on this machine: the command line as a process of its own, in a process group of its own, so that its JVM ends with it."""
+"""Runner on this machine: each command line is a process with its own process group, so that its JVM ends with it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,27 @@ from typing import IO
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.results.reports import Ended
 
-PATIENCE = 15.0
-"""Seconds that a process has between SIGTERM and SIGKILL."""
+GRACE_SECONDS = 15.0
+"""Time between SIGTERM and SIGKILL."""
 
 _KEPT_LINES = 100
 _POLL_SECONDS = 0.1
 
 
 class LocalRunner:
-    """`program`: what comes before the arguments, such as `python -m compactor`; another environment's Python has its own packages.
-    `last`: what comes after them, such as where the configuration is."""
+    """Run command lines as local processes.
 
-    def __init__(self, program: Sequence[str], last: Sequence[str] = (), patience: float = PATIENCE) -> None:
+    `program` precedes the arguments, for example `python -m compactor` of another environment. `last` follows them, for example the location of
+    the configuration. `grace` are the seconds between SIGTERM and SIGKILL.
+    """
+
+    def __init__(self, program: Sequence[str], last: Sequence[str] = (), grace: float = GRACE_SECONDS) -> None:
         self._program, self._last = tuple(program), tuple(last)
-        self._patience = patience
+        self._grace = grace
         self._process: subprocess.Popen[str] | None = None
 
-    def run(self, arguments: Sequence[str], told: Callable[[str], None]) -> Ended:
-        """Run to the end."""
+    def run(self, arguments: Sequence[str], on_line: Callable[[str], None]) -> Ended:
+        """Run the command line to its end. `on_line` gets each line of its log."""
         # Spark and Derby leave files in the directory they are started in.
         with tempfile.TemporaryDirectory(prefix="compactor-", ignore_cleanup_errors=True) as directory:
             process = self._start([*self._program, *arguments, *self._last], directory)
@@ -44,18 +47,18 @@ class LocalRunner:
 
             def logged(line: str) -> None:
                 errors.append(line)
-                # who listens may fail; unread pipes would stop the process for ever
+                # `on_line` may fail; unread pipes would block the process for ever
                 with contextlib.suppress(Exception):
-                    told(line.rstrip("\n"))
+                    on_line(line.rstrip("\n"))
 
             readers = [_reader(process.stdout, output.append), _reader(process.stderr, logged)]
             try:
-                # Not `wait`: the handler of a signal may have to look at the process while this loop waits for it.
+                # Not `wait`: a signal handler may need the process object while this loop waits.
                 while (code := process.poll()) is None:
                     time.sleep(_POLL_SECONDS)
                 for reader in readers:
-                    # a grandchild that outlived it may hold the pipes open
-                    reader.join(self._patience)
+                    # a grandchild may outlive the process and keep the pipes open
+                    reader.join(self._grace)
             finally:
                 self.cancel()
                 self._process = None
@@ -74,18 +77,18 @@ class LocalRunner:
                 start_new_session=True,
             )
         except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-            raise Refused(f"{command[0]}: cannot be started: {error.strerror}; correct `airflow: {{command: ..}}`") from None
+            raise Refused(f"{command[0]}: cannot be started: {error.strerror}. Correct `airflow: {{command: ..}}`.") from None
         except OSError as error:
             raise Unavailable(f"{command[0]}: cannot be started now: {error.strerror}") from None
         return self._process
 
     def cancel(self) -> None:
-        """SIGTERM for the process and whatever it started, SIGKILL for what is left of them after `patience`."""
+        """Send SIGTERM to the process and its children, and SIGKILL to those that still run after the grace period."""
         process = self._process
         if process is None:
             return
         _signal(process.pid, signal.SIGTERM)
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + self._grace
         while _alive(process) and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
         _signal(process.pid, signal.SIGKILL)
@@ -110,7 +113,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 def _alive(process: subprocess.Popen[str]) -> bool:
-    """Whether anything of the group still runs."""
+    """Whether a process of the group still runs."""
     process.poll()
     try:
         os.killpg(process.pid, 0)
@@ -122,12 +125,12 @@ def _alive(process: subprocess.Popen[str]) -> bool:
 
 
 def _running(group: int) -> bool | None:
-    """Whether a process of the group is more than a zombie, which in a container without an init stays one for ever. None: nobody knows."""
-    found = None
+    """Whether a process of the group is no zombie. In a container without an init, zombies stay for ever. None: unknown."""
+    running = None
     for stat in glob.iglob("/proc/[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # the name, in brackets, may hold anything
+            # the name, in brackets, may have any character
             state, _, number = Path(stat).read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:3]
             if int(number) == group:
-                found = found or state != "Z"
-    return found
+                running = running or state != "Z"
+    return running

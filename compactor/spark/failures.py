@@ -1,8 +1,8 @@
-"""Whose fault an error of Spark's is. No file may be blamed, and put into quarantine, for what the machine, the network or the store did.
+"""Separate environment errors from errors in the data.
 
-Told by the names of Java's classes and by what AWS's SDKs write behind their messages, `(Service: Amazon S3; Status Code: 503; ...)`, for what
-fails in a task reaches the driver as text. Classes: hadoop-aws 3.3 and 3.4 with AWS SDK 1 and 2, EMR's connector (the SDK's, shaded), Hadoop's
-file systems.
+No file may go to quarantine because the machine, the network or the store failed. What fails in a task reaches the driver as text, so errors are
+recognised by the names of Java classes and by the suffix that AWS's SDKs append to their messages, `(Service: Amazon S3; Status Code: 503; ...)`.
+Covered: hadoop-aws 3.3 and 3.4 with AWS SDK 1 and 2, EMR's connector (the SDK's, shaded), Hadoop's file systems.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _STORED: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
             r"is not a Parquet file|[Cc]ould not read footer|ParquetDecodingException|can not read class org\.apache\.parquet|java\.io\.EOFException"
         ),
         InconsistentRead,
-        "a stored file came to Spark cut short or damaged ({}). Run again; if it stays so, `compactor verify --deep` tells which one it is",
+        "Spark read a stored file that is cut short or damaged ({}). Run again; if it happens again, `compactor verify --deep` names the file",
     ),
 )
 
@@ -78,55 +78,58 @@ _CLASS = re.compile(r"[\w.$]+(?:Exception|Error|Failure)\b")
 _FILE = re.compile(r"\b(?:s3a?|hdfs|file):/\S+?\.parquet\b")
 
 
-def known(error: BaseException, stored: bool = False) -> CompactorError | None:
-    """What an error tells that no data can be blamed for, in our words; None for every other. `stored`: only files of ours were read."""
+def environment_error(error: BaseException, stored: bool = False) -> CompactorError | None:
+    """Return the error to raise if the environment caused `error`, or None if the data may have caused it.
+
+    `stored`: Spark read only files that compactor has written, so that a damaged Parquet file is an InconsistentRead.
+    """
     if isinstance(error, CompactorError):
         return None
     try:
         text = _text(error)
     except (Py4JError, ConnectionError) as gone:
-        return Unavailable(f"Spark's JVM has ended ({_line(str(gone))}): was it killed, for the machine's memory? Run again")
+        return Unavailable(f"Spark's JVM has ended ({_line(str(gone))}), most likely killed for lack of memory. Run again, maybe with more memory")
     for pattern, kind, words in (*_RULES, *(_STORED if stored else ())):
         match = pattern.search(text)
         if match is not None:
-            # the innermost error that the match is of: Spark tells a task's in one line with its own
-            begins = [found.start() for found in _CLASS.finditer(text, text.rfind("\n", 0, match.start()) + 1, match.end())]
+            # the innermost error around the match: Spark puts a task's error and its own into one line
+            begins = [name.start() for name in _CLASS.finditer(text, text.rfind("\n", 0, match.start()) + 1, match.end())]
             line, place = _line(text[begins[-1] if begins else match.start() :]), _FILE.search(text)
             return kind(words.format(f"{line} in {place[0]}" if stored and place and place[0] not in line else line))
     return None
 
 
-def spare_the_data(error: BaseException) -> None:
-    """Raise an error again that no data can be blamed for; who reads files one by one asks before each blame."""
-    if known(error) is not None:
+def raise_environment_error(error: BaseException) -> None:
+    """Raise the error again if the environment caused it. Call this before a file is blamed for an error."""
+    if environment_error(error) is not None:
         raise error
 
 
-def told(cls: C) -> C:
-    """A class whose public methods raise what `known` says of an error, where it says something."""
+def translated(cls: C) -> C:
+    """Decorate a class: its public methods raise `environment_error` of an error instead of the error itself, where there is one."""
     for name, method in vars(cls).items():
         if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(cls, name, _answering(method))
+            setattr(cls, name, _translating(method))
     return cls
 
 
-def _answering(method: Callable[..., Any]) -> Callable[..., Any]:
+def _translating(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def answer(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: Any, **options: Any) -> Any:
         try:
             return method(*arguments, **options)
         except Exception as error:
-            # what is wrong with landed files was found when they were read
-            said = known(error, stored=True)
-            if said is None:
+            # damaged landed files were found when the batch was read
+            translation = environment_error(error, stored=True)
+            if translation is None:
                 raise
-            raise said from error
+            raise translation from error
 
-    return answer
+    return call
 
 
 def _text(error: BaseException) -> str:
-    """All that Java said, causes included. Raises Py4JError or ConnectionError when there is no Java any more."""
+    """Return the message of a Java error with its causes. Raises Py4JError or ConnectionError if the JVM has ended."""
     if isinstance(error, Py4JJavaError):
         return str(error)
     if isinstance(error, PySparkException):

@@ -1,4 +1,4 @@
-"""Full loads (`envelope: full-load`) → Changes: what each load has that the one before it had not, had otherwise, or has lost.
+"""Full loads (`envelope: full-load`) become Changes: the rows that each load adds, changes or lacks, compared with the load before it.
 
 The first load of a batch is compared with the rows that the parent shows. The rows of one key lie side by side, in the order of the loads:
 
@@ -27,9 +27,10 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.model import types
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.history import History
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.position import Position, at_or_below, latest
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.full_loads import gaps, newest_hour, other_file
 from compactor.ports import Entries
@@ -37,12 +38,12 @@ from compactor.spark.decode.full_load import micros
 from compactor.spark.history.parts import Parts
 from compactor.spark.history.versions import CLOSED, Versions
 from compactor.spark.input.inputs import Inputs
+from compactor.spark.keys import row_key
 from compactor.spark.rows import position, survey
-from compactor.spark.rows.conform import key_text
 from compactor.spark.rows.resolve import EVENT, union
 from compactor.spark.sql import literal, named, null, quoted
 from compactor.spark.tables.compare import comparable
-from compactor.spark.tables.table_reader import Stored
+from compactor.spark.tables.table_reader import TableReader
 
 _TWICE = "2"
 """Beside the operations of Changes: a row whose key its load had already."""
@@ -93,7 +94,7 @@ class FullLoads:
         hours: list[str] = []
         parts, taken, written, made = [], 0, 0, 0
         for series in self._series([*files]):
-            changes = self.opened.held(self._compared(rows, series, files))
+            changes = self.opened.materialize(self._compared(rows, series, files))
             events = {(row["_op"], row["__load"]): row["count"] for row in changes.groupBy("_op", "__load").count().collect()}
             if any(op == _TWICE for op, _ in events):
                 self._set_aside(changes)
@@ -119,7 +120,7 @@ class FullLoads:
         """Return the first file of each load that can be used, by the load's hour, in order."""
         files: dict[str, Input] = {}
         for item in sorted(self.opened.inputs, key=lambda item: (str(item.hour), item.path)):
-            if self.opened.places[item] not in self.opened.broken and files.setdefault(str(item.hour), item).folder != item.folder:
+            if self.opened.places[item] not in self.opened.unreadable and files.setdefault(str(item.hour), item).folder != item.folder:
                 raise InputRefused(
                     f"table {self.opened.spec.name}: {files[str(item.hour)].folder} and {item.folder} are both of the hour {item.hour} UTC, and full "
                     "loads come in the order of their hours. Move one of them into the folder of another hour."
@@ -132,7 +133,9 @@ class FullLoads:
         late = [hour for hour in hours if newest is not None and hour <= newest]
         series = []
         if fresh := [hour for hour in hours if hour not in late]:
-            series.append(_Series(fresh, Stored(self.spark, Layout(spec.root, spec.landing), parent, schema).live(soft=False) if parent else None))
+            series.append(
+                _Series(fresh, TableReader(self.spark, Layout(spec.root, spec.landing), parent, schema).live(soft=False) if parent else None)
+            )
         absorbed = tuple(self.entries()) if parent else ()
         self._check_delivery(absorbed)
         if parent is None or parent.history is None or self.summary.evolved.retyped:
@@ -195,7 +198,7 @@ class FullLoads:
         given = {
             "_position": f"CASE WHEN {made} THEN CAST({place} AS {position.ddl(self.summary.order)}) ELSE _position END",
             "_file": f"CASE WHEN {made} THEN {file} ELSE _file END",
-            "_source": f"{EVENT}",
+            "_origin": f"{EVENT}",
             "_time": micros(hour),
             **{field.name: f"CASE WHEN _op <> 'd' THEN {quoted(field.name)} ELSE {null(types.parse(field.type))} END" for field in payload},
         }
@@ -208,11 +211,10 @@ class FullLoads:
 
     def _set_aside(self, changes: DataFrame) -> None:
         """Set the loads aside that have two rows of one key."""
-        schema = self.summary.evolved.schema
-        key = key_text(self._keys, [schema.field(name).type for name in schema.key])
+        key = row_key(self.summary.evolved.schema)
         why = f"concat('has the key ', {key}, ' of another row of its full load: `key` does not identify the rows of this table')"
         rows = changes.where(f"_op = '{_TWICE}'").selectExpr("*", "_position.block AS _block", "_position.row AS _row")
-        self.opened.set_aside(survey.unusable(rows, why, "to_json(struct(*))"))
+        self.opened.set_aside(survey.list_unusable(rows, why, "to_json(struct(*))"))
 
     def _check_gone(self, series: _Series, files: Mapping[str, Input], counts: Mapping[str, int], gone: Mapping[int, int]) -> None:
         """Raise CheckFailed when a load lacks too many of the rows before it. `counts`: rows by hour; `gone`: rows by the number of the load."""

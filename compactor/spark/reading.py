@@ -1,4 +1,7 @@
-"""Reading: landed files → a batch of Changes and the facts about it."""
+"""Read a batch: open landed files, decode them, survey them, evolve the schema, and make Changes.
+
+In: inputs. Out: a SparkBatch with Changes (`rows/conform.py`) and a BatchSummary.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
+from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS, Position, earliest, latest, offsets_problem
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
 from compactor.core.schema.adoption import EPOCH, FIRST, ForeignBase
@@ -23,15 +27,15 @@ from compactor.core.schema.writer import WriterField, WriterSchema, decided, dec
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures
-from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, kafka, named, signatures, wal2json, wire
+from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression, payload_column
 from compactor.spark.full_loads import FullLoads
-from compactor.spark.input import files
+from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.rows import keyless, position, survey
-from compactor.spark.rows.conform import EVENTS_MAX, conform, linked, with_position, writer_positions
+from compactor.spark.rows.conform import EVENTS_MAX, conform, link_key_changes, with_position, writer_positions
 from compactor.spark.sql import literal, quoted
 from compactor.spark.tables import table_writer
 
@@ -39,21 +43,22 @@ ENVELOPES = {
     "change-event": Decoder(change_event.decode),
     "debezium": Decoder(debezium.decode),
     "dms": Decoder(dms.decode, order=dms.order, declared_order=dms.declared_order, check_names=dms.check_names, file_identity=dms.file_identity),
-    "flat": Decoder(flat.decode, settle=flat.settled, order=flat.order),
+    "flat": Decoder(flat.decode, settle=flat.settle, order=flat.order),
     "full-load": Decoder(flat.decode, settle=full_load.settle, order=full_load.order, declared_order=full_load.order),
     "wal2json": Decoder(wal2json.decode),
 }
 """The decoder of each envelope in `core/sources/envelopes.py`."""
 
 Columns = tuple[tuple[str, str], ...]
+"""(name, type) of columns."""
 
 
 @dataclass(frozen=True)
 class SparkBatch:
-    """A batch of inputs as Changes. Spark's cache holds them until `close`."""
+    """A batch of inputs as Changes. Spark caches them until `close`."""
 
     summary: BatchSummary
-    """What reading told."""
+    """The counts and bounds of the batch."""
     spec: TableSpec
     """The table."""
     parent: Snapshot | None
@@ -61,24 +66,28 @@ class SparkBatch:
     version: int
     """The version that is being made."""
     changes: DataFrame
-    """One row per event, in the table's columns."""
+    """One row for each event, in the table's columns and `columns.CHANGE`."""
     scratch: ExitStack = field(default_factory=ExitStack)
-    """What was unpacked on the way."""
+    """Cached rows and unpacked copies, freed by `close`."""
 
     def close(self) -> None:
-        """Let the cache go, and what was unpacked beside it."""
+        """Free the cached rows and the unpacked copies."""
         self.changes.unpersist()
         self.scratch.close()
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Opens inputs. `storage` is only asked for the content of files whose rows nothing else identifies (keyless tables), and for the size of
-    those that Spark has another one of; `schemas` for those that Kafka records name by id."""
+    """Reads batches."""
 
     spark: SparkSession
+    """The session."""
+
     storage: Storage
+    """Reads the content of files whose rows nothing else identifies (keyless tables), and sizes of files where Spark sees another one."""
+
     schemas: wire.Schemas = None
+    """Returns the schema text for an id, for Kafka records that carry only the id."""
 
     def read(
         self,
@@ -90,7 +99,7 @@ class Reader:
         entries: Entries = tuple,
         base: ForeignBase | None = None,
     ) -> SparkBatch:
-        """Open, decode, survey, evolve, conform. Files on which Spark fails are found and left out."""
+        """Read inputs as a batch, without files on which Spark fails. `entries` reads the ledger; `base` is set for files of a foreign base."""
         with ExitStack() as scratch:
             opened = Inputs(self.spark, self.storage, spec, inputs, locations, scratch)
             batch = None
@@ -102,9 +111,9 @@ class Reader:
                 except CompactorError:
                     raise
                 except Exception as error:
-                    failures.spare_the_data(error)
-                    # an error that no single file causes may come from a truncated response
-                    if not opened.find_broken() and opened.reads.confirmed({spec.name: files.reason(error)}):
+                    failures.raise_environment_error(error)
+                    # a truncated response can cause an error that no single file causes
+                    if not opened.find_unreadable() and opened.reads.confirmed({spec.name: files.reason(error)}):
                         raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
             return dataclasses.replace(batch, scratch=scratch.pop_all())
 
@@ -114,39 +123,39 @@ class Reader:
         if not frames:
             opened.within_limits(0, 0)
         if not any(frame.writers for frame in frames):
-            # no record tells a column: either nothing has happened yet, or nothing here is what the table expects
-            rubbish = [item for frame in frames for item in _unusable(frame)]
-            bad = sum(frame.rows.where("_bad IS NOT NULL").count() for frame in frames) if rubbish else 0
-            opened.within_limits(bad, sum(frame.rows.count() for frame in frames) if rubbish else 0, rubbish)
+            # no record has a column: either nothing has happened yet, or the files are not what the table expects
+            records = [item for frame in frames for item in _unusable(frame)]
+            invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
+            opened.within_limits(invalid, sum(frame.rows.count() for frame in frames) if records else 0, records)
         order = _order(spec, parent, frames)
         ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
         epoch = _epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
-        found = survey.counted(placed, spec)
-        unusable = tuple(item for frame in placed if found.bad for item in _unusable(frame))
-        opened.within_limits(found.bad, found.read, unusable)
-        if found.truncate and spec.truncate == "fail":
-            raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set. Its increment stays in landing.")
-        _comparable(spec, parent, order, found)
-        writers = writer_positions(found.writers, _payload_writers(placed))
+        counts = survey.count_records(placed, spec)
+        unusable = tuple(item for frame in placed if counts.invalid for item in _unusable(frame))
+        opened.within_limits(counts.invalid, counts.read, unusable)
+        if counts.truncate and spec.truncate == "fail":
+            raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
+        _check_offsets(spec, parent, order, counts)
+        writers = writer_positions(counts.writers, _payload_writers(placed))
         if parent is None and not writers:
-            raise NoRowsYet(f"table {spec.name}: {found.read} records landed, none with a row; they wait for the first that has one")
+            raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
         if spec.keyless:
             numbered = any(name == "offset" for name, _ in order)
             contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}
-            placed = [keyless.identified(frame, order, contents) for frame in placed]
-        untold = _untold(placed, evolved) if spec.partial else set()
-        changes = conform(placed, evolved, spec, order, bool(found.partial or untold))
-        if found.unlinked and not spec.keyless:
-            changes = linked(changes, evolved.schema)
-        changes = table_writer.held(changes)
-        changes, unfit, told = _fitting(spec, changes, evolved.schema)
-        if unfit:
-            found, unusable = found.without(unfit), (*unusable, *told)
-            opened.within_limits(found.bad, found.read, unusable)
-        summary = _facts(opened, found, evolved, order, landed, unusable)
-        summary = dataclasses.replace(summary, partial=tuple(sorted({*summary.partial, *untold})))
+            placed = [keyless.identify(frame, order, contents) for frame in placed]
+        lacking = _lacking(placed, evolved) if spec.patch_rows else set()
+        changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking))
+        if counts.unlinked and not spec.keyless:
+            changes = link_key_changes(changes, evolved.schema)
+        changes = table_writer.materialize(changes)
+        changes, mistyped, listed = _without_invalid(spec, changes, evolved.schema)
+        if mistyped:
+            counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
+            opened.within_limits(counts.invalid, counts.read, unusable)
+        summary = _summary(opened, counts, evolved, order, landed, unusable)
+        summary = dataclasses.replace(summary, unavailable_columns=tuple(sorted({*summary.unavailable_columns, *lacking})))
         if spec.source.full_loads:
             changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
         return SparkBatch(summary, spec, parent, version, changes)
@@ -155,22 +164,22 @@ class Reader:
         """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""
         spec = opened.spec
         frames, adopted = foreign_base.frames(opened, base)
-        found = survey.counted(frames, spec)
-        foreign_base.check_usable(spec, [item for frame in frames if found.bad for item in _unusable(frame)], found.bad)
+        counts = survey.count_records(frames, spec)
+        foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in _unusable(frame)], counts.invalid)
         evolved = foreign_base.evolved(frames, adopted)
-        summary = dataclasses.replace(_facts(opened, found, evolved, base.order, (), ()), adoption=adopted)
+        summary = dataclasses.replace(_summary(opened, counts, evolved, base.order, (), ()), adoption=adopted)
         unplaced = [item.path for item in summary.inputs if item.position_min is not None and item.position_min[0] == EPOCH]
         if unplaced and not base.unplaced:
             raise OrderRefused(
                 f"table {spec.name}: in rows of {spec.landing}, such as in {unplaced[0]}, {', '.join(base.order_by)} is null or does not have the "
-                "changes' type. Any change in landing, however old, would win over them: use --absorbed-through FOLDER too, or other columns."
+                "changes' type. Any change in landing, however old, would win over them: use --ingested-through FOLDER too, or other columns."
             )
-        changes = table_writer.held(conform(frames, evolved, spec, base.order, False))
+        changes = table_writer.materialize(conform(frames, evolved, spec, base.order, False))
         foreign_base.check_keys(changes, spec, adopted.schema)
         return SparkBatch(summary, spec, None, FIRST, changes)
 
     def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
-        """The decoded frames, and the columns of the files as they lie there."""
+        """Return the decoded frames, and the columns of the files as they landed (names in lower case)."""
         spec = opened.spec
         decode = ENVELOPES[spec.envelope].decode
         frames = []
@@ -179,18 +188,18 @@ class Reader:
         for kind, paths in opened.by_format().items():
             for raw in opened.raw(kind, paths, _stored_fields(parent), schema):
                 try:
-                    # all or none: a file whose records name several schemas is one frame for each
-                    decoded = [(part, decode(part, spec)) for part in kafka.unpacked(raw, spec.container, self.schemas, opened.held)]
+                    # a file whose records name several schemas is one frame for each schema: take all frames or none
+                    decoded = [(part, decode(part, spec)) for part in kafka.unpack(raw, spec.container, self.schemas, opened.materialize)]
                 except InputRefused as error:
-                    opened.broken.update(dict.fromkeys(raw.paths, files.Why(str(error))))
+                    opened.unreadable.update(dict.fromkeys(raw.paths, files.Problem(str(error))))
                     continue
-                for name, found in raw.schema[1] if raw.schema and kind != "csv" else ():
-                    landed[name.lower()] = types.widest(landed.get(name.lower(), found), found) or ("string",)
+                for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
+                    landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
                 frames += [self._described(frame, part, opened, parent, schema) for part, frame in decoded]
-        return frames, tuple((name, types.text(types.lower_names(found))) for name, found in landed.items())
+        return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items())
 
     def _described(self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None) -> Frame:
-        """The frame with its writers, and with images that are structs."""
+        """Return the frame with its writers, and with images that are structs."""
         spec = opened.spec
         if frame.omits:
             stored = _stored_fields(parent)
@@ -200,62 +209,64 @@ class Reader:
             writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.source.plain_rows)
             frame = frame.parsed(decided(writers, _stored_fields(parent)))
         elif schema and raw.avro is None:
-            frame = dataclasses.replace(frame, writers=tuple(declared(known, schema) for known in frame.writers))
+            frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
         return ENVELOPES[spec.envelope].settle(frame, spec, opened.inputs)
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
-        """Return what tells the rows of one file from those of another."""
+        """Return what identifies the rows of a file: what the envelope says, else a hash of the content."""
         return ENVELOPES[spec.envelope].file_identity(item.path) or hashlib.sha256(self.storage.read(location)).hexdigest()[:32]
 
 
-def _untold(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
-    """Stored columns that some writer of rows does not have (`partial: true`)."""
+def _lacking(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
+    """Return the stored columns that some writer of rows does not have (`patch_rows: true`)."""
     names = set(evolved.schema.values)
     writers = {writer.id for frame in frames for writer in frame.writers if writer.id in evolved.columns}
     return {name for writer in writers for name in names - set(evolved.columns[writer].values())}
 
 
 def _unusable(frame: Frame) -> list[Unusable]:
-    """What is wrong with the records of a frame, with their text as it is quoted to people."""
+    """Return the invalid records of a frame, with the text that reports quote."""
     text = "_text" if "_text" in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
-    return survey.unusable(frame.rows.where("_bad IS NOT NULL"), "_bad", text)
+    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), "_invalid", text)
 
 
 def record_place(spec: TableSpec) -> tuple[str, str]:
-    """SQL for where the record of a Change stands."""
+    """SQL for BLOCK and ROW of the record of a Change."""
     row = f"_position.row div {EVENTS_MAX}L" if spec.source.several_events else "_position.row"
     return "_position.block AS _block", f"{row} AS _row"
 
 
-def _fitting(spec: TableSpec, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
-    """The changes whose key is known (H27) and whose values are of their types, and of the others their number in each file and what is wrong."""
-    nameless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
-    unfit = f"(_unfit IS NOT NULL OR {nameless})"
-    rows = changes.where(unfit).selectExpr("*", *record_place(spec))
+def _without_invalid(spec: TableSpec, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
+    """Return the changes that have a key (H27) and values of their types, the number of others by file, and the first of the others."""
+    keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
+    invalid = f"(_mistyped IS NOT NULL OR {keyless})"
+    rows = changes.where(invalid).selectExpr("*", *record_place(spec))
     counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
     if not counts:
         return changes, {}, ()
     kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
-    nameless_told = literal(f"a column of the key ({', '.join(schema.key)}) is null or cannot be read as its type")
-    told = f"CASE WHEN {nameless} THEN {nameless_told} ELSE concat('the value of ', _unfit, ' is no ', try_element_at(map({kinds}), _unfit)) END"
-    return changes.where(f"NOT {unfit}"), counts, tuple(survey.unusable(rows, told, "to_json(struct(*))"))
+    no_key = literal(f"a column of the key ({', '.join(schema.key)}) is null or cannot be read as its type")
+    why = (
+        f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
+    )
+    return changes.where(f"NOT {invalid}"), counts, tuple(survey.list_unusable(rows, why, "to_json(struct(*))"))
 
 
 def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
-    """The table's visible columns, as a writer of plain values would describe them."""
+    """Return the table's visible columns, as a writer of plain values would describe them."""
     fields = parent.schema.payload if parent else ()
     return [WriterField(field.source, types.parse(field.type), types.parse(field.type)) for field in fields]
 
 
 def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) -> Columns:
-    """The order columns and their types: the table's own, else as declared, else the connector's. Raises OrderRefused."""
+    """Return the order columns and their types: the table's own, else the declared ones, else the connector's. Raises OrderRefused."""
     decoder = ENVELOPES[spec.envelope]
     if parent is not None:
-        names, wanted = tuple(name for name, _ in parent.order), decoder.declared_order(spec)
-        if wanted and wanted != names:
+        names, declared_names = tuple(name for name, _ in parent.order), decoder.declared_order(spec)
+        if declared_names and declared_names != names:
             raise OrderRefused(
-                f"table {spec.name}: order_by is {', '.join(wanted)}, the table was built with {', '.join(names)}. "
-                "Positions of different orders cannot be compared: restore the setting, or build the table anew from its archive with this order: "
+                f"table {spec.name}: order_by is {', '.join(declared_names)}, but the table was built with {', '.join(names)}. "
+                "Positions of different orders cannot be compared. Restore the setting, or rebuild the table from its archive with this order: "
                 f"compactor rebuild {spec.name}"
             )
         return parent.order
@@ -263,110 +274,111 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
 
 
 def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
-    """The type that values of an order column are compared as. Text that writes numbers, or is declared as one, is a number: as text 9 follows 10.
+    """Return the type that an order column is compared as. Text that holds numbers, or is declared as one, is a number, because '9' > '10' as text.
 
-    Raises OrderRefused for numbers among other text: nothing orders these.
+    Raises OrderRefused if some records hold numbers and others hold other text.
     """
-    found = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names) for frame in frames]
-    kind = str(found[0][1][0])
+    expressions = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names) for frame in frames]
+    kind = str(expressions[0][1][0])
     column = payload_column(name)
     declared = {field.type[0] for frame in frames for writer in frame.writers for field in writer.fields if field.name == column}
     if kind != "string" or not declared:
         return kind
     if declared <= {"tinyint", "smallint", "int", "bigint"}:
         return "bigint"
-    told, digits = survey.numbers(frames, [value for value, _ in found])
-    if 0 < digits < told:
+    count, digits = survey.count_numbers(frames, [value for value, _ in expressions])
+    if 0 < digits < count:
         raise OrderRefused(
-            f"table {spec.name}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {told - digits:,}, which have "
-            "no order in common. Declare its type with `schema:` (what is no number then waits in quarantine), or name another column."
+            f"table {spec.name}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
+            "no order in common. Declare its type with `schema:` (other values then go to quarantine), or set another column."
         )
     return "bigint" if digits else kind
 
 
 def _epoch(opened: Inputs) -> str:
-    """SQL for the epoch of a row (H6): the one its file was absorbed in, else the table's, from the folder on with which that begins."""
+    """SQL for the epoch of a row (H6): that in which its file was absorbed, else the table's, which begins with the folder `epoch_from`."""
     spec = opened.spec
     before: dict[int, list[str]] = {}
     for item in opened.inputs:
         if item.position_min is not None and item.position_min[0] != spec.epoch:
             before.setdefault(item.position_min[0], []).append(literal(item.path))
     cases = [f"WHEN _file IN ({', '.join(paths)}) THEN {epoch}" for epoch, paths in before.items()]
-    known = [literal(item.path) for item in opened.inputs if item.position_min is not None and item.position_min[0] == spec.epoch]
+    absorbed = [literal(item.path) for item in opened.inputs if item.position_min is not None and item.position_min[0] == spec.epoch]
     if spec.epoch_from:
-        cases += [f"WHEN _file IN ({', '.join(known)}) THEN {spec.epoch}"] if known else []
+        cases += [f"WHEN _file IN ({', '.join(absorbed)}) THEN {spec.epoch}"] if absorbed else []
         cases.append(f"WHEN _file < {literal(spec.epoch_from)} THEN {spec.epoch - 1}")
     return f"CASE {' '.join(cases)} ELSE {spec.epoch} END" if cases else str(spec.epoch)
 
 
-def _barrier(spec: TableSpec, found: survey.SurveyResult, order: position.Order) -> Position | None:
-    """The newest truncate; under `epoch: {replace: true}` the beginning of the epoch, once something of it has come."""
-    told = found.truncate if spec.truncate == "apply" else None
-    newest = latest([file.last for file in found.files.values()])
+def _barrier(spec: TableSpec, counts: survey.SurveyResult, order: position.Order) -> Position | None:
+    """Return the newest truncate. Under `epoch: {replace: true}` also the beginning of the epoch, once a record of it has come."""
+    truncate = counts.truncate if spec.truncate == "apply" else None
+    newest = latest([file.last for file in counts.files.values()])
     if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
         begins: Position = (spec.epoch, *(None for _ in order), None, None, None)
-        return latest([told, begins])
-    return told
+        return latest([truncate, begins])
+    return truncate
 
 
-def _comparable(spec: TableSpec, parent: Snapshot | None, order: position.Order, found: survey.SurveyResult) -> None:
-    """Raises OrderRefused when the table is ordered by Kafka offsets and these cannot be compared with what it has (H6)."""
+def _check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Order, counts: survey.SurveyResult) -> None:
+    """Raise OrderRefused if Kafka offsets order the table and those of the batch do not compare with the table's (H6)."""
     if not order or order[0][0] not in OFFSETS:
         return
-    known = parent if parent and parent.epoch == spec.epoch else None
-    newer = known is not None and (found.source_time or "") > (known.source_time or "")
-    problem = offsets_problem(known.offsets if known else (), found.offsets, found.truncate is not None and spec.truncate == "apply", newer)
+    stored = parent if parent and parent.epoch == spec.epoch else None
+    newer = stored is not None and (counts.source_time or "") > (stored.source_time or "")
+    problem = offsets_problem(stored.offsets if stored else (), counts.offsets, counts.truncate is not None and spec.truncate == "apply", newer)
     if problem:
         raise OrderRefused(
-            f"table {spec.name}: {problem}. Nothing was absorbed. Order by the source's own position (`order_by:`, then `compactor rebuild "
-            f"{spec.name}`), or, if keys have one partition each from here on, say `epoch: {spec.epoch + 1}`: what lands from then on counts as "
-            "newer than all before."
+            f"table {spec.name}: {problem}. Nothing was absorbed. Order by the source's own position (set `order_by:`, then run `compactor rebuild "
+            f"{spec.name}`). Or, if each key stays in one partition from now on, set `epoch: {spec.epoch + 1}`: what lands from then on counts as "
+            "newer than everything before."
         )
 
 
 def _payload_writers(frames: Sequence[Frame]) -> list[WriterSchema]:
-    """The writers of all frames without metadata columns."""
+    """Return the writers of all frames without metadata columns."""
     writers = {}
     for frame in frames:
-        for known in frame.writers:
-            fields = tuple(field for field in known.fields if field.name not in frame.metadata)
-            writers[known.id] = dataclasses.replace(known, fields=fields)
+        for writer in frame.writers:
+            fields = tuple(field for field in writer.fields if field.name not in frame.metadata)
+            writers[writer.id] = dataclasses.replace(writer, fields=fields)
     return list(writers.values())
 
 
-def _facts(
-    opened: Inputs, found: survey.SurveyResult, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]
+def _summary(
+    opened: Inputs, counts: survey.SurveyResult, evolved: Evolved, order: position.Order, landed: Columns, records: Sequence[Unusable]
 ) -> BatchSummary:
-    spec, held = opened.spec, found.files
-    broken = {item.path: item.reason for item in opened.unusable()}
-    counted = []
+    """Return the counts and bounds of the batch, with those of each input."""
+    spec, counted = opened.spec, counts.files
+    unreadable = {item.path: item.reason for item in opened.unusable()}
+    inputs = []
     for item in opened.inputs:
-        if item.path in broken:
-            item = item.unopened(broken[item.path])
-        elif item.path in held:
-            file = held[item.path]
-            item = dataclasses.replace(item, rows=file.rows, position_min=file.first, position_max=file.last, quarantined=file.bad)
-        counted.append(item)
+        if item.path in unreadable:
+            item = item.as_unreadable(unreadable[item.path])
+        elif item.path in counted:
+            file = counted[item.path]
+            item = dataclasses.replace(item, rows=file.rows, position_min=file.first, position_max=file.last, quarantined=file.invalid)
+        inputs.append(item)
     shown = {field.source: field.name for field in evolved.schema.payload}
-    # a column that a record leaves out is none of its writer's
-    partial = {evolved.columns.get(writer, {}).get(name, shown.get(name)) for writer, name in found.partial} - {None}
+    # where records name their columns, a writer may lack the column that a record leaves out
+    unavailable = {evolved.columns.get(writer, {}).get(name, shown.get(name)) for writer, name in counts.unavailable_columns} - {None}
     return BatchSummary(
         evolved=evolved,
         order=tuple(order),
-        inputs=tuple(counted),
-        read=found.read,
-        ignored=found.ignored,
-        changes=found.read - found.ignored - found.bad,
-        partial=tuple(sorted(str(name) for name in partial)),
-        moves=found.moves + found.unlinked,
-        truncates=found.truncates,
-        first=earliest([file.first for file in held.values()]),
-        last=latest([file.last for file in held.values()]),
-        truncate=_barrier(spec, found, order),
-        source_time=found.source_time,
+        inputs=tuple(inputs),
+        read=counts.read,
+        ignored=counts.ignored,
+        changes=counts.read - counts.ignored - counts.invalid,
+        unavailable_columns=tuple(sorted(str(name) for name in unavailable)),
+        moves=counts.moves + counts.unlinked,
+        truncates=counts.truncates,
+        first=earliest([file.first for file in counted.values()]),
+        last=latest([file.last for file in counted.values()]),
+        truncate=_barrier(spec, counts, order),
+        source_time=counts.source_time,
         raw=landed,
-        offsets=found.offsets if order and order[0][0] in OFFSETS else (),
-        quarantined=found.bad,
+        offsets=counts.offsets if order and order[0][0] in OFFSETS else (),
+        quarantined=counts.invalid,
         unfinished=opened.unfinished,
         unusable=(*opened.unusable(), *records)[:LISTED_MAX],
     )

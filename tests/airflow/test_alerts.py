@@ -91,7 +91,7 @@ def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Com
     assert one["where"] == {"dag": "compact_hourly", "run": "scheduled__x", "status page": "https://wiki.example/tables"}
     company.config.write_text("tables: {}\n", encoding="utf-8")
     asyncio.run(late(str(company.config), ["student"], "0:50:00"))
-    assert "a missed deadline was not told" in caplog.text
+    assert "could not send the alert about a missed deadline" in caplog.text
 
 
 def test_what_waits_in_quarantine_is_told_table_by_table(company: Company, told: Path) -> None:
@@ -99,7 +99,7 @@ def test_what_waits_in_quarantine_is_told_table_by_table(company: Company, told:
     held = {"table": "student", "path": "increment_2024030503/part.json", "records": 2, "reason": "no such operation"}
     others = [{**held, "path": f"{n}.json", "records": None} for n in range(12)]
     (company.folder / "answers.json").write_text(json.dumps({"quarantine": {"found": [held, *others, {**held, "table": "quiet"}]}}), encoding="utf-8")
-    assert states(company.dag("quarantine_alert").test(logical_date=AT, run_after=AT)) == {"look": "failed"}
+    assert states(company.dag("quarantine_alert").test(logical_date=AT, run_after=AT)) == {"check_quarantine": "failed"}
     (one,) = messages(told)
     assert (one["event"], one["table"]) == ("quarantined", "student")
     assert one["reason"].startswith("increment_2024030503/part.json: 2 records: no such operation; 0.json: the file: ")

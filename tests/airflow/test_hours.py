@@ -83,7 +83,7 @@ def test_every_error_of_ours_is_tried_again_or_not(kind: type[CompactorError]) -
     report = failure("student", raised(kind))
     outcome = judge(Ended(report.exit_code, reports(report)))
     assert outcome.problem == f"student: {report.error}"
-    assert outcome.again is issubclass(kind, TryLater)
+    assert outcome.retryable is issubclass(kind, TryLater)
     assert (kind.__name__ in REFUSED) is issubclass(kind, Refused)
 
 
@@ -96,7 +96,7 @@ def test_every_error_of_ours_is_tried_again_or_not(kind: type[CompactorError]) -
         (Ended(1, "", "compactor: unexpected OSError: gone (-v shows where)\n"), "unexpected OSError: gone (-v shows where)", True),
         (Ended(2, "", "Usage: compactor [OPTIONS]\nNo such option\n"), "Usage: compactor [OPTIONS]\nNo such option", False),
         (Ended(75, "", "compactor: the metastore is in use\n"), "the metastore is in use", True),
-        (Ended(-9, "", ""), "no word, exit code -9", True),
+        (Ended(-9, "", ""), "killed by SIGKILL, most likely out of memory; raise the memory of the worker, or lower COMPACTOR_DRIVER_MEMORY", True),
         (Ended(137, "", "Killed\n"), "Killed", True),
     ],
     ids=["done", "no JSON", "refused before it began", "unforeseen", "wrong usage", "busy", "killed", "killed, told by a shell"],
@@ -104,21 +104,21 @@ def test_every_error_of_ours_is_tried_again_or_not(kind: type[CompactorError]) -
 def test_an_end_without_a_report(ended: Ended, problem: str | None, again: bool) -> None:
     """What the log says last is the reason."""
     outcome = judge(ended)
-    assert (outcome.problem, outcome.again) == (problem, again)
+    assert (outcome.problem, outcome.retryable) == (problem, again)
 
 
 def test_an_unforeseen_failure_of_a_table_is_tried_again() -> None:
     """A JVM that died is no refusal; but one refusal among several failures is."""
     unforeseen = TableReport("student", "failed", error="unexpected Py4JNetworkError: gone", error_class="Py4JNetworkError", exit_code=1)
     refused = failure("ledger", errors.SchemaRefused("no"))
-    assert judge(Ended(1, reports(unforeseen))).again
-    assert not judge(Ended(1, reports(unforeseen, refused))).again
+    assert judge(Ended(1, reports(unforeseen))).retryable
+    assert not judge(Ended(1, reports(unforeseen, refused))).retryable
 
 
 def test_the_log_says_what_a_run_did() -> None:
     """In a line."""
     counts: dict[str, Any] = {"read": 1200, "applied": 1100, "late": 7, "quarantined": 2}
     report = TableReport("student", "committed", 3, ("commit 3", "compact 4"), 2, counts, notes=("a note",), seconds=4.25)
-    said = "student: committed; version 3; commit 3, fold 4; 2 files, 1,200 events, 1,100 applied; 7 late; 2 quarantined; 4.2 s; a note"
+    said = "student: committed; version 3; commit 3, fold 4; 2 files, 1,200 events, 1,100 rows changed; 7 late; 2 quarantined; 4.2 s; a note"
     assert sentence(report.to_json()) == said
     assert sentence(TableReport("student", "idle").to_json()) == "student: idle; 0.0 s"

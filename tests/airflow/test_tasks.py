@@ -165,7 +165,7 @@ def test_waiting_ends_when_something_of_the_hour_is_there(company: Company, answ
     with pytest.raises(TaskDeferred) as deferred:
         waiting.execute({"dag_run": Run(NOW)})
     path, given = deferred.value.trigger.serialize()
-    assert path == "compactor.airflow.tasks.HourTrigger"
+    assert path == "compactor.airflow.triggers.HourTrigger"
     assert given["until"] == (NOW + timedelta(hours=2)).timestamp()
 
 
@@ -177,7 +177,7 @@ def test_an_hour_whose_grace_is_over_is_not_waited_for(company: Company, answers
 
 def test_the_trigger_sees_a_file_come_and_knows_when_to_give_up(company: Company, answers: Path) -> None:
     """It tells which; serialized and made again it does the same."""
-    from compactor.airflow.tasks import HourTrigger
+    from compactor.airflow.triggers import HourTrigger
 
     async def told(until: float, meanwhile: bool) -> Any:
         trigger = HourTrigger(str(company.config), "student", f"{NOW:%Y-%m-%dT%H}", until, poll=0.05)
@@ -187,21 +187,21 @@ def test_the_trigger_sees_a_file_come_and_knows_when_to_give_up(company: Company
         assert not event.done()
         if meanwhile:
             landed(company, NOW)
-        return (await event).payload["told"]
+        return (await event).payload["message"]
 
-    assert asyncio.run(told(time.time() + 1.0, False)) == f"nothing of {NOW:%Y-%m-%dT%H} has landed in time; going on without"
+    assert asyncio.run(told(time.time() + 1.0, False)) == f"no file of {NOW:%Y-%m-%dT%H} has landed in time; continuing without it"
     assert asyncio.run(told(time.time() + 60.0, True)) == f"{NOW:%Y-%m-%dT%H} has landed"
 
 
 def test_the_trigger_goes_on_when_the_store_fails(company: Company, answers: Path) -> None:
     """The run will meet the trouble and name it; a broken configuration must not keep a task waiting for ever either."""
-    from compactor.airflow.tasks import HourTrigger
+    from compactor.airflow.triggers import HourTrigger
 
     company.config.write_text("tables: {}\n", encoding="utf-8")
     trigger = HourTrigger(str(company.config), "student", "2024-03-05T03", time.time() + 0.3, poll=0.05)
 
     async def first() -> Any:
-        return (await anext(trigger.run())).payload["told"]
+        return (await anext(trigger.run())).payload["message"]
 
     assert asyncio.run(first()).startswith("nothing of 2024-03-05T03")
 
@@ -222,18 +222,18 @@ def test_a_backfill_is_a_dry_run_unless_told_otherwise(company: Company, answers
     answer(answers, plan=planned(["2024-03-05T01"]), run=reported(COMMITTED))
     landed(company, datetime(2024, 3, 5, 2, tzinfo=timezone.utc), "archive")
     run = backfill(company, from_hour="2024-03-05T01", to_hour="2024-03-05T03")
-    assert states(run)["approve"] == "skipped"
+    assert states(run)["skip_if_dry_run"] == "skipped"
     assert [words[0] for words in asked(answers)] == ["plan"]
     (plan,) = [instance for instance in run.get_task_instances() if instance.task_id == "plan"]
     told = plan.xcom_pull(task_ids="plan", map_indexes=0)
-    assert (told["new"], told["known"], told["missing"]) == (["2024-03-05T01:00"], ["2024-03-05T02"], ["2024-03-05T03"])
+    assert (told["new"], told["ingested"], told["missing"]) == (["2024-03-05T01:00"], ["2024-03-05T02"], ["2024-03-05T03"])
 
 
 def test_a_backfill_in_earnest_runs_the_tables(company: Company, answers: Path) -> None:
     """Those that the form names."""
     answer(answers, plan=planned(["2024-03-05T01"]), run=reported(COMMITTED))
     run = backfill(company, dry_run=False, tables=["student"])
-    assert {task: state for task, state in states(run).items() if state != "skipped"}.keys() == {"choose", "plan", "approve", "run"}
+    assert {task: state for task, state in states(run).items() if state != "skipped"}.keys() == {"choose_tables", "plan", "skip_if_dry_run", "run"}
     assert (states(run)["run"], states(run)["reprocess"]) == ("success", "skipped")
     assert [words[:2] for words in asked(answers)] == [["plan", "student"], ["run", "student"]]
 
@@ -242,7 +242,7 @@ def test_a_backfill_may_take_quarantine_again(company: Company, answers: Path) -
     """When its form says so."""
     answer(answers, plan=planned([]), run=reported(COMMITTED), **{"quarantine replay": {"found": COMMITTED.to_json()}})
     run = backfill(company, dry_run=False, reprocess=True)
-    assert {task for task, state in states(run).items() if state != "success"} == {"anew", "rebuild"}
+    assert {task for task, state in states(run).items() if state != "success"} == {"if_rebuild", "rebuild"}
     assert sorted(words[:3] for words in asked(answers)) == [
         ["plan", "student", "--output"],
         ["quarantine", "replay", "student"],
@@ -255,8 +255,8 @@ def test_a_backfill_may_rebuild_first(company: Company, answers: Path) -> None:
     built = {"table": "student", "outcome": "published", "version": 7}
     answer(answers, plan=planned([]), run=reported(COMMITTED), rebuild={"found": built})
     run = backfill(company, dry_run=False, rebuild=True)
-    assert {task: state for task, state in states(run).items() if task not in ("again", "reprocess")} == dict.fromkeys(
-        ("choose", "plan", "approve", "anew", "rebuild", "run"), "success"
+    assert {task: state for task, state in states(run).items() if task not in ("if_reprocess", "reprocess")} == dict.fromkeys(
+        ("choose_tables", "plan", "skip_if_dry_run", "if_rebuild", "rebuild", "run"), "success"
     )
     assert [[word for word in words if word in ("plan", "rebuild", "run", "--accept-differences")] for words in asked(answers)] == [
         ["plan"], ["rebuild"], ["run"],
@@ -270,10 +270,10 @@ def test_a_backfill_may_rebuild_first(company: Company, answers: Path) -> None:
 @pytest.mark.parametrize(
     ("params", "failed"),
     [
-        ({"accept_differences": True}, "choose"),
-        ({"from_hour": "2024-03-05T03", "to_hour": "2024-03-05T01"}, "choose"),
-        ({"to_hour": "2024-03-05T01"}, "choose"),
-        ({"from_hour": "2024-13-05T01"}, "choose"),
+        ({"accept_differences": True}, "choose_tables"),
+        ({"from_hour": "2024-03-05T03", "to_hour": "2024-03-05T01"}, "choose_tables"),
+        ({"to_hour": "2024-03-05T01"}, "choose_tables"),
+        ({"from_hour": "2024-13-05T01"}, "choose_tables"),
         ({"from_hour": "2024-03-05T01", "to_hour": "2024-03-05T02", "complete": True}, "plan"),
     ],
     ids=["accepted what?", "backwards", "no beginning", "no month", "an hour that never landed"],
@@ -301,7 +301,7 @@ def test_quarantine_alert_fails_while_something_waits(company: Company, answers:
     held = {"table": "student", "path": "increment_2024030503/part.json", "records": 2, "reason": "no such operation"}
     for found, state in (([held], "failed"), ([], "success")):
         answer(answers, quarantine={"found": found})
-        assert states(company.dag("quarantine_alert").test(logical_date=RUN_AT, run_after=RUN_AT)) == {"look": state}
+        assert states(company.dag("quarantine_alert").test(logical_date=RUN_AT, run_after=RUN_AT)) == {"check_quarantine": state}
     assert asked(answers)[0][:2] == ["quarantine", "list"]
 
 
@@ -319,7 +319,7 @@ ANNOUNCED = {"table": "student", "refused": True, "changes": ["column a: int →
 def asking(company: Company, name: str, yes: bool | None) -> dict[str, str]:
     """The states of a DAG's run in which a person says yes or no, or (None) must not be asked."""
     dag = company.dag(name)
-    (question,) = [task for task in dag.tasks if task.task_id in ("may_it_be_deleted", "is_it_repaired")]
+    (question,) = [task for task in dag.tasks if task.task_id in ("approve_deletion", "confirm_repair")]
 
     def answered(context: Any) -> None:
         assert yes is not None, "nothing was to be asked"

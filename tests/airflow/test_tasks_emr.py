@@ -143,7 +143,7 @@ def test_only_what_may_help_is_tried_again(jobs: Jobs, look: Any, ended: Any, ag
 def test_a_task_that_a_person_ends_takes_its_job_along(jobs: Jobs) -> None:
     """Cleared or marked while it is deferred."""
     trigger = deferred(dag_file("compact_hourly").compact_hourly.get_task("student.run")).trigger
-    assert trigger.serialize()[0] == "compactor.airflow.tasks.JobTrigger"
+    assert trigger.serialize()[0] == "compactor.airflow.triggers.JobTrigger"
     asyncio.run(trigger.on_kill())
     assert jobs.stopped == ["job-1"]
 

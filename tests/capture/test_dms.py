@@ -54,7 +54,7 @@ def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
     with App.open(tmp_path / "compactor.yaml", conf=dict(FAST)) as app:
         for group in groups:
             for name in names:
-                dms.land(tmp_path, form, name, group, app._session() if form == "dms_parquet" else None)
+                dms.land(tmp_path, form, name, group, app.runtime.spark() if form == "dms_parquet" else None)
             reports = app.run(parallel=3)
             delivered |= set(group)
             assert [] == [report.error for report in reports if report.error]

@@ -87,7 +87,7 @@ def test_the_capture_equals_postgresql(tmp_path: Path, case: str) -> None:
     delivered: set[int] = set()
     with App.open(tmp_path / "compactor.yaml", conf=dict(FAST)) as app:
         for group in groups:
-            spark = app._session() if form.endswith("_parquet") else None
+            spark = app.runtime.spark() if form.endswith("_parquet") else None
             landing.land(tmp_path, form, only=only, hours=group, spark=spark, **options)
             reports = app.run(parallel=3)
             delivered |= set(group)

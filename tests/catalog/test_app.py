@@ -27,14 +27,14 @@ def test_the_catalog_is_reached_without_spark(server: Server, tmp_path: Path, mo
     """By the variables that every AWS tool reads."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", server.url)
     with opened(tmp_path) as app:
-        catalog = app.env().catalog()
+        catalog = app.runtime.environment().catalog()
         assert isinstance(catalog, GlueCatalog)
-        assert app.env().catalog() is catalog
+        assert app.runtime.environment().catalog() is catalog
         name = f"app{next(NUMBERS)}"
         catalog.ensure_database(name, "s3://lake/cdc")
         catalog.replace_view(view(name))
         assert catalog.view(name, "t") == view(name)
-        assert app._spark is None
+        assert not app.runtime.started
 
 
 def test_what_reads_views_through_spark_is_refused_outside_emr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_what_reads_views_through_spark_is_refused_outside_emr(tmp_path: Path, m
             app.sql("select 1")
         with pytest.raises(Refused, match="verify --files-only compares"):
             app.verify()
-        assert app._spark is None
+        assert not app.runtime.started
         assert app_spark._glue_conf(app.settings) == {}
 
 

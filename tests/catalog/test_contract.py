@@ -21,7 +21,7 @@ from compactor.core.model.errors import CatalogRefused
 from compactor.ports import Catalog
 
 NUMBERS = itertools.count(1)
-glue = cache(lambda url: GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", url))))
+glue = cache(lambda url: GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", url))))
 """One for all tests: a connection takes longer than most of them."""
 COLUMNS = (Column("id", "bigint", "the key"), Column("amount", "decimal(10,2)"))
 TEXT = "SELECT `id`, `amount` FROM `{0}`.`t_base`"
@@ -104,7 +104,7 @@ def test_columns_may_be_appended_and_commented(catalog: Catalog, database: str, 
     catalog.ensure_table(table(database, tmp_path))
     longer = (Column("id", "bigint", "another word"), COLUMNS[1], Column("name", "string", "it's `new`; \\ ünï"))
     catalog.ensure_table(table(database, tmp_path, columns=longer))
-    with pytest.raises(CatalogRefused, match="column 3 is name string in the catalog, and nothing is asked for"):
+    with pytest.raises(CatalogRefused, match="column 3 is name string in the catalog, requested is none"):
         catalog.ensure_table(table(database, tmp_path))
 
 
@@ -292,7 +292,7 @@ def test_the_metastore_keeps_our_statistics(hive: HiveCatalog, spark: Any, home:
     spark.range(3).write.parquet(str(root / "x1"))
     hive.ensure_table(table(name, root))
     hive.ensure_partitions(name, "t_base", parts(root, 1))
-    told = hive._read_all(hive._client.getPartitionsByNames(name, "t_base", ["base_version=v1/segment=s1"]))[0]["parameters"]
+    told = hive._hive.read_all(hive._hive.client.getPartitionsByNames(name, "t_base", ["base_version=v1/segment=s1"]))[0]["parameters"]
     assert {key: told.get(key) for key in ("numRows", "totalSize", "numFiles")} == {
         "numRows": "10",
         "totalSize": "1000",
@@ -307,7 +307,9 @@ def test_an_older_partition_gets_the_columns_of_its_table(hive: HiveCatalog, hom
     hive.ensure_partitions(name, "t_base", parts(root, 1))
     hive.ensure_table(table(name, root, columns=(*COLUMNS, Column("late", "string", "x"))))
     hive.ensure_partitions(name, "t_base", parts(root, 1, 2))
-    found = hive._read_all(hive._client.getPartitionsByNames(name, "t_base", list(hive._client.listPartitionNames(name, "t_base", -1))))
+    found = hive._hive.read_all(
+        hive._hive.client.getPartitionsByNames(name, "t_base", list(hive._hive.client.listPartitionNames(name, "t_base", -1)))
+    )
     assert [[column["name"] for column in each["sd"]["cols"]] for each in found] == [["id", "amount", "late"]] * 2
     assert hive.partitions(name, "t_base") == parts(root, 1, 2)
 
@@ -321,6 +323,6 @@ def test_a_managed_table_and_what_spark_left_behind(hive: HiveCatalog, spark: An
     spark.sql(f"CREATE VIEW {name}.t (id COMMENT 'old') TBLPROPERTIES ('team' = 'blue') AS SELECT 1L AS id")
     hive.replace_view(view(name, text="SELECT 2L AS `id`, 'x' AS `name`", columns=(Column("id", "bigint"), Column("name", "string"))))
     assert spark.table(f"{name}.t").columns == ["id", "name"]
-    kept = hive._read(hive._client.getTable(name, "t"))["parameters"]
+    kept = hive._hive.read(hive._hive.client.getTable(name, "t"))["parameters"]
     assert not [key for key in kept if key.startswith(("spark.sql.", "view."))]
     assert kept["team"] == "blue"

@@ -15,7 +15,8 @@ import pytest
 
 from compactor.core.model.errors import Busy, Refused
 from compactor.spark import session
-from compactor.spark.session import LOCK_NAME, SessionSettings, embedded_lock, find_java, session_conf
+from compactor.spark.java import find_java
+from compactor.spark.session import LOCK_NAME, SessionSettings, embedded_lock, session_conf
 
 HOLD = """
 import sys, time

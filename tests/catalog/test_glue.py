@@ -34,7 +34,7 @@ READ_SECONDS = 0.3
 def catalog(url: str, seconds: float = 20.0, **reach: Any) -> GlueCatalog:
     """One of its own: nothing remembered."""
     patience = {"operation_seconds": seconds, "wait_seconds_min": 0.01, "wait_seconds_max": 0.05, "client_attempts": 1, "read_seconds": READ_SECONDS}
-    return GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", url, **{**patience, **reach})))
+    return GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", url, **{**patience, **reach})))
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ def test_a_publish_broken_at_any_request_ends_right(
 def test_a_catalog_that_stays_away_is_unavailable(server: Server, proxy: Proxy, database: str, tmp_path: Path, kind: str) -> None:
     """After the operation's time, with table, what was tried, the last reason; the next publish ends right."""
     proxy.plan(Fault(kind, times=ALWAYS))
-    with pytest.raises(Unavailable, match=rf"{database}\.t_base: could not create or update it in 0\.3 s \(\d+ attempts\), at last .*Run again"):
+    with pytest.raises(Unavailable, match=rf"{database}\.t_base: could not create or update it in 0\.3 s \(\d+ attempts\); the last .*Run again"):
         catalog(proxy.url, 0.3).ensure_table(table(database, tmp_path))
     proxy.plan()
     publish(catalog(proxy.url), database, tmp_path, 1)
@@ -266,7 +266,7 @@ def test_a_catalog_that_stays_away_is_unavailable(server: Server, proxy: Proxy, 
         ),
         ("GlueEncryptionException", r"grant kms:Decrypt"),
         ("ResourceNumberLimitExceededException", r"a quota of Glue is used up"),
-        ("InvalidInputException", r"beyond what Glue holds"),
+        ("InvalidInputException", r"exceeds a limit of Glue"),
         ("UnrecognizedClientException", r"the credentials are not valid at 127\.0\.0\.1:\d+"),
         ("ExpiredTokenException", r"the credentials have expired: renew them"),
         ("SomethingNewException", r"127\.0\.0\.1:\d+ refused glue:GetTable \(SomethingNewException"),
@@ -282,13 +282,13 @@ def test_a_no_is_told_with_the_table_and_what_to_do(proxy: Proxy, database: str,
 
 def test_a_missing_database_and_a_missing_region_are_told(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
-        CatalogRefused, match=r"nowhere\.t_base: the database or table is not there: create the database, or correct catalog\.database"
+        CatalogRefused, match=r"nowhere\.t_base: the database or table does not exist: create the database, or correct catalog\.database"
     ):
         catalog(server.url).ensure_table(table("nowhere", tmp_path))
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    with pytest.raises(CatalogRefused, match=r"nothing says in which region it is: set AWS_REGION"):
+    with pytest.raises(CatalogRefused, match=r"no region is set: set AWS_REGION"):
         GlueCatalog().view("a", "b")
 
 
@@ -315,12 +315,12 @@ def test_thousands_of_partitions_take_few_requests(server: Server, proxy: Proxy,
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["at the same place", "elsewhere"])
 def test_a_partition_registered_by_somebody_else_between_look_and_write(
-    server: Server, proxy: Proxy, database: str, tmp_path: Path, locations: bool
+    server: Server, proxy: Proxy, database: str, tmp_path: Path, elsewhere: bool
 ) -> None:
     """At the same place it is what we wanted; elsewhere it is refused. The others of the batch are registered either way, and harm nobody."""
     other = catalog(server.url)
     other.ensure_table(table(database, tmp_path))
-    theirs = dataclasses.replace(parts(tmp_path, 2)[0], location=str(tmp_path / "other")) if locations else parts(tmp_path, 2)[0]
+    theirs = dataclasses.replace(parts(tmp_path, 2)[0], location=str(tmp_path / "other")) if elsewhere else parts(tmp_path, 2)[0]
 
     def before(request: int) -> None:
         if proxy.requests[-1][1].endswith("BatchCreatePartition"):
@@ -329,7 +329,7 @@ def test_a_partition_registered_by_somebody_else_between_look_and_write(
 
     proxy.before = before
     there = catalog(proxy.url, read_seconds=60.0)
-    if locations:
+    if elsewhere:
         with pytest.raises(CatalogRefused, match=rf"{database}\.t_base \['v2', 's2'\]: expected at .*x2, registered at .*other"):
             there.ensure_partitions(database, "t_base", parts(tmp_path, 1, 2, 3))
     else:
@@ -368,7 +368,7 @@ def test_one_refused_partition_of_a_batch_names_itself(proxy: Proxy, database: s
 
     there._client.ask = ask  # type: ignore[method-assign]
     codes = ["InvalidInputException"]
-    with pytest.raises(CatalogRefused, match=rf"{database}\.t_base \['v1', 's1'\]: Glue does not take it"):
+    with pytest.raises(CatalogRefused, match=rf"{database}\.t_base \['v1', 's1'\]: Glue rejects the definition"):
         there.ensure_partitions(database, "t_base", parts(tmp_path, 1))
     codes = ["InternalServiceException"]
     there.ensure_partitions(database, "t_base", parts(tmp_path, 1, 2))
@@ -470,5 +470,5 @@ def test_what_is_no_glue_is_refused(proxy: Proxy, database: str) -> None:
     there = catalog(proxy.url)
     there.replace_view(numbered(database, 1))
     there._client.ask = lambda *args, **kwargs: {"Table": {"Name": "t", "TableType": "VIRTUAL_VIEW"}}  # type: ignore[method-assign]
-    with pytest.raises(CatalogRefused, match="tells no VersionId"):
+    with pytest.raises(CatalogRefused, match="returned a table without VersionId"):
         there.replace_view(numbered(database, 2))

@@ -100,7 +100,7 @@ def test_a_metastore_or_a_jvm_that_goes_away_is_unavailable(tmp_path: Path) -> N
         spark = client.enter_context(session(uri, tmp_path))
         catalog = HiveCatalog(spark)
         catalog.ensure_database("shop", str(tmp_path / "shop"))
-        with pytest.raises(CatalogRefused, match=r"none\.t: the metastore refuses"):
+        with pytest.raises(CatalogRefused, match=r"none\.t: the metastore rejected the call"):
             catalog.ensure_table(TableDef("none", "t", COLUMNS, (), str(tmp_path / "t")))
         catalog.replace_view(view(1))
         server.close()

@@ -6,10 +6,10 @@ import pytest
 
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused, Refused, SchemaRefused
+from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.adoption import Adoption, ForeignBase, adoption, check_plain, refused_paths, sentence
-from compactor.core.schema.policy import EVOLVE, Policy
 
 PLACE = (0, 7, "increment_2024030503/a.json", 0, 0)
 CHANGES = Schema((Field("id", "id", "bigint"), Field("userid", "userId", "string"), Field("n", "n", "int", 1, PLACE, PLACE, default=5)), ("id",))

@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments, NewestIs, NotReplaced, Requirement, Stamp, apply, unmet
+from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import DataFile, Feed, FeedPart, Input, PendingDeletion, Pin, Segment, Snapshot, State
+from compactor.core.model.snapshot import DataFile, Feed, FeedPart, PendingDeletion, Pin, Segment, Snapshot, State
 
 SCHEMA = Schema((Field("id", "id", "bigint"),), ("id",))
 STAMP = Stamp("t", "new-uuid", "hourly", "2026-01-01T00:00:00.000Z")

@@ -31,7 +31,7 @@ def test_a_location_is_a_bucket_and_a_key_taken_literally(location: str, directo
     ("location", "said"),
     [
         ("/lake/a", "expected s3://bucket/key"),
-        ("s3a://lake/a", "write s3:// for it"),
+        ("s3a://lake/a", "Write s3:// instead"),
         ("s3://lake", "empty"),
         ("s3://lake/", "empty"),
         ("s3://lake/a/", "empty"),
@@ -85,7 +85,7 @@ def test_endpoint_and_region_come_from_the_usual_variables(environ: Any, setting
     ("settings", "said"),
     [
         ({"endpoint": "minio:9000"}, "s3.endpoint: expected a URL"),
-        ({"endpoint": "http://user:secret@minio"}, "s3.endpoint: it holds a user name"),
+        ({"endpoint": "http://user:secret@minio"}, "s3.endpoint: expected a URL without a user name"),
         ({"sse": "kms"}, "s3.sse: expected one of sse-s3, sse-kms, dsse-kms, found 'kms'"),
         ({"kms_key": "alias/x"}, "s3.kms_key"),
         ({"bucket_owner": "12345"}, "s3.bucket_owner: expected the 12 digits"),

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.core.model.errors import StateRefused
+from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import COUNTS, FORMAT, DataFile, Delta, Feed, FeedPart, Input, LedgerFile, PendingDeletion, Pin, Segment, Snapshot
+from compactor.core.model.snapshot import COUNTS, FORMAT, DataFile, Delta, Feed, FeedPart, PendingDeletion, Pin, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from tests.oracle.sizes import sized
 
@@ -99,7 +100,7 @@ def test_a_snapshot_is_readable_json_with_its_format_number() -> None:
 def test_another_format_is_refused(found: object) -> None:
     """With what was found, what is read, and what to do."""
     data = json.dumps({**json.loads(one().to_bytes()), "format": found}).encode()
-    with pytest.raises(StateRefused, match=r"/s/2\.json has format .* reads format 1"):
+    with pytest.raises(StateRefused, match=r"/s/2\.json: expected format 1, found "):
         Snapshot.from_bytes(data, "/s/2.json")
 
 
@@ -119,14 +120,14 @@ def test_a_damaged_text_is_refused(data: bytes) -> None:
 
 
 def test_what_a_snapshot_tells_about_itself() -> None:
-    """Live rows at most, bytes, partial columns, and the Position below which Changes must be compared."""
+    """Live rows at most, bytes, unavailable columns, and the Position below which Changes must be compared."""
     snapshot = one()
     assert snapshot.rows == 10 - 2 + 4 - 1
     assert snapshot.size == 14
-    assert snapshot.partial == ("a", "b")
+    assert snapshot.unavailable_columns == ("a", "b")
     assert snapshot.position_max == (0, 9, "f", 0, 1)
     bare = dataclasses.replace(snapshot, delta=None, segments=(), truncated_to=None)
-    assert (bare.rows, bare.size, bare.partial, bare.position_max) == (0, 0, (), None)
+    assert (bare.rows, bare.size, bare.unavailable_columns, bare.position_max) == (0, 0, (), None)
 
 
 def test_a_spec_reads_back_equal() -> None:

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from compactor.app.app import App
-from compactor.app.package import deliver, package
+from compactor.app.package import package, write
 from compactor.core.results.reports import Ended
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.settings.s3a import s3a_properties
@@ -64,7 +64,7 @@ def spark_conf(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path
     (folder / "reader.yaml").write_text("catalog: {metastore_dir: metastore}\ns3: {path_style: true}\ntables: {t: {key: [id]}}\n", encoding="utf-8")
     with App.open(folder / "reader.yaml") as app:
         # where Spark has put the jars of its connector
-        jars = [jar.removeprefix("file://") for jar in app._session().conf.get("spark.jars", "").split(",") if jar]  # type: ignore[union-attr]
+        jars = [jar.removeprefix("file://") for jar in app.runtime.spark().conf.get("spark.jars", "").split(",") if jar]  # type: ignore[union-attr]
     settings = {
         **s3a_properties(S3Settings(endpoint=server.url, path_style=True, region="us-east-1"), int(pyspark.__version__[0]) - 2),
         "spark.driver.extraClassPath": ":".join(jars),
@@ -103,7 +103,7 @@ def company(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     said["tables"][TABLES[1]]["runner"] = "emr-steps"
     file = tmp_path_factory.mktemp("company") / "compactor.yaml"
     file.write_text(json.dumps(said), encoding="utf-8")
-    deliver(package(), S3Storage("s3://code/jobs", S3Settings(path_style=True).within(os.environ)), "s3://code/jobs/1")
+    write(package(), S3Storage("s3://code/jobs", S3Settings(path_style=True).within(os.environ)), "s3://code/jobs/1")
     return file
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.schema.policy import Policy
+from compactor.core.model.policy import Policy
 from tests.engines.test_readers import KEYS, Reader, State, changes, published, reading, servers, states
 from tests.oracle.sizes import FULL
 from tests.parts.metastore import metastore, thrift_server

@@ -94,13 +94,13 @@ class Cases:
         return packed.get(name.rpartition(".")[2], bytes)("".join(f"{line}\n" for line in lines).encode())
 
     def _zstd(self, data: bytes) -> bytes:
-        jvm: Any = self._app._session()._jvm
+        jvm: Any = self._app.runtime.spark()._jvm
         return bytes(jvm.com.github.luben.zstd.Zstd.compress(data))
 
     def _parquet(self, rows: list[dict[str, Any]]) -> bytes:
         place = self._folder / f"parquet{self._hours}"
         values = [tuple(row.values()) for row in rows]
-        self._app._session().createDataFrame(values, "id BIGINT, seq BIGINT, name STRING").coalesce(1).write.parquet(f"file://{place}")
+        self._app.runtime.spark().createDataFrame(values, "id BIGINT, seq BIGINT, name STRING").coalesce(1).write.parquet(f"file://{place}")
         return next(place.glob("*.parquet")).read_bytes()
 
 

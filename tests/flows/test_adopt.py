@@ -12,8 +12,8 @@ import pytest
 
 from compactor.core.catalog.ddl import Column, TableDef
 from compactor.core.model.errors import CatalogRefused, Conflict, NoRowsYet, OrderRefused, Refused, SchemaRefused, TryLater, Unavailable
+from compactor.core.model.policy import Policy
 from compactor.core.results.reports import AdoptReport
-from compactor.core.schema.policy import Policy
 from compactor.flows.read.verify import verify
 from compactor.flows.table import Table
 from compactor.flows.write.adopt import adopt
@@ -95,7 +95,7 @@ def test_rows_that_keep_their_position_lose_to_newer_changes_only() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "nothing said of what is in it": ({"through": None}, Refused, "--absorbed-through FOLDER, the last folder"),
+    "nothing said of what is in it": ({"through": None}, Refused, "--ingested-through FOLDER, the last folder"),
     "no folder of that form": ({"through": "hour-2"}, Refused, "'hour-2' is no folder like"),
     "no key": ({"spec": {"key": ()}}, Refused, "it has no key"),
     "a flat landing folder": ({"spec": {"pattern": ""}}, Refused, "one flat folder"),
@@ -147,7 +147,7 @@ def test_without_its_first_version_an_adopted_table_goes_on_and_is_not_rebuilt(p
         lake.vacuum()
     assert (shown(lake), lake.failed_checks()) == (rows, [])
     assert rows[1] == 1001
-    told = [check.detail for check in verify(Table(lake.env(), lake.spec)) if check.name == "view = archive"]
+    told = [check.detail for check in verify(Table(lake.env(), lake.spec)) if check.name == "view equals full recompute"]
     assert ["cannot be compared" in detail for detail in told] == [not pinned]
     if pinned:
         assert lake.rebuild().outcome == "published"

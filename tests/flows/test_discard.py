@@ -49,7 +49,7 @@ def test_what_is_old_and_wholly_in_the_table_goes() -> None:
     assert lake.vacuum().swept == ()
     checks = {check.name: check for check in verify(Table(lake.env(), lake.spec), deep=True)}
     assert [check for check in checks.values() if not check.ok] == []
-    assert "past `archive_retention`" in checks["view = archive"].detail
+    assert "past `archive_retention`" in checks["view equals full recompute"].detail
 
 
 def test_without_the_setting_the_archive_is_kept_for_ever() -> None:

@@ -11,7 +11,7 @@ import pytest
 from compactor.aws import metrics
 from compactor.aws.client import ClientConfig
 from compactor.core.model.errors import Unavailable
-from compactor.core.results.measures import Measure, Standing, measures
+from compactor.core.results.measures import Measure, TableProgress, measures
 from compactor.core.results.reports import TableReport
 from compactor.flows.read.measure import measure
 from tests.oracle.lake import Lake, table
@@ -25,14 +25,14 @@ NOW = 1_709_607_600.0
 @pytest.mark.parametrize(
     ("standing", "freshness", "backlog", "quarantined"),
     [
-        (Standing("t", "2024-03-05T02:59:00Z", None, 0), 60.0, 0.0, 0),
-        (Standing("t", "2024-03-05T02:00:00+00:00", "2024-03-05T01:00", 2), 3600.0, 7200.0, 2),
-        (Standing("t", "2024-03-05T03:00:05.250Z", "2024-03-05T03:00", 0), 0.0, 0.0, 0),
-        (Standing("t", None, None, 0), None, 0.0, 0),
+        (TableProgress("t", "2024-03-05T02:59:00Z", None, 0), 60.0, 0.0, 0),
+        (TableProgress("t", "2024-03-05T02:00:00+00:00", "2024-03-05T01:00", 2), 3600.0, 7200.0, 2),
+        (TableProgress("t", "2024-03-05T03:00:05.250Z", "2024-03-05T03:00", 0), 0.0, 0.0, 0),
+        (TableProgress("t", None, None, 0), None, 0.0, 0),
     ],
     ids=["up to date", "behind", "a source's clock that is ahead", "nothing yet"],
 )
-def test_a_table_in_numbers(standing: Standing, freshness: float | None, backlog: float, quarantined: int) -> None:
+def test_a_table_in_numbers(standing: TableProgress, freshness: float | None, backlog: float, quarantined: int) -> None:
     """Freshness of all and of the table; none of what nobody knows, which CloudWatch takes for missing."""
     found = [*measures(1, [standing], NOW)]
     fresh = [] if freshness is None else [Measure("FreshnessSeconds", freshness, "Seconds"), Measure("FreshnessSeconds", freshness, "Seconds", "t")]
@@ -44,7 +44,7 @@ def test_the_alarms_are_on_these_numbers() -> None:
     """Names, and the namespace's dimension, as Terraform has them."""
     text = (Path(__file__).parents[2] / "terraform/monitoring.tf").read_text(encoding="utf-8")
     watched = set(re.findall(r'metric += "(\w+)"', text))
-    assert watched == {each.name for each in measures(0, [Standing("t", "2024-03-05T02:00:00Z", None, 0)], NOW)}
+    assert watched == {each.name for each in measures(0, [TableProgress("t", "2024-03-05T02:00:00Z", None, 0)], NOW)}
     assert "deployment = { Deployment = var.name }" in re.sub(" +", " ", text)
 
 
@@ -68,7 +68,7 @@ def test_a_run_is_measured_and_never_fails_of_it() -> None:
 
 def test_cloudwatch_takes_them(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with its dimensions."""
-    found = [*measures(2, [Standing("t", "2024-03-05T02:00:00Z", None, 3)], NOW)]
+    found = [*measures(2, [TableProgress("t", "2024-03-05T02:00:00Z", None, 3)], NOW)]
     metrics.send(found, "Compactor", "acme", ClientConfig("us-east-1", server.url))
     client = boto3.client("cloudwatch", region_name="us-east-1", endpoint_url=server.url)
     named = {

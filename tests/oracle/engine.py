@@ -19,10 +19,11 @@ from typing import Any
 from compactor.core.model import checksum, types
 from compactor.core.model.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.model.history import History
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.position import Position, at_or_below, earliest, event_part, latest, sort_key
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import COUNTS, DataFile, Delta, FeedPart, Input, Segment, Snapshot
+from compactor.core.model.snapshot import COUNTS, DataFile, Delta, FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
@@ -158,7 +159,7 @@ class ListEngine:
         if truncates and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set")
         counted = tuple(
-            item.unopened(broken[item.path])
+            item.as_unreadable(broken[item.path])
             if item.path in broken
             else dataclasses.replace(
                 item, rows=files[item.path, item.etag][1], quarantined=len(files[item.path, item.etag][2]), **_bounds(changes[item.path, item.etag])
@@ -341,7 +342,7 @@ class ListEngine:
         different = sorted({*rows, *again}, key=repr) if rows != again else []
         wrong = [key for key in different if rows.get(key) != again.get(key)]
         detail = f"{len(wrong)} keys differ, such as {wrong[0]}" if wrong else "equal"
-        return [Check(spec.name, "view = archive", not wrong, detail)]
+        return [Check(spec.name, "view equals full recompute", not wrong, detail)]
 
     # the change feed ----------------------------------------------------------------------------------------------
 

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
+from compactor.core.model.inputs import LATER
 from compactor.core.model.layout import Layout
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import LATER, Pin, Snapshot
+from compactor.core.model.snapshot import Pin, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import retention
 from compactor.core.results.reports import RebuildReport, TableReport, VacuumReport

@@ -7,13 +7,14 @@ there, and lets SQLite run the text. It never looks at a Snapshot.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
 from compactor.core.catalog import views
-from compactor.core.catalog.ddl import TableDef, quoted
+from compactor.core.catalog.ddl import TableDef, ViewDef, quoted
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import ROWS
 from compactor.core.model.spec import TableSpec
@@ -42,14 +43,11 @@ def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = 
     connection = sqlite3.connect(":memory:")
     try:
         connection.execute(f"ATTACH ':memory:' AS {quoted(spec.tables_in)}")
-        generation = 1
-        while (base := catalog.table(spec.tables_in, views.table_name(spec, "base", generation))) is not None:
-            _load(connection, catalog, storage, base, view.text, cache)
-            for part in ("delta", ROWS):
+        for generation in generations(view):
+            for part in ("base", "delta", ROWS):
                 table = catalog.table(spec.tables_in, views.table_name(spec, part, generation))
                 if table is not None:
                     _load(connection, catalog, storage, table, view.text, cache)
-            generation += 1
         cursor = connection.execute(view.text)
         columns = tuple(column[0] for column in cursor.description)
         assert columns == tuple(column.name for column in view.columns)
@@ -57,6 +55,11 @@ def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = 
     finally:
         connection.close()
     return Shown(int(view.properties[views.VERSION]), view.text, columns, rows)
+
+
+def generations(view: ViewDef) -> range:
+    """Return the generations of tables up to the newest that the view reads. A version that was never published has registered none."""
+    return range(1, 1 + max([1, *map(int, re.findall(r"_g(\d+)\b", view.text))]))
 
 
 def _load(connection: sqlite3.Connection, catalog: MemoryCatalog, storage: Storage, table: TableDef, text: str, cache: Cache | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from compactor.core.catalog import views
 from compactor.core.model.snapshot import COUNTS, Snapshot
-from compactor.core.planning.plan import tiling_problem
+from compactor.core.planning.compaction import tiling_problem
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from tests.faults import Faults, T

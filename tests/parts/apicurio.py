@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from compactor.spark.session import find_java
+from compactor.spark.java import find_java
 from tests.parts import metastore as parts
 
 VERSION = "3.0.9"

@@ -14,7 +14,7 @@ from typing import Any
 
 from compactor.core.model import types
 from compactor.core.model.types import Type
-from compactor.spark.session import find_java
+from compactor.spark.java import find_java
 from tests.parts import metastore as parts
 from tests.parts import stack
 

@@ -21,7 +21,7 @@ import pyspark
 
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.settings.s3a import s3a_properties
-from compactor.spark.session import find_java
+from compactor.spark.java import find_java
 
 SPARK_HOME = Path(pyspark.__file__).parent
 JDBC_VERSION = "42.7.4"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compactor.spark.session import find_java
+from compactor.spark.java import find_java
 from tests.parts import metastore as parts
 
 KAFKA, DEBEZIUM = "4.3.1", "3.7.0.Final"

@@ -34,7 +34,7 @@ def test_a_proposed_configuration_gives_the_right_tables(tmp_path: Path) -> None
         assert differing(app, reports, form, 8) == []
 
         # and the footers that Spark writes are read without it
-        spark = app._session()
+        spark = app.runtime.spark()
         frame = spark.sql("SELECT 'c' AS op, named_struct('id', 1L, 'tags', array('x'), 'm', map('a', 1)) AS after, array(named_struct('a', 1)) AS l")
         frame.coalesce(1).write.parquet(str(tmp_path / "p"))
         (path,) = (tmp_path / "p").glob("*.parquet")

@@ -56,8 +56,8 @@ def storage() -> MemoryStorage:
     return MemoryStorage()
 
 
-def runner(jobs: Jobs, storage: MemoryStorage, attempt: str = "dag/run/task/-1/1", resolved: bytes = b"{}") -> EmrRunner:
-    return EmrRunner(jobs, SENDING, storage, lambda: resolved, attempt, poll_seconds=0.01)
+def runner(jobs: Jobs, storage: MemoryStorage, attempt: str = "dag/run/task/-1/1", job_config: bytes = b"{}") -> EmrRunner:
+    return EmrRunner(jobs, SENDING, storage, lambda: job_config, attempt, poll_seconds=0.01)
 
 
 def report(storage: MemoryStorage, submitted: Submitted, code: int = 0, output: str = "[]", errors: str = "", lines: str = "") -> None:
@@ -67,13 +67,13 @@ def report(storage: MemoryStorage, submitted: Submitted, code: int = 0, output: 
 
 
 def test_a_command_line_becomes_a_job_with_the_same_words(storage: MemoryStorage) -> None:
-    """After where its resolved configuration is, and where its report goes."""
+    """After the place of its JobConfig and of its report."""
     jobs = List()
-    submitted = runner(jobs, storage, resolved=b'{"format": 1}').submit(WORDS)
+    submitted = runner(jobs, storage, job_config=b'{"format": 1}').submit(WORDS)
     (order,) = jobs.orders
     assert re.fullmatch("[0-9a-f]{48}", order.token)
     plan, place = f"s3://code/plans/{order.token}.json", f"s3://logs/jobs/reports/{order.token}"
-    assert order.arguments == ("--resolved", plan, "--report", place, *WORDS)
+    assert order.arguments == ("--job-config", plan, "--report", place, *WORDS)
     assert order.parameters == ("--py-files", "s3://code/jobs/1/compactor.zip", "--conf", "spark.executor.memory=8g")
     assert (order.program, order.name, order.minutes) == ("s3://code/jobs/1/main.py", "compactor run student", 60)
     assert storage.read(plan) == b'{"format": 1}'
@@ -166,7 +166,7 @@ def test_a_job_whose_time_is_over_is_cancelled(storage: MemoryStorage) -> None:
     sender = runner(jobs, storage)
     submitted = sender.submit(WORDS)
     late = Submitted(submitted.job, submitted.report, time.time() - 1)
-    with pytest.raises(Unavailable, match="job-0 on a list was still RUNNING when its time was over, and is cancelled; raise `timeout`"):
+    with pytest.raises(Unavailable, match="job-0 on a list was still RUNNING at its time limit and was cancelled. Raise `timeout`"):
         sender.ended(late)
     assert jobs.cancelled == ["job-0"]
     assert sender.ended(late)

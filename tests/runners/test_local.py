@@ -15,9 +15,9 @@ from compactor.core.model.errors import Refused
 from compactor.runners.local import LocalRunner
 
 
-def runner(program: str, patience: float = 5.0) -> LocalRunner:
+def runner(program: str, grace: float = 5.0) -> LocalRunner:
     """A runner of a Python program given as text; the command line's arguments come after it."""
-    return LocalRunner((sys.executable, "-c", program), patience=patience)
+    return LocalRunner((sys.executable, "-c", program), grace=grace)
 
 
 def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -106,7 +106,7 @@ print(os.getpid(), child.pid, file=sys.stderr, flush=True)
 def test_cancel_ends_the_whole_family(child: str, stubborn: bool) -> None:
     """From another thread or a signal's handler; the child too, and a stubborn one by SIGKILL."""
     family: list[int] = []
-    running = runner(FAMILY.format(child=child, parent="time.sleep(60)"), patience=3.0)
+    running = runner(FAMILY.format(child=child, parent="time.sleep(60)"), grace=3.0)
     ended: list[int] = []
     thread = threading.Thread(target=lambda: ended.append(running.run([], lambda line: family.extend(map(int, line.split()))).code))
     thread.start()
@@ -122,7 +122,7 @@ def test_cancel_ends_the_whole_family(child: str, stubborn: bool) -> None:
 def test_what_a_process_leaves_behind_is_ended_too() -> None:
     """The process ends in peace, its child would go on."""
     family: list[int] = []
-    ended = runner(FAMILY.format(child="pass", parent=""), patience=0.5).run([], lambda line: family.extend(map(int, line.split())))
+    ended = runner(FAMILY.format(child="pass", parent=""), grace=0.5).run([], lambda line: family.extend(map(int, line.split())))
     assert ended.code == 0
     until(lambda: all(gone(pid) for pid in family))
 
@@ -159,7 +159,7 @@ def test_it_runs_in_a_directory_of_its_own(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """With the key to correct."""
-    with pytest.raises(Refused, match=r"nowhere/python: cannot be started: No such file or directory; correct `airflow: \{command"):
+    with pytest.raises(Refused, match=r"nowhere/python: cannot be started: No such file or directory. Correct `airflow: \{command"):
         LocalRunner((str(tmp_path / "nowhere/python"),)).run(["run"], lambda line: None)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compactor.app import package as app_package
-from compactor.app.package import Package, deliver, package
+from compactor.app.package import Package, package, write
 from compactor.config.settings import load
 from compactor.core.model.errors import ConfigError, Refused
 from compactor.core.settings.job_config import JobConfig
@@ -49,7 +49,10 @@ def test_only_what_runs_on_a_cluster_is_in_it(packed: Package) -> None:
         "compactor.flows.land.ingest",
     }
     assert left_out & set(packed.modules) == set()
-    assert {"compactor", "compactor.job", "compactor.flows.run", "compactor.spark.engine", "compactor.storage.s3.storage"} <= set(packed.modules)
+    needed = {"compactor.job", "compactor.runtime", "compactor.flows.run", "compactor.spark.engine", "compactor.storage.s3.storage"}
+    assert {"compactor", *needed} <= set(packed.modules)
+    edge = ("app", "cli", "config", "registry", "runners", "airflow", "demo")
+    assert [module for module in packed.modules if module.split(".")[1:2] and module.split(".")[1] in edge] == []
 
 
 def test_every_package_has_its_init(packed: Package) -> None:
@@ -95,10 +98,10 @@ for name in ("boto3", "botocore", "botocore.config", "botocore.exceptions", "bot
         setattr(sys.modules[parent], last, sys.modules[name])
 for name in sys.argv[2:]:
     importlib.import_module(name)
-from compactor.core.resolved import Resolved
+from compactor.core.settings.job_config import JobConfig
 from compactor.job import parser
-assert Resolved.read(Resolved((), "s3://lake/w").written()) == Resolved((), "s3://lake/w")
-print(parser().parse_args(["--resolved", "{}", "run", "student", "--output", "json"]).tables, len(sys.argv[2:]))
+assert JobConfig.read(JobConfig((), "s3://lake/w").written()) == JobConfig((), "s3://lake/w")
+print(parser().parse_args(["--job-config", "{}", "run", "student", "--output", "json"]).tables, len(sys.argv[2:]))
 """
 
 
@@ -117,22 +120,22 @@ def test_python_3_9_loads_every_module_that_is_not_sparks(packed: Package, tmp_p
 def test_another_package_is_not_written_over(packed: Package) -> None:
     """Jobs that wait would get the one's program and the other's modules. The same again is fine."""
     storage = MemoryStorage()
-    assert deliver(packed, storage, "s3://code/jobs/1") == ["s3://code/jobs/1/compactor.zip", "s3://code/jobs/1/main.py"]
-    deliver(packed, storage, "s3://code/jobs/1")
+    assert write(packed, storage, "s3://code/jobs/1") == ["s3://code/jobs/1/compactor.zip", "s3://code/jobs/1/main.py"]
+    write(packed, storage, "s3://code/jobs/1")
     other = Package({**packed.files, "main.py": b"pass\n"}, packed.modules)
-    with pytest.raises(Refused, match=r"s3://code/jobs/1/main.py holds another package.*choose a new folder, such as s3://code/jobs/1/\w{16}"):
-        deliver(other, storage, "s3://code/jobs/1")
+    with pytest.raises(Refused, match=r"s3://code/jobs/1/main.py belongs to another package.*choose a new folder, such as s3://code/jobs/1/\w{16}"):
+        write(other, storage, "s3://code/jobs/1")
     assert storage.read("s3://code/jobs/1/main.py") == packed.files["main.py"]
 
 
 def test_a_directory_will_do(tmp_path: Path, packed: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     """For those who carry it there themselves."""
     monkeypatch.chdir(tmp_path)
-    assert app_package.deliver_to("build/job", tmp_path / "compactor.yaml")[0].digest == packed.digest
+    assert app_package.upload("build/job", tmp_path / "compactor.yaml")[0].digest == packed.digest
     assert sorted(path.name for path in (tmp_path / "build/job").iterdir()) == ["compactor.zip", "main.py"]
 
 
-# ---- the resolved configuration -------------------------------------------------------------------------------------
+# ---- JobConfig -------------------------------------------------------------------------------------------------------
 
 FULL = """
 warehouse: s3://lake/w
@@ -145,12 +148,12 @@ tables:
 """
 
 
-def test_a_resolved_configuration_survives_the_way(tmp_path: Path) -> None:
+def test_a_job_config_survives_the_way(tmp_path: Path) -> None:
     """Every key of every table; and the same content is the same bytes."""
     from compactor.app.app import App
 
     (tmp_path / "compactor.yaml").write_text(FULL, encoding="utf-8")
-    resolved = App(load(tmp_path / "compactor.yaml")).resolved()
+    resolved = App(load(tmp_path / "compactor.yaml")).job_config([])
     assert JobConfig.read(resolved.written()) == resolved
     assert JobConfig.read(resolved.written()).written() == resolved.written()
     assert [spec.name for spec in resolved.specs] == ["student", "ledger", "course"]
@@ -163,14 +166,14 @@ def test_a_resolved_configuration_survives_the_way(tmp_path: Path) -> None:
         (b"", "expected a JSON object with `format`"),
         (b"[]", "expected a JSON object with `format`"),
         (b"{}", "expected a JSON object with `format`"),
-        (b'{"format": 99}', "has format 99, and this job reads 1; package the job"),
+        (b'{"format": 99}', "expected format 1, found 99; package the job"),
         (b'{"format": 1}', "another version of the tool"),
         (b'{"format": 1, "specs": [], "s3": {"new": 1}, "schemas": []}', "another version of the tool"),
         (b'{"format": 1, "specs": [{"name": "t"}], "s3": {}, "schemas": []}', "another version of the tool"),
         (b'{"format": 1, "specs": [], "s3": {}, "schemas": [], "warehouse": "w", "more": 1}', "another version of the tool"),
     ],
 )
-def test_what_another_version_resolved_is_refused(data: bytes, said: str) -> None:
+def test_what_another_version_wrote_is_refused(data: bytes, said: str) -> None:
     """With what to do; never half understood."""
     with pytest.raises(ConfigError, match=said):
         JobConfig.read(data)

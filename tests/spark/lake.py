@@ -21,8 +21,8 @@ from compactor.flows.environment import Environment
 from compactor.flows.read.verify import verify
 from compactor.flows.run import replay_table, run_table
 from compactor.flows.table import Table
-from compactor.spark.decode.wire import Schemas
 from compactor.spark.engine import SparkEngine
+from compactor.spark.input.wire import Schemas
 from compactor.storage.local import LocalStorage
 
 _JSON = "to_json(struct(*), map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")) AS row"

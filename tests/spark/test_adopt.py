@@ -10,7 +10,8 @@ import pytest
 
 from compactor.core.model.errors import CatalogRefused, InputRefused, OrderRefused, SchemaRefused
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.reports import AdoptReport, Difference
+from compactor.core.results.checks import Difference
+from compactor.core.results.reports import AdoptReport
 from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from compactor.flows.write.adopt import adopt
@@ -75,7 +76,7 @@ if FULL:
             lake.land(spec, hour, [event("u", 1000 + hour, {"id": 1, "a": "too old"}), event("d", 1000 + hour, None, {"id": 2, "a": "x"})])
         lake.land(spec, 3, [event("u", 2000, {"id": 1, "a": "new"}), event("u", 2001, {"id": 150, "a": "__debezium_unavailable_value"})])
         report = adopted(lake, spec, base, through=HOUR_2)
-        assert (report.rows, report.files, report.absorbed, report.waiting) == (200, 2, 3, 1)
+        assert (report.rows, report.files, report.ingested, report.waiting) == (200, 2, 3, 1)
         assert [column for column, _, _ in report.columns] == ["id", "a", "old_note"]
         assert any("not stored: __op" in note for note in report.notes)
         first = lake.snapshot(spec)
@@ -114,7 +115,7 @@ if FULL:
 
 def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: Lake) -> None:
     """An older change loses, a newer one wins, one of the same place too; a delete that is older than the row leaves it; text is a number if changes'
-    are; rows without a position are only taken beside --absorbed-through."""
+    are; rows without a position are only taken beside --ingested-through."""
     spec = lake.spec(write_mode="merge-on-read")
     lake.land(spec, 1, [{"id": n, "a": f"change {n}", "seq": 50, "op": "u"} for n in range(1, 4)] + [{"id": 4, "seq": 50, "op": "d"}])
     ddl = "id bigint, a string, at string"
@@ -134,7 +135,7 @@ def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: La
     some = old_base(lake, (ddl, [(1, "newer", "60"), (2, "no position", None)]), name="some")
     with pytest.raises(OrderRefused, match=r"in rows of .*some, such as in part-.*, at is null"):
         adopt(Table(lake.env, both), some, ("at",))
-    assert adopted(lake, both, some, ("at",), HOUR_2).absorbed == 1
+    assert adopted(lake, both, some, ("at",), HOUR_2).ingested == 1
     lake.run(both)
     assert values(lake, both) == {1: "newer", 2: "landed late"}
 

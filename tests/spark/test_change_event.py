@@ -123,10 +123,10 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("other old key names", event("update", 1, {"id": "1", "v": "a"}, {"v": "b"}), "key_mismatch: oldKeyNames are v; the key is id"),
     ("more old key names", event("delete", 1, None, {"id": "1", "v": "b"}), "key_mismatch: oldKeyNames are id, v; the key is id"),
     ("an unknown changeType", event("upsret", 1, {"id": "1"}), "unknown changeType upsret"),
-    ("no changeType", {"id": 1}, "no change event"),
+    ("no changeType", {"id": 1}, "not a change event"),
     ("lists of different lengths", {**event("insert", 1, {"id": "1"}), "columnValues": ["1", "2"]}, "1 column names and 2 values"),
     ("no key", event("insert", 1, {"v": "1"}), "no value for the key column id"),
-    ("a value of another type", event("insert", 1, {"id": "1", "price": "twelve"}), r"column price: twelve is no decimal\(12,2\)"),
+    ("a value of another type", event("insert", 1, {"id": "1", "price": "twelve"}), r"column price: twelve is not of type decimal\(12,2\)"),
     ("names that are no list", {**event("insert", 1, {"id": "1"}), "columnNames": {"id": 1}}, "is not a JSON object with lists"),
 ]
 

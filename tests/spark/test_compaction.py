@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from compactor.core.planning import plan
+from compactor.core.planning import compaction
 from compactor.flows.table import Table
 from tests.spark.lake import Lake
 
@@ -39,7 +39,7 @@ def test_segments_tile_and_folds_change_nothing_that_readers_see(lake: Lake) -> 
         lake.land(spec, hour, batches[-1])
         operations += lake.run(spec).operations
         assert expected(batches) == {row["id"]: row["v"] for row in lake.rows(spec)}
-        assert plan.tiling_problem(lake.snapshot(spec).segments) is None
+        assert compaction.tiling_problem(lake.snapshot(spec).segments) is None
     assert any(operation.startswith("compact") for operation in operations)
     assert [] == lake.problems(spec)
 

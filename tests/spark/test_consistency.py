@@ -137,7 +137,7 @@ def test_a_file_with_different_rows_in_two_readings_is_refused(lake: Lake, remot
     def keep(found: DataFrame) -> DataFrame:
         nonlocal truncated
         path.write_text("one\ntwo\nthree\n", encoding="utf-8")
-        kept = table_writer.held(found)
+        kept = table_writer.materialize(found)
         if truncated:
             truncated -= 1
             path.write_text("one\ntwo\n", encoding="utf-8")

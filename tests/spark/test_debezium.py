@@ -54,7 +54,7 @@ def test_a_file_of_rows_is_not_taken_for_silence(lake: Lake) -> None:
 
     spec = debezium(lake)
     lake.land(spec, 1, [{"id": 1, "v": "a"}])
-    with pytest.raises(InputRefused, match="no Debezium envelope"):
+    with pytest.raises(InputRefused, match="not a Debezium envelope"):
         lake.run(spec)
 
 

@@ -91,7 +91,7 @@ class Java(Py4JJavaError):
 @pytest.mark.parametrize(("text", "kind", "said"), TEXTS, ids=[text.split(":")[0][-40:] for text, _, _ in TEXTS])
 def test_what_the_machine_the_network_and_the_store_did_is_no_fault_of_the_data(text: str, kind: type[CompactorError], said: str, stack: str) -> None:
     """Told in one line, with what to do."""
-    found = failures.known(Java(stack.format(text)))
+    found = failures.environment_error(Java(stack.format(text)))
     assert type(found) is kind
     assert said in str(found)
     assert "\n" not in str(found)
@@ -101,13 +101,13 @@ def test_what_the_machine_the_network_and_the_store_did_is_no_fault_of_the_data(
 @pytest.mark.parametrize("text", DATA)
 def test_what_a_file_may_be_blamed_for_is_left_to_who_reads_it(text: str, stack: str) -> None:
     """It is looked for in the files, one by one."""
-    assert failures.known(Java(stack.format(text))) is None
+    assert failures.environment_error(Java(stack.format(text))) is None
 
 
 @pytest.mark.parametrize("error", [Py4JNetworkError("Answer from Java side is empty"), Py4JError("gone"), ConnectionRefusedError(111, "refused")])
 def test_a_jvm_that_has_ended_is_unavailable(error: Exception) -> None:
     """Every file would seem unreadable."""
-    found = failures.known(error)
+    found = failures.environment_error(error)
     assert isinstance(found, Unavailable)
     assert "Spark's JVM has ended" in str(found)
 
@@ -129,8 +129,8 @@ def test_a_jvm_that_has_ended_is_unavailable(error: Exception) -> None:
 )
 def test_files_of_ours_that_are_truncated_raise_inconsistent_read(text: str, line: str) -> None:
     """By whatever reads no landed files: an answer may have been cut off, and another may not be."""
-    assert failures.known(Java(STAGE.format(text))) is None
-    found = failures.known(Java(STAGE.format(text)), stored=True)
+    assert failures.environment_error(Java(STAGE.format(text))) is None
+    found = failures.environment_error(Java(STAGE.format(text)), stored=True)
     assert isinstance(found, InconsistentRead)
     assert line in str(found)
     assert "compactor verify --deep" in str(found)
@@ -139,16 +139,16 @@ def test_files_of_ours_that_are_truncated_raise_inconsistent_read(text: str, lin
 
 def test_errors_of_ours_and_of_python_are_not_touched() -> None:
     """They say what they mean."""
-    assert failures.known(InputRefused("SocketTimeoutException")) is None
-    assert failures.known(ValueError("SocketTimeoutException")) is None
-    assert failures.known(IllegalArgumentException("no such column")) is None
-    assert isinstance(failures.known(IllegalArgumentException("Cannot call methods on a stopped SparkContext")), Unavailable)
+    assert failures.environment_error(InputRefused("SocketTimeoutException")) is None
+    assert failures.environment_error(ValueError("SocketTimeoutException")) is None
+    assert failures.environment_error(IllegalArgumentException("no such column")) is None
+    assert isinstance(failures.environment_error(IllegalArgumentException("Cannot call methods on a stopped SparkContext")), Unavailable)
 
 
 def test_every_public_method_of_a_class_tells_so() -> None:
     """Also those that are added later; private ones and errors of the data as they are."""
 
-    @failures.told
+    @failures.translated
     class Engine:
         def read(self, text: str) -> None:
             raise Java(text)

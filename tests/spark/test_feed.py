@@ -163,7 +163,7 @@ def test_every_operation_that_changes_rows_writes_the_difference(lake: Lake) -> 
 
 def test_unavailable_values_and_soft_deletes(lake: Lake) -> None:
     """Images hold what readers saw: values filled from the row before, also by a late event; a soft delete is an update of `_deleted`."""
-    spec = lake.spec(feed="all", partial=True, delete="soft", write_mode="merge-on-read")
+    spec = lake.spec(feed="all", patch_rows=True, delete="soft", write_mode="merge-on-read")
     lake.land(spec, 1, [{"id": 1, "seq": 1, "op": "c", "v": "a", "n": 1}, {"id": 2, "seq": 2, "op": "c", "v": "b", "n": 2}])
     lake.run(spec)
     lake.land(spec, 2, [{"id": 1, "seq": 10, "op": "u", "v": "A"}, {"id": 2, "seq": 11, "op": "d"}])

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import OrderRefused, SchemaRefused
+from compactor.core.model.policy import Policy
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.reports import Difference, RebuildReport
-from compactor.core.schema.policy import Policy
+from compactor.core.results.checks import Difference
+from compactor.core.results.reports import RebuildReport
 from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from tests.spark.lake import Lake

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.policy import EVOLVE, EXPLICIT, Policy
 from compactor.core.model.spec import TableSpec
-from compactor.core.schema.policy import ASKED, EVOLVE, Policy
 from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from tests.spark.changed import DEFAULTS, FORMS, ROWS, Form, land, plain, shown
@@ -53,7 +53,7 @@ def changes(form: Form, hour: int) -> set[tuple[str, str]]:
 
 def refused(policy: str, kind: str) -> bool:
     """What each policy stops at."""
-    return {"fail": True, "freeze": kind in ("widened", "replaced", *ASKED)}.get(policy, kind in ASKED)
+    return {"fail": True, "freeze": kind in ("widened", "replaced", *EXPLICIT)}.get(policy, kind in EXPLICIT)
 
 
 def expected(form: Form, policy: str, hour: int) -> list[dict[str, Any]]:
@@ -122,13 +122,13 @@ def test_changes_are_followed_left_out_or_refused(lake: Lake, name: str, policy:
             assert {(one.change.kind, one.change.column) for one in error.value.decisions if one.action == "refuse"} == stopped  # type: ignore[attr-defined]
             assert all(f"{kind}: evolve" in str(error.value) for kind, _ in stopped)
             assert len(lake.landed(spec)) == 1
-        spec = asking(spec, {kind for kind, _ in stopped if kind in ASKED})
+        spec = asking(spec, {kind for kind, _ in stopped if kind in EXPLICIT})
         lake.run(asking(spec, {kind for kind, _ in stopped}))
         assert rows(lake, spec) == expected(form, policy, hour)
     assert lake.problems(spec) == []
     if form.typed or "box" not in form.lacks:
         land(lake, spec, name, 4, [{"id": 1, "text": {"x": 1}}], {"id": "bigint", "seq": "bigint", "text": "struct<x:int>"})
-        with pytest.raises(SchemaRefused, match=r"column text: stored as string, the new data has struct.* no type holds both"):
+        with pytest.raises(SchemaRefused, match=r"column text: stored as string, the new data has struct.* no type can store both"):
             lake.run(spec)
         shutil.rmtree(Path(spec.landing) / "increment_2024030504")
     assert lake.snapshot(spec).delta is not None

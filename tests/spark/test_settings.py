@@ -19,7 +19,7 @@ def up(key: int, seq: int, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("write_mode", ["merge-on-read", "copy-on-write"])
 def test_a_column_that_a_partial_row_does_not_have_keeps_its_value(lake: Lake, write_mode: str) -> None:
     """Absent is not null: per column the newest row that has it wins, late ones too; a null that is there is a null."""
-    spec = lake.spec(partial=True, write_mode=write_mode)
+    spec = lake.spec(patch_rows=True, write_mode=write_mode)
     steps = [
         [up(1, 10, a="a10", b="b10"), *[up(n, n, a="x", b="x") for n in range(50, 60)]],
         [up(1, 30, a="a30")],

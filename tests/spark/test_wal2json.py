@@ -118,7 +118,7 @@ CASES: list[tuple[str, Any, str]] = [
     ("a cut line", '{"action":"I","xid":1,"lsn":"0/10","schema":"public","ta', "not a whole one"),
     ("no JSON", "hello", "is not a JSON object"),
     ("two documents on a line", json.dumps(one("I", 1, {"id": 1})) + json.dumps(one("I", 2, {"id": 2})), "several JSON documents"),
-    ("another envelope", {"op": "c", "after": {"id": 1}}, "no wal2json record"),
+    ("another envelope", {"op": "c", "after": {"id": 1}}, "not a wal2json record"),
     ("an unknown action", one("X", 1, {"id": 1}), "unknown action x"),
     ("lists of different lengths", {**many(1), "change": [{"kind": "insert", "table": "t", "columnnames": ["id", "v"], "columntypes": ["integer", "text"],
                                                           "columnvalues": [1]}]}, "2 column names and 1 values"),
@@ -250,7 +250,7 @@ def test_a_stream_of_several_tables(lake: Lake) -> None:
     )
     for spec in (open_, listed, pattern):
         lake.land(spec, 1, documents)
-    with pytest.raises(InputRefused, match=r"several tables .*public.m_2024.*Say `source_table:`"):
+    with pytest.raises(InputRefused, match=r"several tables .*public.m_2024.*Set `source_table:`"):
         lake.run(open_)
     for spec in (listed, pattern):
         assert 2 == lake.run(spec).counts["ignored"]

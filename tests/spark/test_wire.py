@@ -139,7 +139,7 @@ def test_apicurios_other_forms_wait_and_say_what_to_set(lake: Lake, case: str) -
 UNUSABLE = {
     "an id that the registry does not know": (wire(1, {"id": 9, "name": "x"})[:1] + (77).to_bytes(4, "big") + b"\2\0", "id (77)"),
     "a schema that is not Avro": (b"\0" + (9).to_bytes(4, "big") + b"\2\0", "PROTOBUF"),
-    "a schema that is no record": (wire(8, 5), "id (8), which is no record"),
+    "a schema that is no record": (wire(8, 5), "id (8), which is not a record"),
     "a datum cut short": (wire(1, {"id": 9, "name": "long enough to cut"})[:-4], "does not fit the schema with id 1"),
 }
 
@@ -162,7 +162,7 @@ def test_without_a_registry_the_refusal_says_what_to_add(spark: SparkSession, tm
     lake = Lake(spark, tmp_path)
     spec = table(lake)
     lake.land(spec, 1, [line(0, wire(1, {"id": 1, "name": "a"}))])
-    with pytest.raises(InputRefused, match="say `registry:`"):
+    with pytest.raises(InputRefused, match="set `registry:`"):
         lake.run(spec)
     assert ["part-0.json"] == lake.landed(spec)
 

@@ -23,8 +23,9 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import CompactorError, Refused, Unavailable
-from compactor.storage import local
-from compactor.storage.local import STAGING_PREFIX, LocalStorage, local_path
+from compactor.storage import local, local_files, local_move
+from compactor.storage.local import LocalStorage, local_path
+from compactor.storage.local_files import STAGING_PREFIX
 from tests.storage.worlds import BAD_NAMES, World
 
 
@@ -162,7 +163,7 @@ class Death(BaseException):
 
 
 class BrokenOs:
-    """`os` and `open` for `local.py`, failing at call `fail_at`: by death, or once with an error number."""
+    """`os` and `open` for `local.py` and its helpers, failing at call `fail_at`: by death, or once with an error number."""
 
     CALLS = frozenset({"link", "unlink", "replace", "fsync", "mkdir", "rmdir", "utime", "open", "scandir", "stat", "lstat", "fstat"})
 
@@ -194,8 +195,9 @@ class BrokenOs:
         """The storage meets this system, counting from 0."""
         self.count = 0
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(local, "os", self)
-            patch.setattr(local, "open", self._wrapped("open", open), raising=False)
+            for module in (local, local_files, local_move):
+                patch.setattr(module, "os", self)
+                patch.setattr(module, "open", self._wrapped("open", open), raising=False)
             yield
 
 

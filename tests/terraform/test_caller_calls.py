@@ -124,7 +124,7 @@ def sent(app: App, table: str, found: Calls) -> None:
 
 def running(runner: object) -> None:
     """Let a runner believe that its job goes on, and lose its patience soon."""
-    runner._jobs._client._patience = RetryPolicy(0.5, 0.05, 0.1)  # type: ignore[attr-defined]
+    runner._jobs._client._retry_policy = RetryPolicy(0.5, 0.05, 0.1)  # type: ignore[attr-defined]
     runner._jobs.state = lambda job: (True, "RUNNING")  # type: ignore[attr-defined]
 
 

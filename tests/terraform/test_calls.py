@@ -106,7 +106,7 @@ class Job(Lake):
     def __init__(self, storage: Any, url: str) -> None:
         super().__init__(table(root=f"{WAREHOUSE}/t", landing=f"{LANDING}/t", engines=("spark", "athena")))
         self._through = storage
-        self._glue = GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", url)))
+        self._glue = GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", url)))
         self.storage = S3Storage("s3://sink", S3Settings(endpoint=url, path_style=True, region="us-east-1"))  # type: ignore[assignment]
 
     def play(self) -> None:
@@ -128,8 +128,8 @@ def calls(server: Server, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
     lake = Job(None, server.url)
     with recorded() as found:
         app = App.open(file)
-        lake._through = app.env().storage
-        lake._glue = GlueCatalog(GlueSettings(reach=ClientConfig("us-east-1", server.url)))
+        lake._through = app.runtime.storage
+        lake._glue = GlueCatalog(GlueSettings(client=ClientConfig("us-east-1", server.url)))
         for deliver in DELIVERIES:
             with unheard(found):
                 deliver(lake)

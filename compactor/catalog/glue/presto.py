@@ -1,4 +1,4 @@
-"""The form in which Athena and Trino keep views of their own: JSON, in base64, in a comment, as the view's original text.
+"""The format of Athena's and Trino's own views: JSON in base64, in a comment, as the view's original text.
 
 Written as Trino's Hive connector does (io.trino.plugin.hive.ViewReaderUtil; fields of io.trino.spi.connector.ConnectorViewDefinition),
 with the four fields that Athena's own views have. Athena refuses a Hive view, Hive and Spark refuse this one: hence two objects.
@@ -18,23 +18,23 @@ FLAG = "presto_view"
 COMMENT = "Presto View"
 EXPANDED = "/* Presto View */"
 CATALOG = "awsdatacatalog"
-"""What Athena calls the account's Glue catalog."""
+"""Athena's name for the account's Glue catalog."""
 _BEGIN, _END = "/* Presto View: ", " */"
 
 
 def encoded(view: ViewDef) -> str:
-    """The original text of a view."""
+    """Return the original text of a view."""
     columns = [{"name": column.name, "type": presto_type(column.type)} for column in view.columns]
-    said = {"originalSql": view.text, "catalog": CATALOG, "schema": view.database, "columns": columns}
-    return f"{_BEGIN}{base64.b64encode(json.dumps(said, ensure_ascii=False).encode()).decode()}{_END}"
+    definition = {"originalSql": view.text, "catalog": CATALOG, "schema": view.database, "columns": columns}
+    return f"{_BEGIN}{base64.b64encode(json.dumps(definition, ensure_ascii=False).encode()).decode()}{_END}"
 
 
 def decoded(original: str) -> dict[str, Any] | None:
-    """What such a text says; None for any other text."""
+    """Return the JSON object in an original text, or None for any other text."""
     if not (original.startswith(_BEGIN) and original.endswith(_END)):
         return None
     try:
-        said = json.loads(base64.b64decode(original[len(_BEGIN) : -len(_END)], validate=True))
+        definition = json.loads(base64.b64decode(original[len(_BEGIN) : -len(_END)], validate=True))
     except (binascii.Error, ValueError):
         return None
-    return said if isinstance(said, dict) and isinstance(said.get("originalSql"), str) else None
+    return definition if isinstance(definition, dict) and isinstance(definition.get("originalSql"), str) else None

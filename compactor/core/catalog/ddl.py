@@ -1,4 +1,4 @@
-"""What the catalog is asked to hold, as values: tables, partitions, views. Pure; the adapters in `catalog/` carry it out."""
+"""Tables, partitions and views of a Hive catalog, as values. The adapters in `catalog/` create them."""
 
 from __future__ import annotations
 
@@ -7,53 +7,72 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Column:
-    """One column as Hive knows it: lower-case name, Hive type text such as `decimal(10,2)`, comment."""
+    """One column of a table or a view."""
 
     name: str
+    """Name in lower case."""
     type: str
+    """Hive type text, such as `decimal(10,2)`."""
     comment: str = ""
+    """Comment."""
 
 
 @dataclass(frozen=True)
 class TableDef:
-    """An external table; `format` is `parquet`, `avro` or `json`."""
+    """An external table."""
 
     database: str
+    """Its database."""
     name: str
+    """Its name."""
     columns: tuple[Column, ...]
+    """Columns in the files."""
     partition_columns: tuple[Column, ...]
+    """Partition columns."""
     location: str
+    """Directory of the table."""
     properties: dict[str, str] = field(default_factory=dict)
+    """Our table properties."""
     format: str = "parquet"
+    """`parquet`, `avro` or `json`."""
     comment: str = ""
+    """Comment."""
 
 
 @dataclass(frozen=True)
 class PartitionDef:
-    """A registered directory. `rows`, `size` (bytes) and `files` are the statistics Trino and Hive plan with; None = unknown."""
+    """A partition. Trino and Hive use its statistics for planning; None is unknown."""
 
     values: tuple[str, ...]
+    """Values of the partition columns."""
     location: str
+    """Its directory."""
     rows: int | None = None
+    """Rows."""
     size: int | None = None
+    """Bytes."""
     files: int | None = None
+    """Number of files."""
 
 
 @dataclass(frozen=True)
 class ViewDef:
-    """A view: `text` is what its readers run, `columns` (Hive types) must equal the text's output, `properties` carry uuid and version.
-
-    `dialect`: `hive` for every engine that reads Hive's views, `presto` for Athena, which reads no others than its own.
-    """
+    """A view."""
 
     database: str
+    """Its database."""
     name: str
+    """Its name."""
     text: str
+    """The query."""
     columns: tuple[Column, ...]
+    """Columns of the query's result, with Hive types."""
     properties: dict[str, str] = field(default_factory=dict)
+    """Our properties, such as the table's uuid and version."""
     dialect: str = "hive"
+    """`hive` for all engines that read Hive's views; `presto` for Athena, which reads only views of its own form."""
 
 
 def quoted(name: str) -> str:
-    """A name as Hive and Spark take it literally: back-quotes around, back-quotes inside doubled."""
+    """Return a name in back-quotes for Hive and Spark, with doubled back-quotes inside."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,6 +1,6 @@
-"""What the catalog is asked to hold, as Hive's SQL: for people to read before it is done. Pure; every name is quoted, every text escaped.
+"""Changes of the catalog as Hive's SQL, for people to read before they are made. All names are quoted, all texts are escaped.
 
-The adapters do not run these statements: a metastore's own client can do in one transaction what SQL cannot (docs/design/view.md).
+The adapters do not run these statements, because a metastore's own client can do more in one transaction (docs/design/view.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _STORED = {"parquet": "PARQUET", "avro": "AVRO", "json": "TEXTFILE"}
 
 
 def literal(value: str) -> str:
-    """A text as Hive and Spark read it back: quotes and backslashes escaped, no line break that could pass for the end.
+    """Return a string literal for Hive and Spark, with escaped quotes, backslashes and line breaks.
 
     >>> print(literal("it's"))
     'it\\'s'
@@ -23,12 +23,12 @@ def literal(value: str) -> str:
 
 
 def create_database(name: str, location: str) -> str:
-    """CREATE DATABASE."""
+    """Return CREATE DATABASE."""
     return f"CREATE DATABASE IF NOT EXISTS {quoted(name)} LOCATION {literal(location)}"
 
 
 def create_table(table: TableDef) -> str:
-    """CREATE EXTERNAL TABLE."""
+    """Return CREATE EXTERNAL TABLE."""
     columns = ",\n  ".join(_column(column) for column in table.columns)
     parts = f"\nPARTITIONED BY ({', '.join(_column(column) for column in table.partition_columns)})" if table.partition_columns else ""
     comment = f"\nCOMMENT {literal(table.comment)}" if table.comment else ""
@@ -36,38 +36,38 @@ def create_table(table: TableDef) -> str:
     return f"CREATE EXTERNAL TABLE {_name(table.database, table.name)} (\n  {columns})" + comment + parts + stored + _properties(table.properties)
 
 
-def alter_table(existing: TableDef, wanted: TableDef) -> Iterator[str]:
-    """What brings the columns, comments and properties of a table to what is wanted; columns are only appended (`catalog/rules.py`)."""
-    head = f"ALTER TABLE {_name(wanted.database, wanted.name)}"
-    for before, after in zip(existing.columns, wanted.columns):
+def alter_table(existing: TableDef, target: TableDef) -> Iterator[str]:
+    """Yield the statements that change columns, comments and properties of a table. Columns are only appended (`catalog/rules.py`)."""
+    head = f"ALTER TABLE {_name(target.database, target.name)}"
+    for before, after in zip(existing.columns, target.columns):
         if before != after:
             yield f"{head} CHANGE COLUMN {quoted(before.name)} {_column(after)}"
-    added = wanted.columns[len(existing.columns) :]
+    added = target.columns[len(existing.columns) :]
     if added:
         yield f"{head} ADD COLUMNS ({', '.join(_column(column) for column in added)}) CASCADE"
-    comment = {"comment": wanted.comment} if wanted.comment and wanted.comment != existing.comment else {}
-    changed = {name: value for name, value in wanted.properties.items() if existing.properties.get(name) != value}
+    comment = {"comment": target.comment} if target.comment and target.comment != existing.comment else {}
+    changed = {name: value for name, value in target.properties.items() if existing.properties.get(name) != value}
     if changed or comment:
         yield f"{head} SET TBLPROPERTIES ({_pairs({**changed, **comment})})"
 
 
 def add_partitions(database: str, table: str, keys: Sequence[str], partitions: Sequence[PartitionDef]) -> Iterator[str]:
-    """ALTER TABLE ADD PARTITION, one each, with its statistics as a comment."""
+    """Yield ALTER TABLE ADD PARTITION for each partition, with its statistics as a comment."""
     for partition in partitions:
         numbers = {"rows": partition.rows, "bytes": partition.size, "files": partition.files}
-        told = ", ".join(f"{value:,} {name}" for name, value in numbers.items() if value is not None)
+        statistics = ", ".join(f"{value:,} {name}" for name, value in numbers.items() if value is not None)
         spec = f"PARTITION ({_values(keys, partition.values)}) LOCATION {literal(partition.location)}"
-        yield f"ALTER TABLE {_name(database, table)} ADD IF NOT EXISTS {spec}" + (f" /* {told} */" if told else "")
+        yield f"ALTER TABLE {_name(database, table)} ADD IF NOT EXISTS {spec}" + (f" /* {statistics} */" if statistics else "")
 
 
 def drop_partitions(database: str, table: str, keys: Sequence[str], values: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """ALTER TABLE DROP PARTITION, one each."""
+    """Yield ALTER TABLE DROP PARTITION for each partition."""
     for each in values:
         yield f"ALTER TABLE {_name(database, table)} DROP IF EXISTS PARTITION ({_values(keys, each)})"
 
 
 def create_view(view: ViewDef) -> str:
-    """CREATE OR REPLACE VIEW."""
+    """Return CREATE OR REPLACE VIEW."""
     names = ", ".join(quoted(column.name) + (f" COMMENT {literal(column.comment)}" if column.comment else "") for column in view.columns)
     properties = {name: value for name, value in view.properties.items() if name != "comment"}
     comment = f"\nCOMMENT {literal(view.properties['comment'])}" if view.properties.get("comment") else ""

@@ -1,4 +1,4 @@
-"""How an engine spells names, texts and types in a view. Hive's spelling is Spark's too; Presto's is Trino's and Athena's.
+"""SQL dialects of views: how names, strings and types are written. Spark uses Hive's dialect; Trino and Athena use Presto's.
 
 Type names: https://trino.io/docs/current/language/types.html, and the mapping of its Hive connector.
 """
@@ -17,12 +17,16 @@ _PRESTO = {"int": "integer", "float": "real", "string": "varchar", "binary": "va
 
 @dataclass(frozen=True)
 class Dialect:
-    """`name` quotes an identifier, `text` a string, `type` spells a Hive type text."""
+    """How an engine writes SQL."""
 
     called: str
+    """HIVE_NAME or PRESTO_NAME."""
     name: Callable[[str], str]
+    """Quotes an identifier."""
     text: Callable[[str], str]
+    """Quotes a string."""
     type: Callable[[str], str]
+    """Converts a Hive type text."""
 
 
 def _hive_text(value: str) -> str:
@@ -38,7 +42,7 @@ def _presto_text(value: str) -> str:
 
 
 def presto_type(text: str) -> str:
-    """Hive's type text as Presto spells it.
+    """Return a Hive type text in Presto's form.
 
     >>> presto_type("array<struct<a:int,b c:string>>")
     'array(row("a" integer,"b c" varchar))'

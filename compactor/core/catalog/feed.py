@@ -1,7 +1,7 @@
-"""The change feed: from where to where it can be read, how long its parts stay, and the tables that show it. Pure.
+"""The change feed: which versions it covers, how long its parts stay, and the catalog tables over it (docs/design/feed.md).
 
-Every Snapshot names the part with its own changes and no other's: readers of (V, W] go through the Snapshots V+1 to W, whose names are
-predictable, and Snapshots do not grow with the feed. Stubs of expired Snapshots keep their part's name (docs/design/feed.md).
+Each Snapshot names only the part with its own changes, so that Snapshots do not grow with the feed. Readers of the versions (V, W] read the Snapshots
+V+1 to W, whose names are predictable. The stub of an expired Snapshot still names its part.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ INSERT, BEFORE, AFTER, DELETE = "insert", "update_preimage", "update_postimage",
 """Values of `_change_type`."""
 
 APPLIED = "applied"
-"""`_outcome` of the rows that make the next version out of the last; they alone have `_applied` = true."""
+"""`_outcome` of the rows that lead from a version to the next one. Only these have `_applied` = true."""
 
 TABLE = "changes"
-"""`student_changes`, `student_changes_g2`: what comes after the table's name."""
+"""Suffix of the catalog table: `student_changes`, `student_changes_g2`."""
 
 VERSION = "feed_version"
-"""The partition column: `v00000042-1a2b3c4d`, the commit id of version 42; sorts like the versions."""
+"""The partition column. Its value is the commit id, such as `v00000042-1a2b3c4d` for version 42, and sorts as versions do."""
 
 
 def continued(spec: TableSpec, parent: Snapshot | None) -> Feed | None:
-    """The feed of the next version that changes rows, without its part. None for a table that never had one.
+    """Return the feed of the next version that changes rows, without its part; None for a table that never had a feed.
 
-    It begins again where rows of before cannot be compared with rows of after: when it was off, when `delete: soft` came or went.
+    The feed begins again if rows before and after cannot be compared: after it was off, and when `delete: soft` was switched on or off.
     """
     before = parent.feed if parent else None
     version = parent.version if parent else 0
@@ -48,40 +48,40 @@ def continued(spec: TableSpec, parent: Snapshot | None) -> Feed | None:
 
 
 def check_names(table: str, schema: Schema) -> None:
-    """Raises Refused for a stored column that has the name of one of the feed's own: it came before these names were reserved."""
+    """Raise Refused if a stored column has the name of one of the feed's columns. It was stored before these names were reserved."""
     taken = sorted({*schema.names} & {*FEED})
     if taken:
         raise Refused(
-            f"table {table}: the column {taken[0]} has the name of one of the change feed's own columns. Say `change_feed: false`, or load the "
-            f"table anew: then it is stored as {taken[0]}_2."
+            f"table {table}: the column {taken[0]} has the name of a column of the change feed. Set `change_feed: false`, or load the table again: "
+            f"then the column is stored as {taken[0]}_2."
         )
 
 
 def check_start(spec: TableSpec, newest: Snapshot, version: int) -> None:
-    """Raises Refused, saying from when on the feed can be read, when that is not from `version` on."""
+    """Raise Refused if the feed cannot be read from `version` on. The message has the first possible version."""
     feed = newest.feed
     if feed is None or feed.mode == OFF:
-        how = "say `change_feed: true`; it begins with the next run" if spec.feed == OFF else "it begins with the next run that finds changes"
+        how = "set `change_feed: true`; the feed begins with the next run" if spec.feed == OFF else "it begins with the next run that has changes"
         raise Refused(f"table {spec.name}: version {newest.version} has no change feed; {how}")
     if version > newest.version:
         raise Refused(f"table {spec.name}: expected a version up to {newest.version}, the newest, found {version}")
     if version >= feed.first:
         return
     if version < feed.began:
-        since = f"the change feed begins at version {feed.began}: it was switched on then" + ("" if feed.began >= feed.kept else ", and")
+        since = f"the change feed was switched on at version {feed.began}" + ("" if feed.began >= feed.kept else ", and")
     else:
         since = "older changes are past `feed_retention`:"
     kept = f" it can be read from version {feed.first} on" if feed.began < feed.kept else ""
     raise Refused(
-        f"table {spec.name}: the changes from version {version} on are not there; {since}{kept}. Copy the view at version {feed.first} or later, "
-        "and go on from there."
+        f"table {spec.name}: the changes from version {version} on are not available; {since}{kept}. Copy the view at version {feed.first} or later, "
+        "and read the changes from there."
     )
 
 
 def given_up(spec: TableSpec, newest: Snapshot, modified: Mapping[int, float], now: float) -> int:
-    """The newest version whose part of the feed, and all before it, may go: older than `feed_retention`, or from before the feed began.
+    """Return the newest version whose feed part, and all before it, may be deleted: older than `feed_retention`, or from before the feed began.
 
-    `modified`: when each Snapshot was written, epoch seconds of the store's clock, as `now`.
+    `modified`: when each Snapshot was written. Times are epoch seconds of the store's clock.
     """
     feed = newest.feed
     if feed is None:
@@ -95,11 +95,11 @@ def given_up(spec: TableSpec, newest: Snapshot, modified: Mapping[int, float], n
 
 
 def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
-    """`<table>_changes` as this Snapshot's columns are; a type change brings one of a new generation (H14)."""
+    """Return the table `<table>_changes` with this Snapshot's columns. A type change begins a table of a new generation (H14)."""
     own = (
         Column("_change_type", "string", "insert, update_preimage, update_postimage or delete"),
-        Column("_commit_version", "bigint", "the version that this row is a change of"),
-        Column("_commit_timestamp", "timestamp", "when that version was committed"),
+        Column("_commit_version", "bigint", "the version that made this change"),
+        Column("_commit_timestamp", "timestamp", "when the version was committed"),
         Column("_applied", "boolean", "false for events that changed nothing (feed: all)"),
         Column("_outcome", "string", "applied, or of events: superseded, late or unchanged"),
         Column("_deleted", "boolean", "whether the source has deleted the row (delete: soft)"),
@@ -117,7 +117,7 @@ def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
 
 
 def partition(spec: TableSpec, snapshot: Snapshot) -> PartitionDef | None:
-    """What shows this Snapshot's own changes, with statistics; None when it has none."""
+    """Return the partition with this Snapshot's changes, with statistics; None without any."""
     part = snapshot.feed.part if snapshot.feed else None
     if part is None:
         return None
@@ -125,17 +125,17 @@ def partition(spec: TableSpec, snapshot: Snapshot) -> PartitionDef | None:
     return PartitionDef((snapshot.writer,), place, part.rows, part.size, len(part.files))
 
 
-def registrations(spec: TableSpec, found: Iterable[Snapshot]) -> list[tuple[TableDef, list[PartitionDef]]]:
-    """Tables with their new partitions, for Snapshots in the order of their versions: each table with its generation's last columns."""
+def registrations(spec: TableSpec, snapshots: Iterable[Snapshot]) -> list[tuple[TableDef, list[PartitionDef]]]:
+    """Return the tables with their new partitions. `snapshots`: in the order of versions. Each table has its generation's newest columns."""
     tables: dict[str, tuple[TableDef, list[PartitionDef]]] = {}
-    for snapshot in found:
+    for snapshot in snapshots:
         if snapshot.feed is not None and snapshot.feed.mode != OFF:
-            definition, wanted = table(spec, snapshot), partition(spec, snapshot)
-            known = tables.get(definition.name, (definition, []))[1]
-            tables[definition.name] = (definition, [*known, *([wanted] if wanted else [])])
+            definition, added = table(spec, snapshot), partition(spec, snapshot)
+            earlier = tables.get(definition.name, (definition, []))[1]
+            tables[definition.name] = (definition, [*earlier, *([added] if added else [])])
     return list(tables.values())
 
 
-def paths(found: Sequence[Snapshot], after: int) -> frozenset[str]:
-    """Paths of the parts of versions above `after`."""
-    return frozenset(snapshot.feed.part.path for snapshot in found if snapshot.feed and snapshot.feed.part and snapshot.version > after)
+def paths(snapshots: Sequence[Snapshot], after: int) -> frozenset[str]:
+    """Return the paths of the feed parts of versions above `after`."""
+    return frozenset(snapshot.feed.part.path for snapshot in snapshots if snapshot.feed and snapshot.feed.part and snapshot.version > after)

@@ -1,19 +1,18 @@
-"""`<t>_history`: the table of stored events, its partitions, and the view that shows versions. Pure: (spec, snapshot) → values.
+"""`<t>_history`: the table of stored events, its partitions, and the view that shows versions of rows.
 
-The view is pinned as the main one is (`core/catalog/views.py`): closed parts by their set and the newest of them, open rows by the two ids.
-`__end_day` is the partition column: `d2026-11-20` for versions that ended that day, `open` for those that did not, so that
-`__end_day >= 'd2026-11-20'` leaves out what had ended before.
+The view shows exactly one Snapshot, as the main view does (`core/catalog/views.py`): literals name the set and the newest of the closed parts, and
+the two ids of open rows. `__end_day` is the partition column: `d2026-11-20` for versions that ended on that day, `open` for current ones. The
+filter `__end_day >= 'd2026-11-20'` skips everything that ended before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
-from compactor.core.model import types
+from compactor.core.model import times, types
 from compactor.core.model.history import FOREVER, ROWS, History, values
 from compactor.core.model.layout import Layout
 from compactor.core.model.schema import Schema
@@ -25,19 +24,19 @@ FAR = "9999-12-31 00:00:00"
 
 
 def state_types(position: str) -> tuple[tuple[str, str], ...]:
-    """Name and Hive type of what a stored event holds beside the table's columns; `position`: the type of a Position.
+    """Return (name, Hive type) of the columns of a stored event beside the table's own. `position`: the type of a Position.
 
     | column | meaning |
     |---|---|
-    | `_op` | u, d, or t: a truncate as it met this key |
-    | `_version` | the version that absorbed it |
-    | `__time_us` | the source's time; `__begun_us`: the greatest of it and of those before it (H26) |
-    | `__missing` | columns that the event did not tell |
+    | `_op` | u, d, or t (a truncate, one row for each key) |
+    | `_version` | the version that took the event |
+    | `__time_us` | the source's time; `__begun_us`: the greatest time of this event and all before it (H26) |
+    | `__missing` | columns without a value in the event |
     | `_from`, `_moved_to`, `__link` | as in `spark/rows/conform.py` |
-    | `__shown` | whether readers see it: it is the last event of a version |
-    | `__start_us`, `__start_time`, `__start_position`, `__previous_key` | of the version's first event |
-    | `__end_us`, `__end_time`, `__end_position` | of the event that followed; none: `FOREVER`, null, null |
-    | `__is_deleted` | that event deleted the row |
+    | `__shown` | whether it is the last event of a version, so that readers see it |
+    | `__start_us`, `__start_time`, `__start_position`, `__previous_key` | values of the version's first event |
+    | `__end_us`, `__end_time`, `__end_position` | values of the next event; `FOREVER`, null, null without one |
+    | `__is_deleted` | whether the next event deleted the row |
     """
     return (
         ("_op", "string"),
@@ -62,13 +61,13 @@ def state_types(position: str) -> tuple[tuple[str, str], ...]:
 
 
 _SHOWN = (
-    ("__start_time", "timestamp", "source time from which the row was so"),
-    ("__end_time", "timestamp", "source time at which that ended"),
-    ("__is_current", "boolean", "whether it is so still"),
-    ("__is_deleted", "boolean", "whether a delete or truncate ended it"),
-    ("__start_position", "", "Position of the change that began it"),
-    ("__end_position", "", "Position of the change that ended it"),
-    ("__previous_key", "string", "JSON array: the key that the row had before, where this version begins with a key change"),
+    ("__start_time", "timestamp", "source time at which this version began"),
+    ("__end_time", "timestamp", "source time at which this version ended"),
+    ("__is_current", "boolean", "whether this version is the current one"),
+    ("__is_deleted", "boolean", "whether a delete or truncate ended this version"),
+    ("__start_position", "", "Position of the change that began this version"),
+    ("__end_position", "", "Position of the change that ended this version"),
+    ("__previous_key", "string", "JSON array: the earlier key of the row, if this version begins with a key change"),
     ("__start_us", "bigint", "__start_time as microseconds since 1970"),
     ("__end_us", "bigint", f"__end_time as microseconds since 1970; {FOREVER} while open"),
     ("__end_day", "string", "partition: d and the day of __end_time (UTC), or open"),
@@ -76,12 +75,12 @@ _SHOWN = (
 
 
 def name(spec: TableSpec) -> str:
-    """The view's."""
+    """Return the name of the view."""
     return f"{spec.view}_history"
 
 
 def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
-    """The table of stored events."""
+    """Return the table of stored events."""
     state = (Column(column, kind) for column, kind in state_types(views.position_type(snapshot.order)))
     return TableDef(
         spec.tables_in,
@@ -95,13 +94,13 @@ def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
 
 
 def partitions(spec: TableSpec, history: History) -> list[PartitionDef]:
-    """What the view reads, with statistics (E2)."""
+    """Return the partitions that the view reads, with statistics (E2)."""
     layout = Layout(spec.root, spec.landing)
     return [PartitionDef(value, layout.inside(part.path), part.rows, part.size, len(part.files)) for value, part in values(history)]
 
 
 def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect = HIVE) -> str:
-    """Closed versions, open rows that the open Delta does not replace, and the Delta's."""
+    """Return the query of the view: closed versions, open rows without one in the open Delta, and rows of the open Delta."""
     q = dialect.name
     rows = f"{q(spec.tables_in)}.{q(views.table_name(spec, ROWS, snapshot.schema.generation))}"
     h, d = q("__h"), q("__d")
@@ -134,7 +133,7 @@ def _select(alias: str, spec: TableSpec, schema: Schema, dialect: Dialect) -> st
 
 
 def view(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect = HIVE) -> ViewDef:
-    """The view as the catalog is to hold it."""
+    """Return the view."""
     position = types.text(types.parse(views.position_type(snapshot.order)))
     schema = snapshot.schema
     payload = (Column(schema.view_name(field), types.text(types.parse(field.type)), views.column_comment(field)) for field in schema.payload)
@@ -145,16 +144,16 @@ def view(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect
 
 
 def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
-    """The view in every form; none for a table without a history."""
+    """Return the view in the form of each engine; [] for a table without history."""
     if snapshot.history is None:
         return []
     return [view(spec, snapshot, snapshot.history), *([view(spec, snapshot, snapshot.history, PRESTO)] if views.ATHENA in spec.engines else [])]
 
 
 def as_of_text(spec: TableSpec, columns: Sequence[str], moment: int) -> str:
-    """The rows at a source time (microseconds since 1970), for Hive and Spark. `docs/history.md` shows it as a recipe."""
-    # under `delete: soft` the view shows deleted rows too, the history only what was there
+    """Return the query for the rows at a source time (microseconds since 1970), for Hive and Spark. `docs/history.md` explains it."""
+    # under `delete: soft` the main view has deleted rows too; the history has only rows that existed
     chosen = ", ".join(f"false AS {HIVE.name(column)}" if spec.soft and column == views.DELETED else HIVE.name(column) for column in columns)
-    day = (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=moment)).strftime("d%Y-%m-%d")
-    known = f"`__end_day` >= '{day}' AND `__start_us` <= {moment}L AND `__end_us` > {moment}L"
-    return f"SELECT {chosen} FROM {HIVE.name(spec.database)}.{HIVE.name(name(spec))} WHERE {known}"
+    day = times.moment(moment).strftime("d%Y-%m-%d")
+    at_moment = f"`__end_day` >= '{day}' AND `__start_us` <= {moment}L AND `__end_us` > {moment}L"
+    return f"SELECT {chosen} FROM {HIVE.name(spec.database)}.{HIVE.name(name(spec))} WHERE {at_moment}"

@@ -1,7 +1,7 @@
-"""What has landed and is not absorbed yet, for looking at: the table `<t>_incremental`, and the view `<t>_live` that dedupes it in.
+"""Landed files that no version has yet: the table `<t>_incremental` over them, and the view `<t>_live` that merges them with the stored rows.
 
-The live view is for flat sources with a key and an order of plain columns. It holds the newest landed row per key (a window over what
-has landed, never over the base) against the stored rows, both ways by anti-join:
+The live view needs a flat source with a key, and an order of plain columns. It finds the newest landed row of each key with a window over the landed
+files only, and compares it with the stored rows by two anti-joins:
 
     stored rows that no newer landed row replaces  ∪  landed rows (no deletes) that no newer stored row or tombstone replaces
 """
@@ -24,10 +24,10 @@ _LINE = (("line", "string"),)
 
 
 def incremental_table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
-    """The landing folders as a table, one partition a folder; text files show their lines."""
+    """Return the table over the landing folders, with one partition for each folder. Text files show their lines."""
     columns = tuple(Column(name, kind) for name, kind in snapshot.raw or _LINE)
     kind = spec.format if spec.format != "auto" else "parquet" if snapshot.raw else "json"
-    # text is shown as its lines, whatever its format
+    # CSV files show their lines too
     kind = "json" if kind == "csv" else kind
     generation = snapshot.schema.generation
     return TableDef(
@@ -38,12 +38,12 @@ def incremental_table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
         spec.landing,
         {views.UUID: snapshot.uuid},
         format=kind,
-        comment=f"compactor: what has landed for {spec.database}.{spec.view} and is not archived yet",
+        comment=f"compactor: landed files of {spec.database}.{spec.view} that are not archived yet",
     )
 
 
 def incremental_partitions(spec: TableSpec, paths: Iterable[str]) -> list[PartitionDef]:
-    """One partition per folder that holds files; values start with a letter."""
+    """Return one partition for each folder with files. Values start with a letter."""
     layout = Layout(spec.root, spec.landing)
     places = (increment.landed(spec.pattern, path) for path in paths if not increment.ignored(path))
     folders = sorted({place.folder for place in places if place})
@@ -51,18 +51,18 @@ def incremental_partitions(spec: TableSpec, paths: Iterable[str]) -> list[Partit
 
 
 def problem(spec: TableSpec, snapshot: Snapshot) -> str | None:
-    """Why a live view cannot be had, or None."""
+    """Return why the table cannot have a live view, or None if it can."""
     if not spec.source.live_view or not snapshot.raw:
         return "only flat Parquet and Avro files can be read by a view"
-    if spec.keyless or snapshot.partial:
+    if spec.keyless or snapshot.unavailable_columns:
         return "rows without a key, or with unavailable values, cannot be merged by a view"
     columns = {name for name, _ in snapshot.raw}
-    strange = [name for name, _ in snapshot.order if name.lower() not in columns]
-    return f"the order must be plain columns of the files, {', '.join(strange)} is not; say `order_by:`" if strange else None
+    others = [name for name, _ in snapshot.order if name.lower() not in columns]
+    return f"expected an order of plain columns of the files, found {', '.join(others)}; set `order_by:`" if others else None
 
 
 def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
-    """The view `<t>_live`. Raises Refused when it cannot be had."""
+    """Return the view `<t>_live`. Raises Refused if the table cannot have one."""
     why = problem(spec, snapshot)
     if why:
         raise Refused(f"table {spec.name}: `live_view` is not possible: {why}")
@@ -83,7 +83,7 @@ def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
         f"AND NOT EXISTS (SELECT 1 FROM ({stored}) `__s` WHERE {same} AND NOT ({newer}))"
     )
     columns = tuple(Column(name, field.type, field.comment) for name, field in shown)
-    comment = f"rows of {spec.view} with what has landed and is not absorbed yet; in a long-lived Spark server set spark.sql.metadataCacheTTLSeconds"
+    comment = f"rows of {spec.view} with landed files that no version has yet; in a long-lived Spark server set spark.sql.metadataCacheTTLSeconds"
     return ViewDef(
         spec.database, f"{spec.view}_live", text, columns, {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment}
     )
@@ -99,7 +99,7 @@ def _landed(spec: TableSpec, snapshot: Snapshot, keys: list[tuple[str, str]], or
 
 
 def _number(snapshot: Snapshot, name: str) -> str:
-    """An order column of the files, in the type that stored Positions have."""
+    """Return SQL for an order column of the files, in its type in stored Positions."""
     kind = dict(snapshot.raw)[name]
     stored = next(kind for column, kind in snapshot.order if column.lower() == name)
     if kind == "timestamp":
@@ -108,9 +108,9 @@ def _number(snapshot: Snapshot, name: str) -> str:
 
 
 def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
-    """Base rows that no Delta row replaces and Delta rows, tombstones too, with their Positions."""
+    """Return SQL for base rows without a Delta row, and Delta rows, tombstones included, with their Positions."""
     schema = snapshot.schema
-    # taken out of the struct here: Spark cannot do it in the condition of an anti-join
+    # extracted from the struct here, because Spark cannot do it in the condition of an anti-join
     places = [f"`_position`.`o{at + 1}` AS `_p{at}`" for at in range(len(snapshot.order))]
     columns = ", ".join([*(quoted(field.name) for field in schema.fields), "`_op`", *places])
     base = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'base', schema.generation))}"
@@ -126,24 +126,24 @@ def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
 
 
 def _newer(left: list[str], right: list[str]) -> str:
-    """SQL: the list of values `left` is greater than `right`, the first that differs deciding."""
+    """Return SQL for `left` > `right`, two lists of values in lexicographic order."""
     cases = [" AND ".join([*(f"{left[i]} = {right[i]}" for i in range(at)), f"{left[at]} > {right[at]}"]) for at in range(len(left))]
     return "(" + " OR ".join(f"({case})" for case in cases) + ")"
 
 
 def _landed_value(snapshot: Snapshot, source: str, kind: str) -> str:
-    found = dict(snapshot.raw).get(source)
-    if found is None:
+    landed_type = dict(snapshot.raw).get(source)
+    if landed_type is None:
         return f"CAST(NULL AS {kind})"
     column = f"`__l`.{quoted(source)}"
-    return column if types.parse(found) == types.parse(kind) else f"CAST({column} AS {kind})"
+    return column if types.parse(landed_type) == types.parse(kind) else f"CAST({column} AS {kind})"
 
 
 def _is_delete(spec: TableSpec, snapshot: Snapshot) -> str:
     columns = dict(snapshot.raw)
     op = spec.op.lower() if spec.op else next((name for name in ("op", "__op") if name in columns), None)
-    known = {**OPERATIONS, **{code.lower(): meaning for code, meaning in spec.op_map}}
-    codes = ", ".join(f"'{code}'" for code, meaning in known.items() if meaning == "d")
+    operations = {**OPERATIONS, **{code.lower(): meaning for code, meaning in spec.op_map}}
+    codes = ", ".join(f"'{code}'" for code, meaning in operations.items() if meaning == "d")
     tests = [f"lower(coalesce(`__l`.{quoted(op)}, 'u')) IN ({codes})"] if op and op in columns else []
     tests += ["lower(coalesce(CAST(`__l`.`__deleted` AS STRING), 'false')) = 'true'"] if "__deleted" in columns else []
     return f"({' OR '.join(tests)})" if tests else "(1 = 0)"

@@ -1,8 +1,8 @@
-"""The texts of the views, and the definitions of the tables below them. Pure: (spec, snapshot) → values.
+"""The main view of a table, and the base and Delta tables below it.
 
-Portable rules (measured on Spark, Hive 2 and 4, Trino; docs/design/view.md): every table qualified, aliases inside the SELECT, no CTE, no IN,
-no cast that can fail, the Snapshot pinned by literals, aliases that no column is called. NOT EXISTS and not LEFT JOIN … IS NULL: Spark
-sizes the former like its base.
+Rules for portable SQL (measured on Spark, Hive 2 and 4, Trino; docs/design/view.md): every table is qualified, aliases are inside the SELECT,
+literals pin the Snapshot, and there is no CTE, no IN, no cast that can fail, and no alias with the name of a column. NOT EXISTS replaces LEFT JOIN
+… IS NULL, because Spark estimates its size as that of the base.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ DELETED = "_deleted"
 
 UUID, VERSION, ROOT = "compactor.uuid", "compactor.version", "compactor.root"
 NOBODY = "none"
-"""The uuid of a view that was made before the table's first Snapshot: the first one of a table stored at ROOT takes it over."""
+"""The uuid of a view that was made before the table's first Snapshot. The first Snapshot of the table stored at ROOT takes it over."""
 
 ATHENA = "athena"
-"""An engine of `engines:` that reads a form of its own: `student_athena`."""
+"""The engine of `engines:` that needs a view in a form of its own: `student_athena`."""
 
 
 def table_name(spec: TableSpec, part: str, generation: int) -> str:
-    """`student_base`, `student_delta_g2`: a type change brings tables of a new generation (H14)."""
+    """Return the name of a catalog table, such as `student_base`. A type change begins a new generation: `student_delta_g2` (H14)."""
     return f"{spec.name}_{part}" + (f"_g{generation}" if generation > 1 else "")
 
 
 def position_type(order: tuple[tuple[str, str], ...]) -> str:
-    """Hive's type of `_position`."""
+    """Return the Hive type of `_position`. `order`: (name, type) of the order columns."""
     middle = "".join(f"o{at + 1}:{kind}," for at, (_, kind) in enumerate(order))
     return f"struct<epoch:int,{middle}file:string,block:bigint,row:bigint>"
 
@@ -45,20 +45,20 @@ def _state_columns(snapshot: Snapshot) -> tuple[Column, ...]:
 
 
 def column_comment(field: Field) -> str:
-    """The comment of a column, with the source's spelling where it differs."""
+    """Return the comment of a column, with the source's spelling if it differs."""
     spelled = f"source name {field.source}" if field.source != field.name else ""
     return names.comment("; ".join(part for part in (field.comment, spelled) if part))
 
 
 def columns(schema: Schema) -> tuple[Column, ...]:
-    """The stored columns, as tables that lie over our files have them."""
+    """Return the stored columns for a catalog table over our files."""
     return tuple(Column(field.name, field.type, column_comment(field)) for field in schema.fields)
 
 
 def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
-    """The base and Delta tables."""
+    """Return the base table and the Delta table."""
     layout = Layout(spec.root, spec.landing)
-    # ours first: a metastore takes new columns only at the end, and those are the source's
+    # our columns come first, because a metastore appends new columns only at the end, and new ones are the source's
     stored = (*_state_columns(snapshot), *columns(snapshot.schema))
     properties = {UUID: snapshot.uuid, **registered(snapshot.schema)}
     generation = snapshot.schema.generation
@@ -84,16 +84,16 @@ def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
 
 
 def registered(schema: Schema) -> dict[str, str]:
-    """What the properties of tables and views tell of the registry."""
+    """Return the properties of tables and views about the registered schema."""
     if schema.registered is None:
         return {}
     subject, version, schema_id = schema.registered
-    known = {"subject": subject, "version": str(version), "id": None if schema_id is None else str(schema_id)}
-    return {f"compactor.schema.{name}": value for name, value in known.items() if value is not None}
+    properties = {"subject": subject, "version": str(version), "id": None if schema_id is None else str(schema_id)}
+    return {f"compactor.schema.{name}": value for name, value in properties.items() if value is not None}
 
 
 def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef], list[PartitionDef]]:
-    """The partitions that this Snapshot's view reads, with statistics (E2)."""
+    """Return the base and Delta partitions that this Snapshot's view reads, with statistics (E2)."""
     layout = Layout(spec.root, spec.landing)
     base = [
         PartitionDef((snapshot.base_id, segment.id), layout.inside(segment.path), segment.rows, segment.size, len(segment.files))
@@ -104,7 +104,7 @@ def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef],
 
 
 def value(alias: str, field: Field, dialect: Dialect) -> str:
-    """A stored column as the view shows it."""
+    """Return SQL for a stored column as the view shows it."""
     column = f"{alias}.{dialect.name(field.name)}"
     if field.default is None or field.since <= 1:
         return column
@@ -113,7 +113,7 @@ def value(alias: str, field: Field, dialect: Dialect) -> str:
         if not isinstance(field.default, bool)
         else str(field.default).lower()
     )
-    # rows written before the column came show what the source shows for them (H15)
+    # rows from before the column show the default, as in the source (H15)
     return f"CASE WHEN {alias}.{dialect.name('_version')} < {field.since} THEN {default} ELSE {column} END"
 
 
@@ -123,12 +123,12 @@ def _select(alias: str, schema: Schema, spec: TableSpec, dialect: Dialect = HIVE
 
 
 def _shown(op: str, spec: TableSpec) -> str:
-    """The condition that hides tombstones, after another one."""
+    """Return the condition that hides tombstones, to append to another condition."""
     return "" if spec.soft else f" AND {op} <> 'd'"
 
 
 def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> str:
-    """The view: base rows that no Delta row replaces, and the Delta's rows; tombstones hidden; pinned to the Snapshot."""
+    """Return the query of the view: base rows without a Delta row, and Delta rows, without tombstones. Literals pin the Snapshot."""
     schema, generation, q = snapshot.schema, snapshot.schema.generation, dialect.name
     base, delta = (f"{q(spec.tables_in)}.{q(table_name(spec, part, generation))}" for part in ("base", "delta"))
     b, d, op = q("__b"), q("__d"), q("_op")
@@ -144,7 +144,7 @@ def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> s
 
 
 def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
-    """The same rows by the plain definition - union, newest row per key - which the view is proved against."""
+    """Return a simpler query for the same rows (union, newest row of each key). `verify` compares the view with it."""
     schema, generation = snapshot.schema, snapshot.schema.generation
     base, delta = (f"{quoted(spec.tables_in)}.{quoted(table_name(spec, part, generation))}" for part in ("base", "delta"))
     chosen = f"{_select('`__b`', schema, spec)}, {_rank('`__b`', schema, 0)}"
@@ -165,7 +165,7 @@ def _rank(alias: str, schema: Schema, from_delta: int) -> str:
 
 
 def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDef:
-    """The view as the catalog is to hold it."""
+    """Return the view."""
     columns = tuple(
         Column(snapshot.schema.view_name(field), types.text(types.parse(field.type)), column_comment(field)) for field in snapshot.schema.payload
     )
@@ -177,7 +177,7 @@ def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDe
 
 
 def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
-    """The view, and the same in the form of each engine that cannot read it."""
+    """Return the view, and its other form for each engine that cannot read it."""
     return [view(spec, snapshot), *([view(spec, snapshot, PRESTO)] if ATHENA in spec.engines else [])]
 
 
@@ -186,7 +186,10 @@ def _described(spec: TableSpec, schema: Schema) -> dict[str, str]:
 
 
 def declared(spec: TableSpec, schema: Schema) -> tuple[TableDef, ViewDef]:
-    """A table whose rows have not come yet: `<t>_schema`, partitioned and without partitions, so that no engine lists a folder; the view over it."""
+    """Return the table `<t>_schema` for a table without rows yet, and the view over it.
+
+    It is partitioned and has no partitions, so that no engine lists a directory.
+    """
     fields = [(schema.view_name(field), field) for field in schema.payload]
     columns = tuple(Column(name, types.text(types.parse(field.type)), column_comment(field)) for name, field in fields)
     if spec.soft:

@@ -11,7 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from compactor.core.model.snapshot import DataFile, Feed, Input, LedgerFile, PendingDeletion, Pin, Snapshot, State
+from compactor.core.model.inputs import Input, LedgerFile
+from compactor.core.model.snapshot import DataFile, Feed, PendingDeletion, Pin, Snapshot, State
 
 
 class Requirement(Protocol):
@@ -30,29 +31,29 @@ class NewestIs:
 
     def problem(self, newest: Snapshot | None) -> str | None:
         """Compare versions."""
-        found = newest.version if newest else 0
-        return None if found == self.version else f"expected version {self.version} to be the newest, found {found}"
+        actual = newest.version if newest else 0
+        return None if actual == self.version else f"expected version {self.version} to be the newest, found {actual}"
 
 
 @dataclass(frozen=True)
 class ContinuesState:
     """No restore and no rebuild replaced the State that the Edit was computed from, and no barrier, epoch or generation changed."""
 
-    seen: Snapshot
+    read: Snapshot
     """The version that the Edit was computed from."""
 
     def problem(self, newest: Snapshot | None) -> str | None:
-        """Compare the facts that a computed State depends on."""
-        if newest is None or newest.uuid != self.seen.uuid:
-            return f"expected the table {self.seen.uuid}, found {newest.uuid if newest else 'none'}"
-        if newest.replaced > self.seen.version:
-            return f"expected no restore or rebuild since version {self.seen.version}, found version {newest.replaced}"
+        """Compare everything that a computed State depends on."""
+        if newest is None or newest.uuid != self.read.uuid:
+            return f"expected the table {self.read.uuid}, found {newest.uuid if newest else 'none'}"
+        if newest.replaced > self.read.version:
+            return f"expected no restore or rebuild since version {self.read.version}, found version {newest.replaced}"
         for name in ("truncated_to", "epoch"):
-            expected, found = getattr(self.seen, name), getattr(newest, name)
-            if expected != found:
-                return f"expected {name} {expected}, found {found}"
-        if newest.schema.generation != self.seen.schema.generation:
-            return f"expected schema generation {self.seen.schema.generation}, found {newest.schema.generation}"
+            expected, actual = getattr(self.read, name), getattr(newest, name)
+            if expected != actual:
+                return f"expected {name} {expected}, found {actual}"
+        if newest.schema.generation != self.read.schema.generation:
+            return f"expected schema generation {self.read.schema.generation}, found {newest.schema.generation}"
         return None
 
 
@@ -65,8 +66,8 @@ class NotReplaced:
 
     def problem(self, newest: Snapshot | None) -> str | None:
         """Compare with the newest version that replaced the State."""
-        found = newest.replaced if newest else 0
-        return None if found <= self.since else f"expected no restore or rebuild since version {self.since}, found version {found}"
+        actual = newest.replaced if newest else 0
+        return None if actual <= self.since else f"expected no restore or rebuild since version {self.since}, found version {actual}"
 
 
 @dataclass(frozen=True)

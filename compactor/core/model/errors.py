@@ -1,38 +1,39 @@
-"""Every error this project raises on purpose.
+"""Every error that this project raises on purpose.
 
     CompactorError
-    ├── Refused               the input, the configuration or the state is wrong: trying again changes nothing   (exit 1)
+    ├── Refused               the input, the configuration or the state is wrong: a retry fails again   (exit 1)
     │   ├── ConfigError           compactor.yaml: names file, table, key
     │   ├── InputRefused          a landed file or record cannot be used: names the file
-    │   │   └── InputUnfinished       a landed file lacks its end: still being written, or never finished
-    │   ├── SchemaRefused         a schema change that cannot be followed
+    │   │   └── InputUnfinished       a landed file has no end: it is being written, or was never finished
+    │   ├── SchemaRefused         a schema change that the table cannot or must not follow
     │   ├── OrderRefused          Positions that cannot be compared (null order column, order changed, several partitions)
     │   ├── CheckFailed           staged data broke an invariant: nothing was committed
-    │   ├── CatalogRefused        the catalog holds something that is not ours
-    │   ├── RegistryRefused       the schema registry said no, or something else than a schema registry answered
+    │   ├── CatalogRefused        the catalog has an object that is not ours
+    │   ├── RegistryRefused       the schema registry refused the request, or the address is no schema registry
     │   └── StateRefused          the table's own state cannot be read (unknown format, damaged Snapshot)
-    └── TryLater              nothing is wrong with the request: the same call may succeed later                 (exit 75)
+    └── TryLater              nothing is wrong with the request: the same call may succeed later       (exit 75)
         ├── Conflict              another writer committed first
         │   └── RequirementFailed     the newest version is not what the change was computed for
-        ├── NoRowsYet             only records without rows have landed: nothing tells the columns yet
-        ├── Busy                  somebody holds what we need (the embedded metastore)
+        ├── NoRowsYet             only records without rows have landed, so that the columns are unknown
+        ├── Busy                  another process uses the resource (the embedded metastore)
         └── Unavailable           a service did not answer
             └── InconsistentRead      Spark's view of the store contradicts ours
 
-Messages say what was expected, what was found and what to do; they are not API. The classes are.
+Callers may rely on the classes. Messages are for people: what happened, where, what was expected instead, and what to do.
 """
 
 from __future__ import annotations
 
 
 class CompactorError(Exception):
-    """Root of all errors raised on purpose; `exit_code` is what the command line ends with."""
+    """Root of all errors raised on purpose."""
 
     exit_code = 1
+    """Exit code of the command line."""
 
 
 class Refused(CompactorError):
-    """Trying again changes nothing: somebody has to repair the input, the configuration or the state."""
+    """A retry fails again: somebody has to repair the input, the configuration or the state."""
 
 
 class ConfigError(Refused):
@@ -40,23 +41,25 @@ class ConfigError(Refused):
 
 
 class InputRefused(Refused):
-    """A landed file or a record in it cannot be used; the message names the file. It stays in landing."""
+    """A landed file, or a record in it, cannot be used. The message names the file, which stays in landing."""
 
 
 class InputUnfinished(InputRefused):
-    """Landed files without the end their format asks for, and nothing else. `paths`: a young one is left for the next run."""
+    """Landed files lack the end that their format requires. A young file may still be written and is left for the next run."""
 
     def __init__(self, paths: frozenset[str], message: str) -> None:
         super().__init__(message)
         self.paths = paths
+        """Paths of the files below the landing root."""
 
 
 class SchemaRefused(Refused):
-    """A schema change that cannot be followed without losing data, or is not to be; increments stay in landing. `decisions`: what was found."""
+    """A schema change that would lose data, or that the table's policy refuses. The increments stay in landing."""
 
     def __init__(self, message: str, decisions: tuple[object, ...] = ()) -> None:
         super().__init__(message)
         self.decisions = decisions
+        """All decisions about the change (`core/schema/policy.py`), those that refuse it among them."""
 
 
 class OrderRefused(Refused):
@@ -68,11 +71,11 @@ class CheckFailed(Refused):
 
 
 class CatalogRefused(Refused):
-    """The catalog holds an object that is not ours, or ours at another place."""
+    """The catalog has an object that is not ours, or ours at another location."""
 
 
 class RegistryRefused(Refused):
-    """The schema registry said no, or what answered is none; the message names address, subject and status."""
+    """The schema registry refused the request, or the address is no schema registry. The message names address, subject and status."""
 
 
 class StateRefused(Refused):
@@ -90,15 +93,15 @@ class Conflict(TryLater):
 
 
 class RequirementFailed(Conflict):
-    """The newest version is not what a change was computed for, such as after a restore by somebody else."""
+    """The newest version does not meet the requirements of a change, for example after a restore by somebody else."""
 
 
 class NoRowsYet(TryLater):
-    """Only records without rows (heartbeats, tombstones) have landed for a new table: nothing tells its columns yet. They stay in landing."""
+    """Only records without rows (heartbeats, tombstones) have landed for a new table, so that its columns are unknown. They stay in landing."""
 
 
 class Busy(TryLater):
-    """Somebody holds what we need."""
+    """Another process uses the resource, such as the embedded metastore."""
 
 
 class Unavailable(TryLater):

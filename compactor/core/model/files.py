@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A stored object: `path` is its full location, `size` bytes, `etag` changes with the content, `modified` epoch seconds of the store's clock."""
+    """A stored object."""
 
     path: str
+    """Full location: a path or a URI."""
     size: int
+    """Bytes."""
     etag: str
+    """Changes with the content."""
     modified: float
+    """When it was written, in epoch seconds of the store's clock."""

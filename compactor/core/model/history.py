@@ -1,15 +1,15 @@
-"""History: which files hold the versions of a table's rows, and when they are put together. Pure values.
+"""History: the files with all versions of a table's rows, and when they are merged (docs/design/history.md).
 
-Every event of a key is one stored row; a version that readers see is a run of events without a change of the tracked columns. Rows lie in *parts*:
+Each event of a key is one stored row. A version that readers see is a run of events in which no tracked column changes. Rows lie in *parts*:
 
-| part | holds | how it changes |
+| part | content | how it changes |
 |---|---|---|
-| closed, by day | events that a later event of the key followed, by the day they ended | appended to; late events replace the parts they touch |
-| open | the last event of every key, in key ranges | rewritten when the open Delta has grown (`fold_due`) |
-| open Delta | the last event of the keys that changed since | written anew by every commit |
+| closed, by day | events with a later event of the same key, by the day they ended | commits append parts; late events replace parts |
+| open | the last event of every key, in key ranges | rewritten when the open Delta has grown (`compaction_due`) |
+| open Delta | the last event of the keys that changed since then | rewritten by every commit |
 
-A closed part belongs to a *set*. Appending keeps the set and taking a part out of it begins another, so that a view which names a set and the
-newest part it knows shows one Snapshot, whatever is registered meanwhile (docs/design/history.md).
+Each closed part belongs to a *set*. Adding a part keeps the set; removing one begins a new set. A view that names a set and its newest part
+therefore shows exactly one Snapshot, whatever other parts are registered.
 """
 
 from __future__ import annotations
@@ -23,94 +23,107 @@ from typing import Any
 from compactor.core.model.position import Position
 
 FOREVER = 2**63 - 1
-"""`__end_us` of an open row: microseconds since 1970 that no time reaches."""
+"""`__end_us` of an open row: microseconds since 1970, later than every possible time."""
 
 OPEN = "open"
-"""Where a closed part has its day."""
+"""The value of the partition column `history_day` for open parts."""
 
 ROWS = "history_rows"
-"""What the table of stored events is called, after the table's name."""
+"""Suffix of the catalog table with the stored events."""
 
 TIER = 8
-"""So many parts of about the same size become one."""
+"""Number of parts of about the same size that are merged into one."""
 
 _SMALLEST = 1000
 
 
 @dataclass(frozen=True)
 class HistoryPart:
-    """A directory of stored events, sorted by key. `day`: `d2026-11-20`, or `OPEN`; `shown` of its rows are versions that readers see.
-
-    `low` and `high` bound the keys of an open part (None: open end), as in a Segment. `last` is the greatest Position at which a row of it ended;
-    of an open part at which one began. `files`: (name, bytes).
-    """
+    """A directory of stored events, sorted by key."""
 
     id: str
+    """The value of the partition column `history_part`: the commit id and a name."""
     path: str
+    """Directory below the table's root."""
     day: str
+    """The day on which its events ended, as `d2026-11-20`, or `OPEN`."""
     rows: int
+    """Stored events."""
     shown: int
+    """Stored events that are versions for readers."""
     files: tuple[tuple[str, int], ...]
+    """(name, bytes) of each file in the directory."""
     last: Position | None
+    """The greatest Position at which one of its events ended; for an open part, at which one began."""
     low: tuple[Any, ...] | None = None
+    """The least key of an open part's range; None for an open beginning."""
     high: tuple[Any, ...] | None = None
+    """The first key after an open part's range; None for an open end."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the bytes of the files."""
         return sum(size for _, size in self.files)
 
 
 @dataclass(frozen=True)
 class Truncated:
-    """A truncate: its Position and the source's time, microseconds since 1970. An event that comes late may lie before it."""
+    """A truncate of the source table. Later runs need it for late events that happened before it."""
 
     position: Position
+    """Its Position."""
     time: int
+    """The source's time, in microseconds since 1970."""
 
 
 @dataclass(frozen=True)
 class History:
-    """The history that a Snapshot names. `set` and `open_id` are the partition values under which closed and open parts are registered.
-
-    `partial`: columns that some event did not tell; `moves`: whether a key changed. `last`: the greatest Position of all. `since`: when it was
-    switched on for a table that had rows already (ISO 8601): what was before is not known.
-    """
+    """The history of a table as of a Snapshot."""
 
     set: str
+    """The value of the partition column `history_set` for closed parts."""
     closed: tuple[HistoryPart, ...]
+    """The closed parts."""
     open_id: str
+    """The value of the partition column `history_set` for open parts."""
     open: tuple[HistoryPart, ...]
+    """The open parts. Their key ranges cover the key space."""
     delta: HistoryPart | None
+    """The open Delta; None without one."""
     truncates: tuple[Truncated, ...] = ()
-    partial: tuple[str, ...] = ()
+    """All truncates."""
+    unavailable_columns: tuple[str, ...] = ()
+    """Columns without a value in some event."""
     moves: bool = False
+    """Whether the key of some row changed."""
     last: Position | None = None
+    """The greatest Position of all events."""
     since: str | None = None
+    """When the history was switched on for a table with rows, ISO 8601. Earlier versions are unknown. None: the history is complete."""
 
     @property
     def parts(self) -> tuple[HistoryPart, ...]:
-        """All of them."""
+        """Return all parts."""
         return (*self.closed, *self.open, *((self.delta,) if self.delta else ()))
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the bytes of the files."""
         return sum(part.size for part in self.parts)
 
     def written_by(self, commit: str) -> int:
-        """Bytes of the parts that a commit wrote."""
+        """Return the bytes of the parts that a commit wrote."""
         return sum(part.size for part in self.parts if part.id.startswith(f"{commit}."))
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> History:
-        """The inverse of `dataclasses.asdict`, by way of JSON."""
+        """Return the History of a JSON object (`dataclasses.asdict`)."""
         values = dict(raw)
         values["closed"] = tuple(_part(part) for part in raw["closed"])
         values["open"] = tuple(_part(part) for part in raw["open"])
         values["delta"] = _part(raw["delta"]) if raw["delta"] else None
-        values["truncates"] = tuple(Truncated(tuple(one["position"]), one["time"]) for one in raw["truncates"])
-        values["partial"] = tuple(raw["partial"])
+        values["truncates"] = tuple(Truncated(tuple(each["position"]), each["time"]) for each in raw["truncates"])
+        values["unavailable_columns"] = tuple(raw["unavailable_columns"])
         values["last"] = _tuple(raw["last"])
         return cls(**values)
 
@@ -125,18 +138,18 @@ def _part(raw: dict[str, Any]) -> HistoryPart:
 
 
 def compaction_due(open_rows: int, delta_rows: int, changes: int) -> bool:
-    """Whether the open Delta goes into the open parts now.
+    """Return whether to merge the open Delta into the open parts now.
 
-    Each commit writes the Delta, each fold the open rows: with C changes a commit, N open rows and a fold whenever the Delta has D rows a commit
-    writes about D/2 + N·C/D rows, which is least for D = sqrt(2CN) (docs/design/history.md).
+    Each commit writes the Delta; each compaction writes the open rows. With C changes per commit, N open rows, and a compaction whenever the Delta
+    has D rows, a commit writes about D/2 + N·C/D rows. The minimum is at D = sqrt(2CN) (docs/design/history.md).
     """
     return delta_rows * delta_rows >= 2 * max(changes, 1) * open_rows
 
 
 def to_merge(parts: Iterable[HistoryPart]) -> tuple[HistoryPart, ...]:
-    """Closed parts to write together: those of a day that are of about the same size, once there are `TIER` of them.
+    """Return the closed parts to merge: those of the same day and about the same size, if there are at least `TIER` of them.
 
-    So a day of n commits is rewritten about log(n) / log(`TIER`) times in all, and has few parts in the end.
+    A row of a day with n commits is thereby rewritten about log(n) / log(`TIER`) times, and the day ends with few parts.
     """
     tiers: dict[tuple[str, int], list[HistoryPart]] = {}
     for part in parts:
@@ -146,17 +159,17 @@ def to_merge(parts: Iterable[HistoryPart]) -> tuple[HistoryPart, ...]:
 
 
 def tracked(columns: Sequence[str], track: Sequence[str], track_except: Sequence[str]) -> tuple[str, ...]:
-    """The columns whose changes make a version, in the source's spelling: those named, or all but those named."""
+    """Return the columns whose changes begin a new version: those in `track`, or without it all except `track_except`. Names as in the source."""
     return tuple(name for name in columns if (name in track if track else name not in track_except))
 
 
 def values(history: History) -> list[tuple[tuple[str, str, str], HistoryPart]]:
-    """Every part with the values of its partition."""
-    found = [((history.set, part.day, part.id), part) for part in history.closed]
-    found += [((history.open_id, OPEN, part.id), part) for part in history.open]
-    return found + ([((history.delta.id, OPEN, history.delta.id), history.delta)] if history.delta else [])
+    """Return every part with its values of the partition columns (history_set, history_day, history_part)."""
+    partitions = [((history.set, part.day, part.id), part) for part in history.closed]
+    partitions += [((history.open_id, OPEN, part.id), part) for part in history.open]
+    return partitions + ([((history.delta.id, OPEN, history.delta.id), history.delta)] if history.delta else [])
 
 
 def brought_back(history: History | None, commit: str) -> History | None:
-    """The history of a restored Snapshot: a set of its own, as the old one has gone on without it."""
+    """Return the history for the Snapshot that restores it. It begins a new set, because later versions added parts to the old one."""
     return dataclasses.replace(history, set=f"{commit}.closed") if history else None

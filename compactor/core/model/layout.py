@@ -1,16 +1,16 @@
-"""Every path this project writes below a table's root, and the inverse. No other module joins path strings.
+"""Layout: every path below a table's root, and what a path is. No other module joins path strings.
 
 base/<commit id>/segment=<n>/*.parquet      a Segment: one directory, one key range
 delta/<commit id>/*.parquet                 a Delta
-feed/<commit id>/*.parquet                  what a version changed
+feed/<commit id>/*.parquet                  the changes of a version
 history/<commit id>/history_part=<name>/*.parquet   a part of the history: a day (d2026-11-20), the open Delta (delta), an open key range (open-<n>)
-archive/<folder>/<file>                     absorbed raw files
-quarantine/<folder>/<file>                  unusable ones, and <file>.reason.json for every file with something unusable
+archive/<folder>/<file>                     raw files whose rows are in the table
+quarantine/<folder>/<file>                  unreadable raw files, and <file>.reason.json for every file with invalid records
 _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
-_compactor/snapshots/latest                 a hint, never trusted
-_compactor/ledger/<commit id>.jsonl.gz      absorbed inputs of older Snapshots
-_compactor/notices/<digest>.json            schema changes that people were told of
-_compactor/owner.json                       who the catalog objects belong to
+_compactor/snapshots/latest                 the number of some version that existed; a hint only
+_compactor/ledger/<commit id>.jsonl.gz      inputs of older Snapshots
+_compactor/notices/<digest>.json            schema changes that people were notified of
+_compactor/owner.json                       the owner of the catalog objects
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _UNIT = re.compile(
 
 
 def join(*parts: str) -> str:
-    """Parts of a location with single slashes between them; empty parts vanish."""
+    """Join parts of a location with single slashes. Empty parts are left out."""
     head, *rest = [part for part in parts if part]
     return "/".join([head.rstrip("/"), *(part.strip("/") for part in rest)]) if rest else head.rstrip("/")
 
 
 def relative(location: str, root: str) -> str:
-    """The part of a location below `root`. Raises ValueError when it does not lie there."""
+    """Return the path of a location below `root`. Raises ValueError if it lies elsewhere."""
     prefix = root.rstrip("/") + "/"
     if not location.startswith(prefix):
         raise ValueError(f"{location} does not lie below {root}")
@@ -55,7 +55,7 @@ def relative(location: str, root: str) -> str:
 
 
 def commit_id(version: int, nonce: str) -> str:
-    """The id of an attempt at a version: starts with a letter (Athena prunes only strings), unique by `nonce` (8 hex digits)."""
+    """Return the id of an attempt at a version. `nonce`: 8 random hex digits. The letter makes it a string, as Athena prunes only strings."""
     return f"v{version:08d}-{nonce}"
 
 
@@ -67,69 +67,71 @@ def _other_name(path: str, etag: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of one table: `root` is its own directory, `landing` where its sink writes."""
+    """The paths of one table."""
 
     root: str
+    """The table's own directory."""
     landing: str
+    """The directory into which the table's sink writes."""
 
     def snapshots(self) -> str:
-        """The directory of Snapshots."""
+        """Return the directory of the Snapshots."""
         return join(self.root, "_compactor/snapshots")
 
     def snapshot(self, version: int) -> str:
-        """One Snapshot."""
+        """Return the file of one Snapshot."""
         return join(self.root, f"_compactor/snapshots/{version:020d}.json")
 
     def hint(self) -> str:
-        """The file that names a version which existed once."""
+        """Return the file with the number of some version that existed."""
         return join(self.root, "_compactor/snapshots/latest")
 
     def ledger(self, commit: str) -> str:
-        """A ledger file."""
+        """Return a ledger file."""
         return join(self.root, f"_compactor/ledger/{commit}.jsonl.gz")
 
     def notice(self, digest: str) -> str:
-        """The mark of what people were told."""
+        """Return the file that marks a notice as sent."""
         return join(self.root, f"_compactor/notices/{digest}.json")
 
     def delta(self, commit: str) -> str:
-        """The directory of a Delta."""
+        """Return the directory of a Delta."""
         return join(self.root, "delta", commit)
 
     def base(self, commit: str) -> str:
-        """The directory whose children `segment=<n>` are the Segments written by one commit."""
+        """Return the directory whose children `segment=<n>` are the Segments of one commit."""
         return join(self.root, "base", commit)
 
     def feed(self, commit: str) -> str:
-        """The directory of what a version changed."""
+        """Return the directory with the changes of a version."""
         return join(self.root, "feed", commit)
 
     def history(self, commit: str) -> str:
-        """The directory whose children `history_part=<name>` are the parts of the history written by one commit."""
+        """Return the directory whose children `history_part=<name>` are the history parts of one commit."""
         return join(self.root, "history", commit)
 
     def inside(self, path: str) -> str:
-        """The location of a path that a Snapshot names (relative to the root)."""
+        """Return the location of a path below the root, as Snapshots store it."""
         return join(self.root, path)
 
     def landed(self, path: str) -> str:
-        """The location of an input in landing, by its path below the landing root."""
+        """Return the location of an input in landing. `path` is below the landing root."""
         return join(self.landing, path)
 
     def archived(self, path: str, etag: str = "") -> str:
-        """Where an input goes; `etag` goes into the name when the plain one is taken by other content (H1)."""
+        """Return the location of an input in the archive. With `etag` the name contains it, for a name that other content uses already (H1)."""
         return join(self.root, "archive", _other_name(path, etag) if etag else path)
 
     def quarantined(self, path: str, etag: str = "") -> str:
-        """Where an input goes that cannot be opened; `etag` as in `archived`."""
+        """Return the location of an unreadable input in quarantine. `etag` as in `archived`."""
         return join(self.root, "quarantine", _other_name(path, etag) if etag else path)
 
     def reason(self, path: str, etag: str) -> str:
-        """What could not be used of an input, and why."""
+        """Return the reason file of an input: its invalid records, and why they are invalid."""
         return join(self.root, "quarantine", f"{_other_name(path, etag)}.reason.json")
 
     def version_of(self, location: str) -> int | None:
-        """The version of a Snapshot's location, or None."""
+        """Return the version of a Snapshot by its location, or None for any other location."""
         try:
             match = _SNAPSHOT.fullmatch(relative(location, self.root))
         except ValueError:
@@ -137,9 +139,9 @@ class Layout:
         return int(match[1]) if match else None
 
     def unit(self, location: str) -> tuple[str, str] | None:
-        """What of ours an object belongs to that is deleted as a whole, by its path below the root, and the commit id that wrote it.
+        """Return the unit that a stored object belongs to, as (path below the root, id of the commit that wrote it), or None.
 
-        A Segment, a Delta, a part of the feed or of the history, a ledger file, or what a dead engine left beside them. None for everything else.
+        A unit is deleted as a whole: a Segment, a Delta, a part of the feed or the history, a ledger file, or what a dead engine left beside them.
         """
         try:
             match = _UNIT.fullmatch(relative(location, self.root))
@@ -151,7 +153,7 @@ class Layout:
         return next((match[unit], match[commit]) for unit, commit in kinds if match[unit])
 
     def kind(self, location: str) -> str | None:
-        """What a location is, by the names of `_KINDS` (`segment`, `snapshot`, ...), or None: not ours."""
+        """Return the kind of a location (`segment`, `snapshot`, ...; see `_KINDS`), or None if it is not ours."""
         try:
             inside = relative(location, self.root)
         except ValueError:

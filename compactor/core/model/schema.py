@@ -1,4 +1,4 @@
-"""Schema: the columns of one table as they are stored, with the memory that evolution needs."""
+"""Schema: the stored columns of one table, with what evolution needs to remember about them."""
 
 from __future__ import annotations
 
@@ -30,40 +30,43 @@ RESERVED = (
         "history_part",
     ),
 )
-"""Columns that compactor keeps beside the payload; a source column of such a name is stored as `<name>_2`."""
+"""Columns that compactor stores or uses beside the payload. A source column with such a name is stored as `<name>_2`."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One stored column.
-
-    `name` is the stored name (see `core/model/names.py`; never changed), `source` the source's own spelling, `type` Hive's type text.
-    `since` is the version that brought the column, `first` the Position of the first Change whose writer knew it (None: there from
-    the start), `last` that of the newest Change whose writer knew it. `default` is what the source shows for rows written before `first`
-    (JSON scalar; H15). `visible` is False for a column whose source name has passed to a newer column of another type, and for a
-    removed one that is to be hidden. `formerly` are source names that Avro aliases have replaced by `source`. `gone` are the members of its structs
-    (paths as in `core/schema/nested_types.py`) that the newest writer of the column does not have.
-    """
+    """One stored column."""
 
     name: str
+    """The stored name (`core/model/names.py`). It never changes."""
     source: str
+    """The source's spelling."""
     type: str
+    """Hive's type text, such as `decimal(10,2)`."""
     since: int = 0
+    """The version that added the column."""
     first: Position | None = None
+    """The Position of the first event whose writer had the column; None if it was there from the start."""
     last: Position | None = None
+    """The Position of the newest event whose writer had the column."""
     default: Any = None
+    """What the source shows for rows older than `first`, as a JSON scalar (H15)."""
     visible: bool = True
+    """False if a newer column of another type has the same source name, or if the policy hides removed columns."""
     comment: str = ""
+    """The documentation of the column in the source's schema."""
     formerly: tuple[str, ...] = ()
+    """Earlier source names, which an Avro alias replaced."""
     gone: tuple[str, ...] = ()
+    """Struct members that the newest writer of the column does not have, as paths (`core/schema/nested_types.py`)."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Field:
-        """The inverse of `to_json`."""
+        """Return the value of a JSON object made by `to_json`."""
         values = dict(data)
         for name in ("first", "last"):
             values[name] = tuple(values[name]) if values.get(name) is not None else None
@@ -74,18 +77,19 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """The stored columns in order, and which of them are the key. `generation` counts type changes (H14).
-
-    `registered` is what the registry had when the Snapshot was made: (subject, version, id or None).
-    """
+    """The stored columns of a table."""
 
     fields: tuple[Field, ...]
+    """The columns in order."""
     key: tuple[str, ...]
+    """Stored names of the key columns."""
     generation: int = 1
+    """Number of the set of catalog tables. A changed column type begins a new one (H14)."""
     registered: tuple[str, int, int | None] | None = None
+    """The newest schema in the registry when the Snapshot was made: (subject, version, id or None). None without a registry."""
 
     def field(self, name: str) -> Field:
-        """The field stored under `name`. Raises KeyError."""
+        """Return the field with the stored name `name`. Raises KeyError."""
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
@@ -93,21 +97,21 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Stored names in order."""
+        """Return the stored names in order."""
         return tuple(field.name for field in self.fields)
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Stored names of what is no key, in order."""
+        """Return the stored names of the columns outside of the key, in order."""
         return tuple(name for name in self.names if name not in self.key)
 
     @property
     def payload(self) -> tuple[Field, ...]:
-        """What the view shows."""
+        """Return the fields that the view shows."""
         return tuple(field for field in self.fields if field.visible)
 
     def view_name(self, field: Field) -> str:
-        """The name under which the view shows a field: the one its source name gives, unless an earlier field has it."""
+        """Return the name of a field in the view: that of its source name, unless an earlier field has it."""
         taken: list[str] = []
         for other in self.payload:
             free = (name for name in (names.stored_name(other.source), other.name) if names.unique(name, taken) == name)
@@ -118,24 +122,24 @@ class Schema:
         return field.name
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         registered = list(self.registered) if self.registered else None
         fields = [field.to_json() for field in self.fields]
         return {"fields": fields, "key": list(self.key), "generation": self.generation, "registered": registered}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Schema:
-        """The inverse of `to_json`."""
-        said = data.get("registered")
-        registered = (said[0], said[1], said[2]) if said else None
+        """Return the value of a JSON object made by `to_json`."""
+        raw = data.get("registered")
+        registered = (raw[0], raw[1], raw[2]) if raw else None
         return cls(tuple(Field.from_json(field) for field in data["fields"]), tuple(data["key"]), data["generation"], registered)
 
 
 def schema_differences(before: Schema, after: Schema) -> tuple[str, ...]:
-    """Sentences about what the views of two schemas of one table differ in, and their keys."""
+    """Return a sentence for each difference between the keys and the views of two schemas of one table."""
     old = {before.view_name(field): field.type for field in before.payload}
     new = {after.view_name(field): field.type for field in after.payload}
-    told = [f"the key was ({', '.join(before.key)}), it is ({', '.join(after.key)})"] if before.key != after.key else []
-    told += [f"column {name} {kind} is gone" for name, kind in old.items() if name not in new]
-    told += [f"column {name} {kind} is new" for name, kind in new.items() if name not in old]
-    return (*told, *(f"column {name} was {old[name]}, it is {kind}" for name, kind in new.items() if old.get(name, kind) != kind))
+    sentences = [f"the key was ({', '.join(before.key)}), it is ({', '.join(after.key)})"] if before.key != after.key else []
+    sentences += [f"column {name} {kind} is gone" for name, kind in old.items() if name not in new]
+    sentences += [f"column {name} {kind} is new" for name, kind in new.items() if name not in old]
+    return (*sentences, *(f"column {name} was {old[name]}, it is {kind}" for name, kind in new.items() if old.get(name, kind) != kind))

@@ -1,4 +1,4 @@
-"""Snapshot: the complete, immutable state of a table at a version, as JSON with a format number."""
+"""Snapshot: the complete, immutable state of a table at a version, stored as JSON with a format number (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -9,202 +9,178 @@ from typing import Any
 
 from compactor.core.model.errors import StateRefused
 from compactor.core.model.history import History
+from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.position import Partitions, Position, latest
 from compactor.core.model.schema import Schema
 
 FORMAT = 1
 
 COUNTS = ("applied", "superseded", "duplicate", "late", "ignored", "beyond_retention", "quarantined")
-"""What becomes of an event read: `read` is exactly the sum of these."""
+"""What can become of an event. `read` is the sum of these."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a Segment or Delta: name inside its directory, bytes, `checksum` as in `core/model/checksum.py` ("" in Snapshots of before)."""
+    """A Parquet file of a Segment, a Delta or a feed part."""
 
     name: str
+    """Name inside its directory."""
     size: int
+    """Bytes."""
     checksum: str = ""
+    """Checksum of the content, as in `core/model/checksum.py`; "" if none was taken."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One directory of sorted rows with keys in `[low, high)`; None = open end. Positions bound its rows' Positions.
-
-    `compacted_through`: delta rows of its range with `_version` at or below it are already inside (H16). `partial`: the columns that some row
-    holds from an older event, or does not know (`_older`).
-    """
+    """One directory of the base: rows sorted by key, with keys in `[low, high)`."""
 
     id: str
+    """The value of the partition column `segment`."""
     path: str
+    """Directory below the table's root."""
     rows: int
+    """Stored rows, tombstones included."""
     tombstones: int
+    """Rows that mark a deleted key."""
     files: tuple[DataFile, ...]
+    """The Parquet files in the directory."""
     low: tuple[Any, ...] | None
+    """The least key of the range; None for an open beginning."""
     high: tuple[Any, ...] | None
+    """The first key after the range; None for an open end."""
     position_min: Position | None
+    """The least Position of its rows."""
     position_max: Position | None
+    """The greatest Position of its rows."""
     compacted_through: int
-    partial: tuple[str, ...] = ()
+    """Delta rows of this key range with `_version` at or below this version are already in the Segment (H16)."""
+    unavailable_columns: tuple[str, ...] = ()
+    """Columns whose value comes from an older event in some row, or is unknown there (`_older`)."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the bytes of the files."""
         return sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True)
 class Delta:
-    """One row per changed key since the base; `partial` as in `Segment`."""
+    """One directory with one row for each key that changed since the base was written."""
 
     id: str
+    """The value of the partition column `delta_version`."""
     path: str
+    """Directory below the table's root."""
     rows: int
+    """Stored rows, tombstones included."""
     tombstones: int
+    """Rows that mark a deleted key."""
     files: tuple[DataFile, ...]
+    """The Parquet files in the directory."""
     position_min: Position | None
+    """The least Position of its rows."""
     position_max: Position | None
-    partial: tuple[str, ...] = ()
+    """The greatest Position of its rows."""
+    unavailable_columns: tuple[str, ...] = ()
+    """Columns whose value comes from an older event in some row, or is unknown there (`_older`)."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the bytes of the files."""
         return sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True)
 class FeedPart:
-    """The directory with a version's own changes; `updates` counts pairs of images, `rows` is everything in the files."""
+    """One directory with the changes of one version, for the change feed."""
 
     path: str
+    """Directory below the table's root."""
     rows: int
+    """Rows in the files. An update has two: the row before and the row after."""
     files: tuple[DataFile, ...]
+    """The Parquet files in the directory."""
     inserts: int
+    """Number of inserted rows."""
     updates: int
+    """Number of updated rows."""
     deletes: int
+    """Number of deleted rows."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the bytes of the files."""
         return sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True)
 class Feed:
-    """The change feed as of a version. `part`: what this version changed, None when that is nothing.
-
-    The changes of every version above `began` were written; the parts of those up to `kept` have been given up. `mode`: `net`, `all`, or
-    `off` when it was switched off. `soft`: deleted rows are still rows, marked.
-    """
+    """The change feed as of a version."""
 
     mode: str
+    """`net` (one change per key and version), `all` (every event), or `off` after it was switched off."""
     began: int
+    """The feed has the changes of all versions above this one."""
     kept: int
+    """The feed parts of versions up to this one were given up."""
     soft: bool = False
+    """Whether deleted rows stay rows, marked as deleted (`delete: soft`)."""
     part: FeedPart | None = None
+    """The changes of this version; None if it changed no row."""
 
     @property
     def first(self) -> int:
-        """The oldest version that the feed can be followed from."""
+        """Return the oldest version from which a reader can follow the feed."""
         return max(self.began, self.kept)
 
     def idle(self) -> Feed:
-        """What it is in a next version that changes no row."""
+        """Return the feed of a next version that changes no row."""
         return dataclasses.replace(self, part=None)
 
 
 @dataclass(frozen=True)
-class Input:
-    """One file that was taken, named by (path, etag): `path` below the landing root, `rows` read from it.
-
-    `outcome` is `absorbed`, or `quarantined` for a file that could not be opened, for the `reason` told. Later attempts are entries of their own:
-    `replayed` for a file that was in quarantine whole, `reread` for one of which some records were; `undone` when a restore took its rows out of
-    the table, `redone` when they came in again; `discarded` when its raw file has left the archive. `quarantined` counts unusable records.
-    """
-
-    path: str
-    size: int
-    etag: str
-    folder: str
-    hour: str | None
-    rows: int = 0
-    position_min: Position | None = None
-    position_max: Position | None = None
-    outcome: str = "absorbed"
-    quarantined: int = 0
-    reason: str = ""
-
-    def unopened(self, reason: str) -> Input:
-        """What it is when this attempt could not open it."""
-        return dataclasses.replace(self, outcome=self.outcome if self.outcome in LATER else "quarantined", reason=reason)
-
-    @property
-    def unabsorbed(self) -> bool:
-        """Whether its rows are not in the table: no attempt up to this one got one out of it, or a restore undid it."""
-        return self.outcome == "undone" or (bool(self.reason) and self.outcome in ("quarantined", "replayed", "redone"))
-
-    @property
-    def waits(self) -> bool:
-        """Whether something of it is in quarantine."""
-        return bool(self.reason or self.quarantined)
-
-
-AGAIN = ("replayed", "reread")
-"""Outcomes of inputs that were taken again out of quarantine."""
-
-LATER = (*AGAIN, "undone", "redone", "discarded")
-"""Outcomes of entries about an input whose first attempt is in the ledger too."""
-
-
-@dataclass(frozen=True)
 class PendingDeletion:
-    """What vacuum has given up: a directory of data, a ledger file, or a Snapshot that is to become a stub; `path` below the root.
-
-    No later Snapshot may name it (H21). `since`: epoch seconds of the store's clock. `reason`: `expired`, it was named by Snapshots that are
-    kept no longer, and its files stay one grace period more; `orphan`, no Snapshot ever named it.
-    """
+    """A directory of data, a ledger file or an expired Snapshot that vacuum will delete. No later Snapshot may name it (H21)."""
 
     path: str
+    """Path below the table's root."""
     since: float
+    """When vacuum gave it up, in epoch seconds of the store's clock."""
     reason: str
+    """`expired`: only expired Snapshots name it, and it stays for one grace period more. `orphan`: no Snapshot ever named it."""
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A version that is kept until the pin is removed; `time` of pinning, ISO 8601."""
+    """A version that vacuum keeps until the pin is removed."""
 
     name: str
+    """The name that the operator gave."""
     version: int
+    """The pinned version."""
     time: str
-
-
-@dataclass(frozen=True)
-class LedgerFile:
-    """A file of older inputs; `folders` lets discovery skip it."""
-
-    path: str
-    entries: int
-    folders: tuple[str, ...]
+    """When it was pinned, ISO 8601."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Which table and version a Snapshot is, and who made it from what."""
+    """The identity of a Snapshot: its table and version, its parent, and the run that made it."""
 
     table: str
     """The table's name in the configuration."""
     uuid: str
-    """Drawn by the first commit: tells two tables that had the same name apart (H24)."""
+    """A random id from the first commit. It distinguishes two tables that had the same name one after the other (H24)."""
     version: int
     """1 for the first Snapshot."""
     parent: int | None
-    """The version it was made from; None for the first."""
+    """The version that this one was made from; None for the first."""
     writer: str
-    """The random id of the attempt. It decides whether a put that seemed to fail was ours (H2)."""
+    """The random id of the attempt. After a put with an unclear result it shows whether the stored Snapshot is ours (H2)."""
     run: str
     """The scheduler's label of the run; empty without one."""
     time: str
-    """When it was made, ISO 8601, UTC."""
+    """When the Snapshot was made, ISO 8601, UTC."""
     operation: str
     """The verb: `commit`, `compact`, `restore`, ..."""
 
@@ -251,7 +227,7 @@ class State:
 
     @property
     def data_files(self) -> list[tuple[str, DataFile]]:
-        """Every file of base, Delta and history, with the directory below the root that it lies in."""
+        """Return every file of base, Delta and history as (directory below the table's root, file)."""
         parts: list[Segment | Delta] = [*self.segments, *([self.delta] if self.delta else [])]
         history = self.history.parts if self.history else ()
         return [(part.path, file) for part in parts for file in part.files] + [
@@ -270,13 +246,13 @@ class Snapshot(State, Commit):
     ledger: tuple[LedgerFile, ...] = ()
     """The files with the inputs of older versions."""
     counts: dict[str, int] = field(default_factory=dict)
-    """What became of the events read, by `COUNTS`, and `read`."""
+    """Number of events by what became of them (`COUNTS`), and `read`, their sum."""
     ties: int = 0
-    """Events whose order columns were all equal to another's of the same key."""
+    """Events with the same key and the same order columns as another event."""
     unresolved: int = 0
-    """Values of visible rows that no event told."""
+    """Values of visible rows that no event contained."""
     pending_deletions: tuple[PendingDeletion, ...] = ()
-    """What vacuum has given up. No later version may name it (H21)."""
+    """What vacuum has given up and will delete. No later version may name it (H21)."""
     pins: tuple[Pin, ...] = ()
     """Versions that vacuum keeps."""
     restored: int | None = None
@@ -294,20 +270,20 @@ class Snapshot(State, Commit):
 
     @property
     def state(self) -> State:
-        """The State alone."""
+        """Return the State alone."""
         return State(**{each.name: getattr(self, each.name) for each in dataclasses.fields(State)})
 
     @property
     def named(self) -> frozenset[str]:
-        """Paths below the root of the directories and ledger files that must be there for this Snapshot to be read."""
+        """Return the paths below the root of all directories and ledger files that this Snapshot needs."""
         delta = [self.delta.path] if self.delta else []
         history = [part.path for part in self.history.parts] if self.history else []
         return frozenset([*(segment.path for segment in self.segments), *delta, *history, *(file.path for file in self.ledger)])
 
     def stub(self) -> Snapshot:
-        """What stays under this version's name when it has expired: its number is never given again (H21).
+        """Return what replaces this Snapshot after it expired, so that its version number is never used again (H21).
 
-        The columns stay, for their history, and its part of the feed, which has a retention of its own.
+        The stub keeps the schema, for the history of the columns, and its feed part, which has a retention of its own.
         """
         return dataclasses.replace(
             self,
@@ -326,50 +302,50 @@ class Snapshot(State, Commit):
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of base, Delta, history and feed that this version's own attempt wrote."""
+        """Return the bytes of base, Delta, history and feed that the attempt behind this version wrote."""
         parts: list[Any] = [*self.segments, *([self.delta] if self.delta else []), *(self.history.parts if self.history else ())]
         feed = [self.feed.part] if self.feed and self.feed.part else []
         return sum(part.size for part in (*parts, *feed) if self.writer in part.path)
 
     @property
     def rows(self) -> int:
-        """Live rows, when nothing but the base holds them; with a Delta an upper bound."""
+        """Return the number of live rows. With a Delta it is an upper bound, as a Delta row may replace a base row."""
         live = sum(segment.rows - segment.tombstones for segment in self.segments)
         return live + (self.delta.rows - self.delta.tombstones if self.delta else 0)
 
     @property
     def size(self) -> int:
-        """Bytes of base and Delta."""
+        """Return the bytes of base and Delta."""
         return sum(segment.size for segment in self.segments) + (self.delta.size if self.delta else 0)
 
     @property
-    def partial(self) -> tuple[str, ...]:
-        """The columns that any stored row holds from an older event, or does not know."""
-        parts = [segment.partial for segment in self.segments] + ([self.delta.partial] if self.delta else [])
+    def unavailable_columns(self) -> tuple[str, ...]:
+        """Return the columns whose value comes from an older event in some stored row, or is unknown there."""
+        parts = [segment.unavailable_columns for segment in self.segments] + ([self.delta.unavailable_columns] if self.delta else [])
         return tuple(sorted({name for part in parts for name in part}))
 
     @property
     def position_max(self) -> Position | None:
-        """The greatest Position of any stored row or barrier: what lies above it needs no comparing (H8)."""
+        """Return the greatest Position of any stored row or barrier. Events above it are newer than everything stored (H8)."""
         parts = [segment.position_max for segment in self.segments]
         return latest([*parts, self.delta.position_max if self.delta else None, self.truncated_to, self.purged_to])
 
     def to_bytes(self) -> bytes:
-        """The JSON text that is stored."""
+        """Return the JSON text that is stored."""
         return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str = "") -> Snapshot:
-        """The inverse of `to_bytes`. Raises StateRefused for another format or damaged text."""
+        """Return the Snapshot of a stored JSON text. Raises StateRefused for another format and for damaged text; `path` is for the message."""
         try:
             raw = json.loads(data)
             if raw.get("format") != FORMAT:
                 raise StateRefused(
-                    f"Snapshot {path} has format {raw.get('format')!r}; this version reads format {FORMAT}. Install the matching compactor."
+                    f"Snapshot {path}: expected format {FORMAT}, found {raw.get('format')!r}. Install the version of compactor that wrote it."
                 )
-            return cls(**_revived(raw))
+            return cls(**_values(raw))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise StateRefused(f"Snapshot {path} cannot be read: {error}. It is written once and never changed: restore it from a backup.") from error
+            raise StateRefused(f"Snapshot {path} cannot be read: {error}. It is damaged: restore the file from a backup.") from error
 
 
 _POSITIONS = ("position", "truncated_to", "purged_to")
@@ -383,13 +359,13 @@ def _files(raw: list[dict[str, Any]]) -> tuple[DataFile, ...]:
     return tuple(DataFile(**file) for file in raw)
 
 
-def _stored(raw: dict[str, Any]) -> dict[str, Any]:
+def _part_values(raw: dict[str, Any]) -> dict[str, Any]:
     bounds = {name: _position(raw[name]) for name in ("position_min", "position_max")}
-    return {**raw, **bounds, "files": _files(raw["files"]), "partial": tuple(raw["partial"])}
+    return {**raw, **bounds, "files": _files(raw["files"]), "unavailable_columns": tuple(raw["unavailable_columns"])}
 
 
 def _segment(raw: dict[str, Any]) -> Segment:
-    return Segment(**{**_stored(raw), "low": _position(raw["low"]), "high": _position(raw["high"])})
+    return Segment(**{**_part_values(raw), "low": _position(raw["low"]), "high": _position(raw["high"])})
 
 
 def _feed(raw: dict[str, Any]) -> Feed:
@@ -397,24 +373,19 @@ def _feed(raw: dict[str, Any]) -> Feed:
     return Feed(**{**raw, "part": FeedPart(**{**part, "files": _files(part["files"])}) if part else None})
 
 
-def input_from_json(raw: dict[str, Any]) -> Input:
-    """An Input out of its JSON form (a ledger line)."""
-    return Input(**{**raw, "position_min": _position(raw["position_min"]), "position_max": _position(raw["position_max"])})
-
-
-def _revived(raw: dict[str, Any]) -> dict[str, Any]:
+def _values(raw: dict[str, Any]) -> dict[str, Any]:
     values = {**raw, **{name: _position(raw[name]) for name in _POSITIONS}}
     values["schema"] = Schema.from_json(raw["schema"])
     values["order"] = tuple((name, kind) for name, kind in raw["order"])
-    values["offsets"] = tuple((partition, offset) for partition, offset in raw.get("offsets", ()))
+    values["offsets"] = tuple((partition, offset) for partition, offset in raw["offsets"])
     values["raw"] = tuple((name, kind) for name, kind in raw["raw"])
     values["segments"] = tuple(_segment(segment) for segment in raw["segments"])
-    values["delta"] = Delta(**_stored(raw["delta"])) if raw["delta"] else None
-    values["inputs"] = tuple(input_from_json(entry) for entry in raw["inputs"])
-    values["pending"] = tuple(input_from_json(entry) for entry in raw["pending"])
-    values["pending_deletions"] = tuple(PendingDeletion(**entry) for entry in raw.get("pending_deletions", ()))
-    values["feed"] = _feed(raw["feed"]) if raw.get("feed") else None
-    values["pins"] = tuple(Pin(**entry) for entry in raw.get("pins", ()))
-    values["history"] = History.from_json(raw["history"]) if raw.get("history") else None
-    values["ledger"] = tuple(LedgerFile(entry["path"], entry["entries"], tuple(entry["folders"])) for entry in raw["ledger"])
+    values["delta"] = Delta(**_part_values(raw["delta"])) if raw["delta"] else None
+    values["inputs"] = tuple(Input.from_json(entry) for entry in raw["inputs"])
+    values["pending"] = tuple(Input.from_json(entry) for entry in raw["pending"])
+    values["pending_deletions"] = tuple(PendingDeletion(**entry) for entry in raw["pending_deletions"])
+    values["feed"] = _feed(raw["feed"]) if raw["feed"] else None
+    values["pins"] = tuple(Pin(**entry) for entry in raw["pins"])
+    values["history"] = History.from_json(raw["history"]) if raw["history"] else None
+    values["ledger"] = tuple(LedgerFile.from_json(entry) for entry in raw["ledger"])
     return values

@@ -1,4 +1,4 @@
-"""TableSpec: what the operator declares for one table, resolved and complete. We never write it."""
+"""TableSpec: what the operator declares for one table, with all defaults filled in. Compactor never changes it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core.schema.policy import EVOLVE, Policy
+from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)
-"""Windows of the day in minutes of UTC: (the first, the one after the last); one that begins later than it ends goes over midnight."""
+"""Daily windows as minutes of the day, UTC: (first minute, minute after the last one). A window that begins after its end spans midnight."""
 
 ROW_ID = "_row_id"
-"""The key column of keyless tables (H13): one non-null string, the identity of the event that brought the row."""
+"""The key column of a table without key (H13): a non-null string that identifies the event that inserted the row."""
 
 OPERATIONS = {
     "c": "c",
@@ -31,115 +31,170 @@ OPERATIONS = {
     "t": "t",
     "truncate": "t",
 }
-"""Operation codes in lower case → c, u, d, r, t. An unknown code is refused, never guessed."""
+"""Operation codes of sources, in lower case → c (create), u (update), d (delete), r (snapshot read), t (truncate). Others are refused."""
 
 
 @dataclass(frozen=True)
 class Csv:
-    """How CSV files are written.
-
-    `header`: whether each file begins with its column names; None: as the envelope has it (DMS: no). `columns` are the names in files without
-    header, in order, without DMS's `Op`. `null_value` is the unquoted text that stands for null; None: as the envelope has it (DMS: `NULL`, else
-    empty). `quote` empty: nothing is quoted.
-    """
+    """The dialect of CSV files."""
 
     header: bool | None = None
+    """Whether each file begins with the names of its columns. None: the envelope decides (DMS: no)."""
     columns: tuple[str, ...] = ()
+    """The columns of files without header, in order, without DMS's `Op`."""
     null_value: str | None = None
+    """The unquoted text that stands for null. None: the envelope decides (DMS: `NULL`, others: empty)."""
     delimiter: str = ","
+    """The character between values."""
     quote: str = '"'
+    """The character around quoted values; "" if no value is quoted."""
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table. Locations are full paths or URIs; durations seconds; sizes bytes.
-
-    `key` is in the source's spelling, `()` for a keyless table. `order_by` names Position columns (`()` = the envelope's default). `subject` names
-    the schema in the registry, which `app/app.py` asks before a run; `registered_key`: the key is asked there too. `registered` is what was found:
-    (version, id or None). `pattern` is the strftime folder pattern below `landing` (empty = one flat
-    folder). `feed`: `net`, `all` or `off`. `complete`: the marker in the folder of a full load.
-    """
+    """One table. Locations are full paths or URIs, durations are seconds, sizes are bytes. docs/configuration.md has all details."""
 
     name: str
+    """Name in the configuration."""
     root: str
+    """Directory of the table's own files."""
     landing: str
+    """Directory into which the sink writes."""
     pattern: str
+    """strftime pattern of the folders below `landing`; "" if all files lie in one folder."""
     database: str
+    """Catalog database of the view."""
     view: str
+    """Name of the view."""
     tables_in: str
+    """Catalog database of the tables below the view."""
     key: tuple[str, ...]
+    """Key columns in the source's spelling; () for a table without key."""
     envelope: str = "flat"
+    """How the source wraps rows: a name in ENVELOPES."""
     format: str = "auto"
+    """File format; `auto` takes it from the file names."""
     container: str = "value"
+    """What the sink wrote: the values of Kafka records (`value`), or whole records (`kafka`)."""
     source_table: str | None = None
+    """The source tables (`schema.table`, with `*` as a wildcard) whose events are taken; None for all."""
     topic: str | None = None
+    """The Kafka topic that `compactor ingest` copies to landing; None without one."""
     avro_schema: str | None = None
+    """The declared Avro schema of the rows."""
     subject: str | None = None
+    """Subject in the schema registry. The command line asks the registry before a run."""
     registered: tuple[int, int | None] | None = None
+    """The newest schema of `subject` in the registry: (version, id or None)."""
     registered_key: bool = False
+    """Whether the key columns come from the registry too."""
     order_by: tuple[str, ...] = ()
+    """Order columns of Positions, most significant first; () for the envelope's default."""
     op: str | None = None
+    """The column with the operation code."""
     op_map: tuple[tuple[str, str], ...] = ()
+    """(code, operation) for codes of this source, in addition to OPERATIONS."""
     metadata_columns: tuple[str, ...] = ()
+    """Metadata columns of the records, such as `__op`, that are stored and shown like columns of the row."""
     csv: Csv = Csv()
+    """The dialect of CSV files."""
     delete: str = "hide"
+    """What the view does with deleted rows: `hide` them, or show them with a mark (`soft`). `hard`: see docs/configuration.md."""
     tombstone_retention: float = 7 * 86400.0
+    """Seconds that tombstones stay stored."""
     truncate: str = "apply"
+    """What a truncate does: `apply` (remove all rows), `ignore`, or `fail`."""
     unresolved: str = "null"
+    """What to do about values that no event contained: show `null`, or `fail`."""
     beyond_retention: str = "quarantine"
-    partial: bool = False
+    """What to do about events older than purged tombstones whose row is not stored: `quarantine`, `refuse` the run, or `apply` (insert)."""
+    patch_rows: bool = False
+    """Whether a column that a row does not have keeps its value, instead of becoming null."""
     max_gone: float = 1.0
+    """The largest share of rows that one run may remove."""
     quarantine_rows: int | None = None
+    """The largest number of invalid records in one run; None for no limit."""
     quarantine_share: float = 0.5
+    """The largest share of invalid records, or of unreadable files, in one run."""
     write_mode: str = "auto"
+    """`merge-on-read` (write a Delta), `copy-on-write` (write a new base), or `auto`."""
     live_view: bool = False
+    """Whether there is a view that includes landed files."""
     timestamps: str = "int96"
+    """Parquet type of timestamps: `int96` or `int64`."""
     target_file_bytes: int = 256 << 20
+    """Bytes that a Segment should have."""
     compact_every: float = 6 * 3600.0
+    """Least seconds between two compactions."""
     compact_window: tuple[int, int] = ALWAYS
+    """When compactions may run: a daily window such as ALWAYS."""
     settle: float = 0.0
+    """Seconds that a landed file must not have changed before it is taken."""
     complete: str | None = None
+    """Name of the marker file that completes the folder of a full load."""
     hours_in: str = "UTC"
+    """Time zone of the hours in folder names."""
     first_folder: str | None = None
+    """The first folder to take; None for all."""
     epoch: int = 0
+    """The first member of new Positions. A higher one makes all later events newer than everything stored (H6)."""
     epoch_from: str | None = None
+    """The first folder that belongs to `epoch`."""
     epoch_replaces: bool = False
+    """Whether the new epoch removes all rows from before."""
     archive: str = "move"
+    """What happens to raw files after the commit: `move` to the archive, `copy` to the archive, or `keep` in landing only."""
     archive_retention: float | None = None
+    """Seconds that raw files stay in the archive; None for ever."""
     publish_window: float = 600.0
+    """Seconds after which a publish that is not finished is left to the next run."""
     feed: str = "off"
+    """The change feed: `net` (one change per key and version), `all` (every event), or `off`."""
     feed_retention: float = 7 * 86400.0
+    """Seconds that feed parts stay."""
     history: bool = False
+    """Whether all versions of rows are kept (`<view>_history`)."""
     track: tuple[str, ...] = ()
+    """Columns whose changes begin a new version of a row; () for all."""
     track_except: tuple[str, ...] = ()
+    """Columns whose changes begin no new version."""
     history_end: str = "null"
+    """`__end_time` of current versions: `null` or `9999-12-31`."""
     history_zero_length: str = "keep"
+    """What to do with versions that end when they begin: `keep` or `drop`."""
     keep: float = 7 * 86400.0
+    """Seconds that vacuum keeps a Snapshot after readers had a newer one."""
     keep_versions: int = 2
+    """Number of the newest Snapshots that vacuum keeps at any age."""
     grace: float = 86400.0
+    """Seconds between giving a file up and deleting it. Longer than any query and any run."""
     comment: str = ""
+    """Comment of the view."""
     engines: tuple[str, ...] = ("spark", "hive")
+    """Engines that read the view."""
     policy: Policy = EVOLVE
+    """What to do about schema changes."""
     notify: tuple[tuple[str, ...], ...] = (("log",),)
+    """Who is notified of schema changes (`core/results/notice.py`, Target)."""
 
     @property
     def source(self) -> Envelope:
-        """What the table's source can do, by its envelope."""
+        """Return the envelope, which has the capabilities of the table's source."""
         return ENVELOPES[self.envelope]
 
     @property
     def soft(self) -> bool:
-        """Whether deleted rows stay in the view, marked."""
+        """Return whether deleted rows stay in the view, with a mark."""
         return self.delete == "soft"
 
     @property
     def registry_version(self) -> tuple[str, int, int | None] | None:
-        """(subject, version, id or None) of the schema that the registry has now; None where it was not asked."""
+        """Return (subject, version, id or None) of the newest schema in the registry; None if the registry was not asked."""
         return None if self.subject is None or self.registered is None else (self.subject, *self.registered)
 
     @property
     def keyless(self) -> bool:
-        """Whether rows have no key of their own."""
+        """Return whether the table has no key."""
         return not self.key
 
     @property
@@ -149,29 +204,28 @@ class TableSpec:
 
     @property
     def unguarded(self) -> TableSpec:
-        """For reading absorbed increments again: what runs have left out is left out again, however much it is; what they let go goes."""
+        """Return the spec for reading increments again, with all limits off: records and deletions that were accepted before are accepted again."""
         return dataclasses.replace(self, quarantine_rows=None, quarantine_share=1.0, max_gone=1.0)
 
     @property
     def compacting_now(self) -> TableSpec:
-        """With folds due at any time: what is worth a fold is folded by the next run."""
+        """Return the spec with compactions allowed at any time."""
         return dataclasses.replace(self, compact_every=0.0, compact_window=ALWAYS)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, for the job that runs on a cluster."""
+        """Return plain JSON values, for a job on a cluster."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TableSpec:
-        """The inverse of `to_json`."""
+        """Return the TableSpec of a JSON object made by `to_json`."""
         values = dict(data)
         for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except", "compact_window"):
             values[name] = tuple(values[name])
-        values["registered"] = tuple(values["registered"]) if values.get("registered") else None
-        said = values.get("policy") or {}
-        kinds = tuple((kind, policy) for kind, policy in said.get("kinds", ()))
-        values["policy"] = Policy(said.get("standard", "evolve"), kinds, said.get("drop", "keep"), said.get("partial", False))
+        values["registered"] = tuple(values["registered"]) if values["registered"] else None
+        policy = values["policy"]
+        values["policy"] = Policy(**{**policy, "kinds": tuple((kind, each) for kind, each in policy["kinds"])})
         values["notify"] = tuple(tuple(target) for target in values["notify"])
-        values["csv"] = Csv(**{**values.get("csv", {}), "columns": tuple(values.get("csv", {}).get("columns", ()))})
+        values["csv"] = Csv(**{**values["csv"], "columns": tuple(values["csv"]["columns"])})
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)

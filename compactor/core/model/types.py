@@ -16,7 +16,7 @@ Type = tuple[Any, ...]
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _RANK = {"tinyint": 0, "smallint": 0, "int": 0, "bigint": 0, "decimal": 1, "float": 2, "double": 3}
-"""For `widest`: of two numbers the one that comes first here is looked at first; either way round gives the same type."""
+"""The order in which `widest` compares two numeric types. The result does not depend on it."""
 _ALIASES = {
     "integer": "int",
     "long": "bigint",
@@ -32,17 +32,17 @@ ON_REQUEST: dict[str, tuple[frozenset[str], Type]] = {
     "date_to_timestamp": (frozenset({"date", "timestamp"}), ("timestamp",)),
     "string_to_bytes": (frozenset({"string", "binary"}), ("binary",)),
 }
-"""Pairs of types that have a common one only where somebody says so: a date as its midnight, text as its UTF-8 bytes (as Avro promotes it)."""
+"""Pairs of types with a common type only on request: a date as its midnight, text as its UTF-8 bytes (as in Avro's promotion)."""
 
 SCALARS = (*_INTEGERS, "float", "double", "boolean", "string", "binary", "date", "timestamp")
 
 
 def parse(text: str) -> Type:
-    """The type that `text` spells. Raises ValueError naming the text."""
-    found, rest = _parse(text.strip(), text)
+    """Parse a type text. Raises ValueError naming the text."""
+    result, rest = _parse(text.strip(), text)
     if rest.strip():
         raise ValueError(f"not a type: {text!r} (left over: {rest!r})")
-    return found
+    return result
 
 
 def _parse(rest: str, whole: str) -> tuple[Type, str]:
@@ -89,9 +89,9 @@ def _parse_struct(rest: str, whole: str) -> tuple[Type, str]:
 
 
 def text(kind: Type, quote: bool = False) -> str:
-    """Hive's spelling of a type; `quote` puts struct member names in back-quotes, as Spark's DDL parser wants odd names.
+    """Return a type as Hive's text. `quote`: put names of struct members into back-quotes, as Spark's DDL parser needs it for unusual names.
 
-    A name that would break the text is quoted either way.
+    Names that would make the text ambiguous are always quoted.
     """
     if kind[0] == "decimal":
         return f"decimal({kind[1]},{kind[2]})"
@@ -110,11 +110,11 @@ def _member(name: str, quote: bool) -> str:
 
 
 def widest(left: Type, right: Type, numbers: bool = False, also: Collection[str] = ()) -> Type | None:
-    """The narrowest type that holds every value of both without loss, or None.
+    """Return the narrowest type that holds every value of both without loss, or None without one.
 
-    int < bigint < decimal; int < double; float < double (int and float: double); decimals grow to 38 digits; arrays, maps and structs member by
-    member (a struct gains members). With `numbers` a whole number and a fraction make a double whatever their size: JSON has one kind of number,
-    and which of them a file holds is chance. `also` names those of ON_REQUEST that were asked for.
+    int < bigint < decimal; int < double; float < double (int and float: double). Decimals grow up to 38 digits. Arrays, maps and structs are compared
+    member by member, and a struct gains members. `numbers`: an integer and a fraction always make a double, because JSON has only one kind of number.
+    `also`: the requested kinds of ON_REQUEST.
     """
     if left == right:
         return left
@@ -147,7 +147,7 @@ def widest(left: Type, right: Type, numbers: bool = False, also: Collection[str]
 
 
 def on_request(left: Type, right: Type) -> str | None:
-    """Which of ON_REQUEST two different types are.
+    """Return the kind in ON_REQUEST for two different types, or None.
 
     >>> on_request(("timestamp",), ("date",))
     'date_to_timestamp'
@@ -170,12 +170,12 @@ def _widest_struct(left: Type, right: Type, numbers: bool, also: Collection[str]
 
 
 def is_scalar(kind: Type) -> bool:
-    """Whether a value of this type has one text form (no array, map, struct, binary)."""
+    """Return whether values of this type have one text form (no array, map, struct, binary)."""
     return kind[0] not in ("array", "map", "struct", "binary")
 
 
 def lower_names(kind: Type) -> Type:
-    """The type with struct member names lower-cased (Hive keeps no case: nested names too); equal ones get `_2`, `_3`."""
+    """Return the type with struct member names in lower case, as in Hive. Equal names get `_2`, `_3`."""
     if kind[0] == "array":
         return ("array", lower_names(kind[1]))
     if kind[0] == "map":
@@ -191,7 +191,7 @@ def lower_names(kind: Type) -> Type:
 
 
 def stored_names(kind: Type) -> Type:
-    """The type with struct member names as they are stored (`names.member_name`); equal ones get `_2`, `_3`."""
+    """Return the type with stored struct member names (`names.member_name`). Equal names get `_2`, `_3`."""
     if kind[0] == "array":
         return ("array", stored_names(kind[1]))
     if kind[0] == "map":
@@ -205,7 +205,7 @@ def stored_names(kind: Type) -> Type:
 
 
 def unique_name(name: str, taken: list[str] | set[str]) -> str:
-    """`name`, or `name_2`, `name_3`, ... - the first that is not taken."""
+    """Return `name`, or the first of `name_2`, `name_3`, ... that is not in `taken`."""
     candidate, n = name, 1
     while candidate in taken:
         n += 1

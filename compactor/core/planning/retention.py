@@ -1,9 +1,9 @@
-"""Which Snapshots are kept, and what vacuum may take. Pure: values in, a plan out.
+"""Retention: which Snapshots vacuum keeps, and which files it may delete.
 
-A *unit* is what is taken as a whole: a Segment's or Delta's directory, a ledger file, what a dead engine left beside them. A unit that a kept
-Snapshot names stays. One that only expired Snapshots name is condemned, and its files go one grace period later (H22). An orphan, which
-no Snapshot ever named, is condemned when everything its writer wrote is older than the grace period, and its files go at once. Condemning is
-a commit: from then on no Snapshot can name the unit (H21).
+A *unit* is deleted as a whole: the directory of a Segment or a Delta, a ledger file, or what a dead engine left beside them. A unit that a kept
+Snapshot names stays. A unit that only expired Snapshots name becomes pending for deletion; its files are deleted one grace period later (H22). An
+orphan, which no Snapshot ever named, becomes pending once everything that its writer wrote is older than the grace period; its files are deleted at
+once. The pending deletions are part of a committed Snapshot, so that no later Snapshot can name the unit (H21).
 """
 
 from __future__ import annotations
@@ -22,51 +22,59 @@ EXPIRED, ORPHAN = "expired", "orphan"
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit as it lies in storage: `path` below the root, `commit` that wrote it, locations of its files, bytes, newest change in epoch seconds."""
+    """A unit in storage."""
 
     path: str
+    """Path below the table's root."""
     commit: str
+    """The id of the commit that wrote it."""
     files: tuple[str, ...]
+    """Locations of its files."""
     size: int
+    """Bytes of its files."""
     newest: float
+    """When its newest file was written, in epoch seconds."""
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """What vacuum would do. `kept` tells why each kept version is; `expired` are whole Snapshots that are not.
-
-    `condemned` is what the next Snapshot names as such, `fresh` those of it that the newest does not; without `fresh` nothing is committed.
-    `feed_kept`: the changes of versions up to it are given up.
-    """
+class VacuumPlan:
+    """What a vacuum will do."""
 
     kept: dict[int, str]
+    """Version → why it is kept."""
     expired: tuple[Snapshot, ...]
+    """Snapshots that expire now and become stubs."""
     pending_deletions: tuple[PendingDeletion, ...]
+    """What the next Snapshot names as pending."""
     fresh: tuple[PendingDeletion, ...]
+    """Those that are not pending yet. Without any there is nothing to commit."""
     oldest: int
+    """The oldest version that is kept or expires now."""
     feed_kept: int = 0
+    """The feed parts of versions up to this one are given up."""
 
     def due(self, grace: float, now: float) -> tuple[PendingDeletion, ...]:
-        """What may go now, when the Snapshot that condemns it stands and the expired Snapshots are stubs."""
+        """Return what may be deleted now, after the Snapshot that names it is committed and the expired Snapshots are stubs."""
         return tuple(item for item in self.pending_deletions if goes_at(item, grace) <= now)
 
 
 def goes_at(item: PendingDeletion, grace: float) -> float:
-    """When the files of a condemned unit may go, epoch seconds: readers of an expired Snapshot get one grace period to finish."""
+    """Return when the files of a unit may be deleted, in epoch seconds. Readers of an expired Snapshot get one grace period to finish."""
     return item.since + (grace if item.reason == EXPIRED else 0.0)
 
 
 def is_pending_deletion(snapshot: Snapshot, layout: Layout, newest: Snapshot) -> bool:
-    """Whether `newest` has given up this Snapshot, or anything it names: no later one may be made from it."""
+    """Return whether `newest` has given up this Snapshot or anything that it names. No later Snapshot may be made from such a one."""
     return snapshot.expired or bool({*snapshot.named, _own_path(snapshot, layout)} & {item.path for item in newest.pending_deletions})
 
 
 def kept(
     spec: TableSpec, newest: Snapshot, whole: Sequence[Snapshot], modified: Mapping[int, float], shown: int | None, now: float
 ) -> dict[int, str]:
-    """Version → why it is kept. `whole` are the Snapshots that are not stubs; `modified` when each was written; `shown` what the catalog shows.
+    """Return version → why it is kept.
 
-    Times are epoch seconds of the store's clock.
+    `whole`: all Snapshots except stubs. `modified`: when each version was written. `shown`: the version that the catalog shows. Times are epoch
+    seconds of the store's clock.
     """
     layout = Layout(spec.root, spec.landing)
     pinned = {pin.version: pin.name for pin in newest.pins}
@@ -79,7 +87,7 @@ def kept(
         elif is_pending_deletion(snapshot, layout, newest):
             continue
         elif shown is not None and version >= shown:
-            reasons[version] = "the catalog shows it" if version == shown else "newer than what the catalog shows"
+            reasons[version] = "the catalog shows it" if version == shown else "newer than the version that the catalog shows"
         elif version in pinned:
             reasons[version] = f"pinned as {pinned[version]}"
         elif version in recent:
@@ -90,11 +98,11 @@ def kept(
 
 
 def superseded_at(version: int, modified: Mapping[int, float]) -> float:
-    """When readers certainly had a newer version: runs publish what is there before they commit more, so by the commit of the one after the next."""
+    """Return when readers had a newer version at the latest: when the second version after it was written, as runs publish before they commit."""
     return modified.get(version + 2, modified[version + 1])
 
 
-def sweep(
+def plan_vacuum(
     spec: TableSpec,
     newest: Snapshot,
     whole: Sequence[Snapshot],
@@ -103,14 +111,17 @@ def sweep(
     shown: int | None,
     now: float,
     changes: Sequence[Snapshot] = (),
-) -> Sweep:
-    """The plan. `units` are those that lie in storage, by path; `changes` the Snapshots, stubs too, whose parts of the feed are kept so far."""
+) -> VacuumPlan:
+    """Plan a vacuum.
+
+    `units`: all units in storage, by path. `changes`: the Snapshots, stubs among them, whose feed parts are kept so far. Others as in `kept`.
+    """
     layout = Layout(spec.root, spec.landing)
     reasons = kept(spec, newest, whole, modified, shown, now)
     expired = tuple(snapshot for snapshot in whole if snapshot.version not in reasons)
     live = {path for snapshot in whole if snapshot.version in reasons for path in snapshot.named}
     feed_kept = feed.given_up(spec, newest, modified, now)
-    # a part stays with its version's own retention, whether the version expires sooner or later
+    # feed parts have a retention of their own, whenever their version expires
     live |= feed.paths(changes, feed_kept)
     given_up = {*(path for snapshot in expired for path in snapshot.named), *feed.paths(changes, 0)} - live
     before = {item.path: item for item in newest.pending_deletions}
@@ -119,17 +130,17 @@ def sweep(
         youngest[unit.commit] = max(unit.newest, youngest.get(unit.commit, unit.newest))
     orphans = {unit.path for unit in units.values() if unit.path not in {*live, *given_up, *before} and now - youngest[unit.commit] >= spec.grace}
     if not given_up and not orphans:
-        # a stub that sets nothing free is not worth a Snapshot
-        reasons.update({snapshot.version: "what it names is kept anyway" for snapshot in expired})
+        # expiring Snapshots whose units all stay frees nothing and is not worth a commit
+        reasons.update({snapshot.version: "expiring it would free nothing" for snapshot in expired})
         expired = ()
     own = {_own_path(snapshot, layout) for snapshot in expired}
-    # what expired Snapshots name counts anew, even when condemned before: an interrupted vacuum may not have come to unregister it
+    # units of expired Snapshots are given up again even if they are pending: an interrupted vacuum may not have unregistered them
     fresh = [PendingDeletion(path, now, EXPIRED) for path in sorted({*given_up, *own})]
     fresh += [PendingDeletion(path, now, ORPHAN) for path in sorted(orphans)]
     named = {item.path for item in fresh}
     carried = [item for item in newest.pending_deletions if item.path not in named and item.path in units]
     oldest = min([newest.version, *reasons, *(snapshot.version for snapshot in expired)])
-    return Sweep(dict(sorted(reasons.items())), expired, (*carried, *fresh), tuple(fresh), oldest, feed_kept)
+    return VacuumPlan(dict(sorted(reasons.items())), expired, (*carried, *fresh), tuple(fresh), oldest, feed_kept)
 
 
 def _own_path(snapshot: Snapshot, layout: Layout) -> str:
@@ -137,13 +148,16 @@ def _own_path(snapshot: Snapshot, layout: Layout) -> str:
 
 
 def unregistered(expired: Iterable[Snapshot], remaining: Iterable[Snapshot]) -> dict[tuple[str, int], list[tuple[str, ...]]]:
-    """(`base`, `delta` or `history_rows`, generation) → partition values that expired Snapshots' views read and the remaining ones' do not."""
+    """Return the partitions that views of expired Snapshots read and those of the remaining ones do not.
+
+    Keys are (`base`, `delta` or `history_rows`, generation), values the partition values.
+    """
     kept_values = {value for snapshot in remaining for value in _values(snapshot)}
-    found: dict[tuple[str, int], list[tuple[str, ...]]] = {}
+    partitions: dict[tuple[str, int], list[tuple[str, ...]]] = {}
     for part, generation, values in dict.fromkeys(value for snapshot in expired for value in _values(snapshot)):
         if (part, generation, values) not in kept_values:
-            found.setdefault((part, generation), []).append(values)
-    return found
+            partitions.setdefault((part, generation), []).append(values)
+    return partitions
 
 
 def _values(snapshot: Snapshot) -> list[tuple[str, int, tuple[str, ...]]]:

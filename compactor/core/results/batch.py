@@ -1,64 +1,84 @@
-"""What an engine returns about a batch: what it read, and what it wrote."""
+"""Results of the engine: the summary of a batch that it read, and the data that it wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compactor.core.model.inputs import Input
 from compactor.core.model.position import Partitions, Position
-from compactor.core.model.snapshot import Delta, Input, Segment
+from compactor.core.model.snapshot import Delta, Segment
 from compactor.core.schema.adoption import Adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
 
 InputLocations = Mapping[tuple[str, str], str]
-"""(path, etag) of inputs → their location, when they lie no longer in landing."""
+"""(path, etag) → location, for inputs that are no longer in landing."""
 
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """What reading a batch of inputs told, before anything is written.
-
-    `read` events in all, `ignored` of them carry no row (tombstones, heartbeats, other tables), `quarantined` cannot be used; `changes` are the
-    rest, of which `beyond_retention` turn out, while they are resolved, to be older than purged tombstones. `inputs` are the files with rows,
-    Positions and outcome filled in; `unusable` describes what of them is quarantined, up to `LISTED_MAX`. `first`/`last` bound the Positions of the
-    changes. `truncate` is the newest truncate. `partial` names the columns that some change does not tell (unavailable values); `moves` counts key
-    changes. `raw` are the columns of the files as they lie there (empty for text). `offsets` as in `Snapshot`. `unfinished`:
-    paths of quarantined files that lack their end. `unchanged` counts rows read that are as the table has them, `late` rows read
-    that come too late to change anything; neither are `changes`. `adoption`: what became of the columns of a foreign base.
-    """
+    """What reading a batch of inputs showed, before anything is written."""
 
     evolved: Evolved
+    """The table's schema after this batch."""
     order: tuple[tuple[str, str], ...]
+    """The order columns of Positions: (name, type)."""
     inputs: tuple[Input, ...]
+    """The inputs, with rows, Positions and outcome."""
     read: int
+    """All events. For full loads: all rows, and the keys that are gone."""
     ignored: int
+    """Events without a row for this table: tombstones, heartbeats, events of other tables."""
     changes: int
-    partial: tuple[str, ...]
+    """Events to resolve: those that are neither ignored nor in quarantine nor, for full loads, unchanged or late."""
+    unavailable_columns: tuple[str, ...]
+    """Columns without a value in some change (the source sent a placeholder)."""
     moves: int
+    """Changes of a row's key."""
     truncates: int
+    """Truncates."""
     first: Position | None
+    """The least Position of the changes."""
     last: Position | None
+    """The greatest Position of the changes."""
     truncate: Position | None
+    """The Position of the newest truncate."""
     source_time: str | None
+    """The newest source time, ISO 8601."""
     raw: tuple[tuple[str, str], ...] = ()
+    """The columns of the landed files (name, Hive type); () for text files."""
     offsets: Partitions = ()
+    """The greatest Kafka offset per partition, as in `State.offsets`."""
     quarantined: int = 0
+    """Events that cannot be used."""
     unfinished: frozenset[str] = frozenset()
+    """Paths of inputs in quarantine that lack the end of the file."""
     beyond_retention: int = 0
+    """Changes older than purged tombstones. They are known only after the batch is resolved."""
     unusable: tuple[Unusable, ...] = ()
+    """Descriptions of what goes to quarantine, at most LISTED_MAX."""
     unchanged: int = 0
+    """For full loads: rows that are as they were in the load before."""
     late: int = 0
+    """For full loads: rows of loads that are older than the newest one in the table."""
     adoption: Adoption | None = None
+    """What became of the columns of a foreign base; None for other batches."""
 
 
 @dataclass(frozen=True)
 class Staged:
-    """What an engine wrote and checked: either a Delta or Segments (a whole new base), and what became of every event."""
+    """The data that an engine wrote and checked, not committed yet: a Delta, or the Segments of a new base."""
 
     delta: Delta | None
+    """The new Delta; None if Segments were written or no row is left."""
     segments: tuple[Segment, ...]
+    """The new Segments; () if a Delta was written."""
     counts: dict[str, int]
+    """Number of events by what became of them, as `Snapshot.counts`."""
     ties: int = 0
+    """As `Snapshot.ties`."""
     unresolved: int = 0
+    """As `Snapshot.unresolved`."""
     purged_to: Position | None = None
+    """The greatest Position of a tombstone that was purged."""

@@ -1,4 +1,4 @@
-"""What verifying and comparing return."""
+"""Results of verifying a table and of comparing two versions."""
 
 from __future__ import annotations
 
@@ -9,33 +9,39 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Check:
-    """One thing verified."""
+    """The result of one check."""
 
     table: str
+    """The table's name."""
     name: str
+    """What was checked, such as `segments tile the keys`."""
     ok: bool
+    """Whether the check passed."""
     detail: str
+    """What was compared, and what differs."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What the rows that two Snapshots show differ in, by key: `missing` from the second, `added` in it, `changed`; some of these keys as JSON.
-
-    `columns`: sentences about columns that only one of them shows, or shows as another type; only the others are compared. `unreadable`: why
-    the first could not be read, "" when it could.
-    """
+    """How the visible rows of two Snapshots differ, by key."""
 
     missing: int = 0
+    """Rows of the first that the second does not have."""
     added: int = 0
+    """Rows of the second that the first does not have."""
     changed: int = 0
+    """Rows of both with different values."""
     samples: tuple[str, ...] = ()
+    """Some of these keys, as JSON."""
     columns: tuple[str, ...] = ()
+    """A sentence for each column that differs or is in one of them only. Values of the other columns are compared."""
     unreadable: str = ""
+    """Why the first Snapshot could not be read; "" if it could."""
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there is any difference."""
         return bool(self.missing or self.added or self.changed or self.columns or self.unreadable)

@@ -1,52 +1,56 @@
-"""What a deployment is watched by: a few numbers after each run, for alarms. Pure; terraform/monitoring.tf has alarms on them.
+"""Measures: a few numbers after each run, for alarms (terraform/monitoring.tf).
 
-FailedRuns         count     tables whose run failed; 0 when none did
-FreshnessSeconds   seconds   since the source's time of the newest absorbed change; of all tables, and of each
-BacklogSeconds     seconds   since the beginning of the oldest hour that waits in landing; 0 when nothing does
-QuarantinedFiles   count     files of which something waits in quarantine
+FailedRuns         count     tables whose run failed
+FreshnessSeconds   seconds   since the source time of the newest change in the table; for each table, and for all
+BacklogSeconds     seconds   since the beginning of the oldest hour that waits in landing; 0 without any
+QuarantinedFiles   count     files that are in quarantine, or have records there
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+
+from compactor.core.model import times
 
 COUNT, SECONDS = "Count", "Seconds"
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number now. `table` is None for one that is about all tables."""
+    """One number at one time."""
 
     name: str
+    """Its name, from the table above."""
     value: float
+    """Its value."""
     unit: str
+    """COUNT or SECONDS."""
     table: str | None = None
+    """The table's name; None for a number about all tables."""
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where a table stands: ISO times (UTC without zone) or None."""
+class TableProgress:
+    """How far a table is, for the measures."""
 
     table: str
+    """The table's name."""
     source_time: str | None
+    """The newest source time in the table, ISO 8601; None if unknown."""
     oldest_waiting: str | None
+    """The oldest hour that waits in landing, ISO 8601; None without any."""
     quarantined: int
+    """Files that are in quarantine, or have records there."""
 
 
-def measures(failed: int, standings: Sequence[Standing], now: float) -> Iterator[Measure]:
-    """The numbers after a run of these tables; `now` in epoch seconds. A table of which nothing is known has no freshness."""
+def measures(failed: int, tables: Sequence[TableProgress], now: float) -> Iterator[Measure]:
+    """Yield the numbers after a run of these tables. `now`: epoch seconds. A table without source time has no freshness."""
     yield Measure("FailedRuns", failed, COUNT)
-    for each in standings:
+    for each in tables:
         if each.source_time is not None:
-            age = max(0.0, now - _seconds(each.source_time))
+            age = max(0.0, now - times.to_seconds(each.source_time))
             yield Measure("FreshnessSeconds", age, SECONDS)
             yield Measure("FreshnessSeconds", age, SECONDS, each.table)
-        yield Measure("BacklogSeconds", max(0.0, now - _seconds(each.oldest_waiting)) if each.oldest_waiting else 0.0, SECONDS)
+        yield Measure("BacklogSeconds", max(0.0, now - times.to_seconds(each.oldest_waiting)) if each.oldest_waiting else 0.0, SECONDS)
         yield Measure("QuarantinedFiles", each.quarantined, COUNT)
-
-
-def _seconds(text: str) -> float:
-    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()

@@ -1,4 +1,4 @@
-"""What people are told: of a change of a source's schema, before its first use (Notice), and of a table that needs somebody (Alert). Pure."""
+"""Messages to people: a Notice of a schema change, before the change is first used, and an Alert about a table that needs attention."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.policy import Decision
 
 Target = tuple[str, ...]
-"""Who is told: ("log",), ("command", program, argument ..), ("webhook", url), ("webhook_env", variable), ("sns", arn)."""
+"""A recipient: ("log",), ("command", program, argument ..), ("webhook", url), ("webhook_env", variable), or ("sns", arn)."""
 
 FORMAT = 1
 
 
 class Message(Protocol):
-    """What a target gets: `subject` in one line, `text` for people, JSON for programs; `urgent`: somebody has to do something."""
+    """A message for a target: text for people, JSON for programs."""
 
     @property
     def subject(self) -> str:
-        """One line."""
+        """Return the message in one line."""
         ...
 
     @property
     def text(self) -> str:
-        """All of it in words."""
+        """Return the whole message in words."""
         ...
 
     @property
     def urgent(self) -> bool:
-        """Whether somebody has to do something."""
+        """Return whether somebody has to act."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, `text` among them."""
+        """Return plain JSON values, `text` among them."""
         ...
 
 
@@ -49,76 +49,82 @@ _EVENTS = {"run_failed": "has failed", "table_late": "is late", "quarantined": "
 
 @dataclass(frozen=True)
 class Alert:
-    """A table that needs somebody. `event`: `run_failed`, a task of Airflow's that is not tried again; `table_late`, its `deadline` has passed;
-    `quarantined`, something waits in quarantine.
-
-    `reason` says why, in the words of the command line; `where` names DAG, run, task and log.
-    """
+    """A table that needs attention."""
 
     table: str
+    """The table's name."""
     event: str
+    """`run_failed`: an Airflow task failed and has no retries left. `table_late`: the table's deadline has passed. `quarantined`: files or records
+    wait in quarantine."""
     time: str
+    """When it happened, ISO 8601."""
     reason: str
+    """Why, as the command line reports it."""
     where: Mapping[str, str] = field(default_factory=dict)
+    """DAG, run, task and log."""
 
     @property
     def subject(self) -> str:
-        """One line."""
+        """Return the message in one line."""
         return f"{self.table} {_EVENTS[self.event]}"
 
     @property
     def text(self) -> str:
-        """What happened, and where to look."""
-        return "\n".join([f"table {self.subject}: {self.reason}", *(f"- {name}: {said}" for name, said in self.where.items())])
+        """Return what happened, and where to look."""
+        return "\n".join([f"table {self.subject}: {self.reason}", *(f"- {name}: {value}" for name, value in self.where.items())])
 
     @property
     def urgent(self) -> bool:
-        """Always."""
+        """Return True: every alert needs somebody."""
         return True
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `format` counts changes of this shape."""
+        """Return plain JSON values. `format` is the version of this JSON."""
         return {"format": FORMAT, **dataclasses.asdict(self), "where": dict(self.where), "text": self.text}
 
 
 @dataclass(frozen=True)
 class Notice:
-    """One run's changes of one table's schema. `refused`: the table stops at them. `version` is the one that the run makes, or would have.
-
-    `before` and `after` are (subject, version, id) in the registry, where a registry is used. `ddl` changes the tables below the view;
-    `objects` are what people may read: `database.name`.
-    """
+    """The schema changes of one table in one run."""
 
     table: str
+    """The table's name."""
     version: int
+    """The version that the run makes, or would have made."""
     time: str
+    """When, ISO 8601."""
     refused: bool
+    """Whether the table stops because of the changes."""
     decisions: tuple[Decision, ...]
+    """The changes, and what the table does about each."""
     before: tuple[str, int, int | None] | None = None
+    """The registered schema before: (subject, version, id or None); None without a registry."""
     after: tuple[str, int, int | None] | None = None
+    """The registered schema now."""
     ddl: tuple[str, ...] = ()
+    """Statements that change the tables below the view."""
     objects: tuple[str, ...] = ()
+    """Views and tables that readers may use, as `database.name`."""
 
     @property
     def subject(self) -> str:
-        """One line."""
+        """Return the message in one line."""
         return f"{self.table} {'stops at a schema change' if self.refused else 'has a new schema'}"
 
     @property
     def urgent(self) -> bool:
-        """Whether the table stops."""
+        """Return whether the table stops."""
         return self.refused
 
     @property
     def text(self) -> str:
-        """The notice in words, one change a line."""
+        """Return the notice in words, with one line for each change."""
         head = f"table {self.table}: its source's schema has changed" + (", and the table stops" if self.refused else f" (version {self.version})")
         return "\n".join([head, *(f"- {decision.sentence}" for decision in self.decisions)])
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `format` counts changes of this shape."""
-        known = [("subject", "version", "id"), self.before, self.after]
-        before, after = (dict(zip(known[0] or (), said)) if said else None for said in known[1:])
+        """Return plain JSON values. `format` is the version of this JSON."""
+        before, after = (dict(zip(("subject", "version", "id"), schema)) if schema else None for schema in (self.before, self.after))
         return {
             "format": FORMAT,
             "event": "schema_refused" if self.refused else "schema_changed",
@@ -134,7 +140,7 @@ class Notice:
 
 
 def of(spec: TableSpec, parent: Snapshot, decisions: Sequence[Decision], after: Schema | None, time: str) -> Notice:
-    """The notice of these decisions; `after` is the schema that follows, None when they are refused."""
+    """Return the notice for these decisions. `after`: the schema after them; None if they are refused."""
     registered = spec.registry_version
     parts = ("base", "delta", "incremental")
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
@@ -147,16 +153,19 @@ def _ddl(spec: TableSpec, parent: Snapshot, after: Schema) -> list[str]:
     old, new = views.tables(spec, parent), views.tables(spec, dataclasses.replace(parent, schema=after))
     return [
         statement
-        for before, wanted in zip(old, new)
-        for statement in (ddl_text.alter_table(before, wanted) if before.name == wanted.name else [ddl_text.create_table(wanted)])
+        for before, now in zip(old, new)
+        for statement in (ddl_text.alter_table(before, now) if before.name == now.name else [ddl_text.create_table(now)])
     ]
 
 
 def digest(parent: Snapshot, decisions: Sequence[Decision]) -> str:
-    """A name for what is told, the same for every run that finds it again: the table's life, the changes, and since when a column is gone."""
+    """Return a name for the notice that is the same in every run with the same changes, so that people are notified once.
+
+    It depends on the table's uuid, the changes, and the time since a column is gone.
+    """
     lasts = {field.name: field.last for field in parent.schema.fields}
-    told = []
+    items = []
     for decision in decisions:
         since = lasts.get(decision.stored) if decision.change.kind == "removed" else None
-        told.append([decision.change.to_json(), decision.action, since])
-    return hashlib.sha256(json.dumps([parent.uuid, told], default=str).encode()).hexdigest()[:32]
+        items.append([decision.change.to_json(), decision.action, since])
+    return hashlib.sha256(json.dumps([parent.uuid, items], default=str).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""What the flows report: plain values that the command line prints and JSON carries."""
+"""Reports: results of the flows as plain values, which the command line prints as tables or JSON."""
 
 from __future__ import annotations
 
@@ -7,231 +7,280 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.core.planning.plan import Landing
-from compactor.core.results.checks import Check, Difference
-
-__all__ = [
-    "AdoptReport",
-    "Check",
-    "Difference",
-    "Progress",
-    "RebuildReport",
-    "Swept",
-    "TablePlan",
-    "TableReport",
-    "TableStatus",
-    "VacuumReport",
-    "silent",
-]
+from compactor.core.planning.landing import Landing
+from compactor.core.results.checks import Difference
 
 Progress = Callable[[str, str, float], None]
-"""Called with (table, step, share done 0..1); steps are `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `fold`, `done`."""
+"""A callback for (table, step, share done from 0 to 1). Steps: `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `compact`, `done`."""
 
 
 def silent(table: str, step: str, share: float) -> None:
-    """Progress that nobody watches."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class TableReport:
-    """What one run did for one table.
-
-    `outcome` is `committed`, `resumed` (only finished what an earlier run left), `idle`, `held`, `failed` or `later`. `operations` lists the
-    Snapshots made, such as `commit 3` and `fold 4`. Bytes are what was written to base, Delta and feed. `error` is None unless failed or later.
-    """
+    """What one run did for one table."""
 
     table: str
+    """The table's name."""
     outcome: str
+    """`committed`, `resumed` (it only finished an earlier run), `idle`, `held` (the version is not published), `failed`, or `later` (try again)."""
     version: int | None = None
+    """The newest version after the run; None if there is none."""
     operations: tuple[str, ...] = ()
+    """The Snapshots that the run made, such as `commit 3` and `compact 4`."""
     files: int = 0
+    """Landed files taken."""
     counts: dict[str, int] = field(default_factory=dict)
+    """Number of events by what became of them, as `Snapshot.counts`."""
     rows: int = 0
+    """Live rows after the run, at most."""
     ties: int = 0
+    """Events with the same key and the same order columns as another event."""
     unresolved: int = 0
+    """Values of visible rows that no event contained."""
     bytes_written: int = 0
+    """Bytes written to base, Delta, history and feed."""
     archived: int = 0
+    """Raw files moved to the archive."""
     seconds: float = 0.0
+    """Duration of the run."""
     notes: tuple[str, ...] = ()
+    """Sentences for the operator."""
     error: str | None = None
+    """Message of the error; None unless `failed` or `later`."""
     error_class: str | None = None
+    """Class of the error; None without one."""
     exit_code: int = 0
+    """Exit code that the error asks for."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
 class TableStatus:
-    """Where a table stands. `regime` says how readers join the Delta: `none`, `broadcast` or `sort-merge` (design.md section 8, E2).
-
-    `quarantined` counts files of which something waits in quarantine. `delta_estimate` is what Spark's planner will take the Delta's size for, in
-    bytes, against `delta_limit`. `feed`: `off`, `net` or `all`, as the newest Snapshot has it; `feed_from`: the oldest version it can be followed
-    from. `history_since`: when the history was switched on for a table that had rows (`core/model/history.py`).
-    """
+    """The state of a table: its newest version, and what waits in landing."""
 
     table: str
+    """The table's name."""
     version: int | None
-    hour: str | None
+    """The newest version; None without one."""
+    newest_folder: str | None
+    """The newest landing hour in the table."""
     source_time: str | None
+    """The newest source time in the table, ISO 8601."""
     committed: str | None
+    """When the newest version was committed, ISO 8601."""
     rows: int
+    """Live rows, at most."""
     segments: int
+    """Segments of the base."""
     bytes: int
+    """Bytes of base and Delta."""
     delta_rows: int
+    """Rows of the Delta."""
     delta_tombstones: int
+    """Tombstones in the Delta."""
     delta_estimate: int
+    """Bytes that Spark's planner expects for the Delta (design.md section 8, E2)."""
     delta_limit: int
-    regime: str
+    """Bytes of `delta_estimate` up to which readers get a broadcast join."""
+    read_strategy: str
+    """How readers join base and Delta: `base-only` (no Delta), `broadcast` or `sort-merge`."""
     waiting_files: int
+    """New files in landing."""
     waiting_bytes: int
+    """Bytes of the new files in landing."""
     oldest_waiting: str | None
+    """The oldest hour of the new files; None without any."""
     pending_archive: int
+    """Raw files in the table that are not archived yet."""
     quarantined: int
-    publish: str
+    """Files that are in quarantine, or have records there."""
+    view_current: str
+    """`yes`, or why the newest version must not be published."""
     feed: str = "off"
+    """The change feed: `off`, `net` or `all`."""
     feed_from: int | None = None
+    """The oldest version from which a reader can follow the feed."""
     history_events: int = 0
+    """Stored events of the history."""
     history_bytes: int = 0
+    """Bytes of the history."""
     history_since: str | None = None
+    """When the history was switched on for a table with rows; None if it is complete."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
 class Swept:
-    """A condemned unit or raw file: `path` below the table's root, `reason` `orphan`, `expired`, or `discarded` for a raw file.
-
-    `goes`: the time from which it may go, None for now.
-    """
+    """A unit or raw file that vacuum deletes now or later."""
 
     table: str
+    """The table's name."""
     path: str
+    """Path below the table's root."""
     reason: str
+    """`orphan`, `expired`, or `discarded` for a raw file."""
     files: int
+    """Number of its files."""
     bytes: int
+    """Bytes of its files."""
     goes: str | None
+    """The time from which it may be deleted, ISO 8601; None for now."""
 
 
 @dataclass(frozen=True)
 class VacuumReport:
-    """What vacuum did, or (`dry`) would do. `expired`: the versions given up now; `kept`: version → why; `swept`: what is condemned."""
+    """What vacuum did, or would do in a dry run."""
 
     table: str
+    """The table's name."""
     version: int | None
+    """The newest version after it; None without one."""
     dry: bool
+    """Whether it was a dry run."""
     expired: tuple[int, ...] = ()
+    """Versions that it gives up."""
     kept: dict[int, str] = field(default_factory=dict)
+    """Version → why it is kept."""
     swept: tuple[Swept, ...] = ()
+    """Everything that is deleted now or later."""
     notes: tuple[str, ...] = ()
+    """Sentences for the operator."""
 
     @property
     def bytes_gone(self) -> int:
-        """Bytes deleted now."""
+        """Return the bytes that are deleted now."""
         return sum(item.bytes for item in self.swept if item.goes is None)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {**dataclasses.asdict(self), "bytes_gone": self.bytes_gone}
 
 
 @dataclass(frozen=True)
 class RebuildReport:
-    """What a rebuild did. `outcome`: `published`; `equal` when nothing was published because it was a dry run; `differs` when it was not allowed to.
-
-    `version` is the one made, or None; `against` the one that `difference` compares with. `files`, `bytes` were read, `undone` files left out.
-    """
+    """What a rebuild did."""
 
     table: str
+    """The table's name."""
     outcome: str
+    """`published`; `equal` (a dry run); `differs` (not published, because the result differs and nobody accepted that)."""
     version: int | None
+    """The version that it made; None without one."""
     against: int
+    """The version that `difference` compares with."""
     files: int
+    """Raw files read."""
     bytes: int
+    """Bytes of these files."""
     rows: int
+    """Rows of the result."""
     difference: Difference
+    """How the result differs from version `against`."""
     undone: int = 0
+    """Raw files left out, because a restore removed their rows."""
     notes: tuple[str, ...] = ()
+    """Sentences for the operator."""
 
     @property
     def exit_code(self) -> int:
-        """1 when it was not allowed to publish."""
+        """Return 1 if the result differs and was therefore not published."""
         return 1 if self.outcome == "differs" else 0
 
     @property
     def sentences(self) -> list[str]:
-        """What was read, what differs, what became of it."""
+        """Return sentences about what was read, what differs, and what was done."""
         gap = self.difference
-        found = [f"{self.files} files ({self.bytes:,} bytes) give {self.rows:,} rows"]
+        sentences = [f"{self.files} files ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
-            found.append(f"{self.undone} files absorbed after version {self.against} are left out; --reabsorb of `compactor restore` takes them")
+            sentences.append(f"{self.undone} files absorbed after version {self.against} are left out; `compactor restore --reabsorb` takes them")
         if gap.unreadable:
-            found.append(f"version {self.against} cannot be read: {gap.unreadable}")
+            sentences.append(f"version {self.against} cannot be read: {gap.unreadable}")
         elif not gap:
-            found.append(f"the same rows as version {self.against}")
-        found += gap.columns
+            sentences.append(f"the same rows as version {self.against}")
+        sentences += gap.columns
         if gap.missing or gap.added or gap.changed:
-            told = f"{gap.missing:,} rows of version {self.against} are missing, {gap.added:,} are new, {gap.changed:,} are others"
-            found.append(f"{told}; such as {', '.join(gap.samples)}")
+            counts = f"{gap.missing:,} rows of version {self.against} are missing, {gap.added:,} are new, {gap.changed:,} have other values"
+            sentences.append(f"{counts}; such as {', '.join(gap.samples)}")
         done = {
             "published": f"published as version {self.version}",
             "equal": "nothing was published (a dry run)",
             "differs": "nothing was published; --accept-differences publishes it",
         }
-        return [*found, done[self.outcome], *self.notes]
+        return [*sentences, done[self.outcome], *self.notes]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
 class AdoptReport:
-    """What became of a base that others made. `outcome`: `adopted`, or `would be adopted` after a dry run; `version` the one made, or None.
-
-    `files`, `bytes`, `rows` of the base at `path`; `columns`: (stored name, its column in the base, type); `order`: what Positions are made of.
-    `absorbed` landed files entered the ledger unread, `waiting` are left for the next run. `notes`: what differs from the changes' columns.
-    """
+    """The result of adopting a base that another tool wrote."""
 
     table: str
+    """The table's name."""
     outcome: str
+    """`adopted`, or `would be adopted` after a dry run."""
     version: int | None
+    """The version that it made; None without one."""
     path: str
+    """Location of the base."""
     files: int
+    """Parquet files of the base."""
     bytes: int
+    """Bytes of these files."""
     rows: int
+    """Rows of the base."""
     order: tuple[tuple[str, str], ...]
+    """The order columns of Positions: (name, type)."""
     columns: tuple[tuple[str, str, str], ...]
-    absorbed: int
+    """(stored name, column of the base, type) for each column."""
+    ingested: int
+    """Landed files that entered the ledger unread, because the base has their rows."""
     waiting: int
+    """Landed files that are left for the next run."""
     notes: tuple[str, ...] = ()
+    """Differences between the columns of the base and those of the changes."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a run would do, without doing it. `steps` are sentences; `landing` the files found."""
+    """What a run would do."""
 
     table: str
+    """The table's name."""
     version: int | None
+    """The newest version; None without one."""
     landing: Landing
+    """The landed files."""
     steps: tuple[str, ...]
+    """Sentences about each step."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command line ended. `code`: its exit code, negative: the signal that ended it; `output`: stdout; `errors`: the last lines of stderr."""
+    """How a command line ended."""
 
     code: int
+    """Exit code; a negative one is the signal that killed the process."""
     output: str
+    """Standard output."""
     errors: str = ""
+    """The last lines of standard error."""

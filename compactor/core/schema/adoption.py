@@ -58,7 +58,7 @@ class ForeignBase:
 
     def spec(self, spec: TableSpec, path: str) -> TableSpec:
         """Return the settings for reading the Parquet files in the folder `path` as the inputs of a first load."""
-        return dataclasses.replace(spec, landing=path, format="parquet", partial=False, epoch_replaces=False, feed="off", history=False)
+        return dataclasses.replace(spec, landing=path, format="parquet", patch_rows=False, epoch_replaces=False, feed="off", history=False)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def adoption(spec: TableSpec, columns: Mapping[str, types.Type], base: ForeignBa
     decisions: list[Decision] = []
 
     def decided(change: Change, stored: str) -> str:
-        decisions.append(Decision(change, spec.policy.action(change.kind), stored))
+        decisions.append(Decision(change, policy.action(spec.policy, change.kind), stored))
         return decisions[-1].action
 
     for field in changes.payload:
@@ -147,7 +147,7 @@ def _check_order(spec: TableSpec, columns: Mapping[str, types.Type], base: Forei
         expected = ", ".join(f"{name} ({kind})" for name, kind in base.order)
         raise OrderRefused(
             f"table {spec.name}: its changes are ordered by {expected}; --order-by names {len(base.order_by)} columns, expected {len(base.order)}, "
-            "in that order, with the values of each row's last change. If rows do not keep them, use --absorbed-through FOLDER, or set `order_by:` "
+            "in that order, with the values of each row's last change. If rows do not keep them, use --ingested-through FOLDER, or set `order_by:` "
             "in the configuration to columns that they do keep."
         )
 

@@ -1,8 +1,8 @@
-"""Avro schemas as values (Avro 1.12 specification): names resolved, references joined, Debezium's envelope recognised. Pure.
+"""Avro schemas as values (Avro 1.12 specification), with resolved names and references. Recognises Debezium's envelope.
 
-A schema's text is parsed into a normal form: every named type (record, enum, fixed) is defined once, under its full name, and spoken of by
-that name everywhere; what is no named type is a dict with `type` and its attributes, or a list (a union).
-Names are not checked against Avro's grammar: some writers switch that check off, and no name is trusted here anyway.
+A schema is parsed into a normal form. Every named type (record, enum, fixed) is defined once, under its full name, and referenced by that name. Any
+other type is a dict with `type` and its attributes, or a list (a union). Names are not checked against Avro's grammar, because some writers switch
+that check off; no code here trusts a name.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from compactor.core.model.errors import SchemaRefused
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAMED = ("record", "error", "enum", "fixed")
 DEPTH_MAX = 64
-"""Levels of nesting that are followed; real schemas have fewer than ten."""
+"""The deepest nesting that is accepted. Real schemas have fewer than ten levels."""
 
 _ROUTING = ("__dbz__physicalTableIdentifier",)
-"""Key fields that are no columns: Debezium's ByLogicalTableRouter tells merged tables apart with it."""
+"""Key fields that are no columns. Debezium's ByLogicalTableRouter adds one to distinguish merged tables."""
 
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """`root` in normal form, and every named type's definition by full name."""
+    """A parsed schema."""
 
     root: Any
+    """The type of the schema, in normal form."""
     named: Mapping[str, dict[str, Any]]
+    """The definition of every named type by its full name."""
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """What a type says: a named one's definition, `{"type": "union", "branches": [...]}`, or the type with its attributes."""
+        """Return a type as a dict: the definition of a named one, `{"type": "union", "branches": [...]}`, or the type with its attributes."""
         if isinstance(kind, list):
             return {"type": "union", "branches": kind}
         if isinstance(kind, str):
@@ -39,35 +41,36 @@ class AvroSchema:
         return dict(kind)
 
     def present(self, kind: Any) -> dict[str, Any]:
-        """What a type says when a value is there: without `null`; a union only where several types remain."""
-        said = self.of(kind)
-        if said["type"] != "union":
-            return said
-        branches = [branch for branch in said["branches"] if self.of(branch)["type"] != "null"]
+        """Return a type without `null`, as a dict. It is a union only if several types remain."""
+        definition = self.of(kind)
+        if definition["type"] != "union":
+            return definition
+        branches = [branch for branch in definition["branches"] if self.of(branch)["type"] != "null"]
         return self.present(branches[0]) if len(branches) == 1 else {"type": "union", "branches": branches}
 
     def nullable(self, kind: Any) -> bool:
-        """Whether null is one of its values."""
-        said = self.of(kind)
-        return said["type"] == "null" or (said["type"] == "union" and any(self.of(branch)["type"] == "null" for branch in said["branches"]))
+        """Return whether null is a value of this type."""
+        definition = self.of(kind)
+        branches = definition["branches"] if definition["type"] == "union" else []
+        return definition["type"] == "null" or any(self.of(branch)["type"] == "null" for branch in branches)
 
     def is_envelope(self) -> bool:
-        """Whether it is Debezium's envelope: a record of `op` and `after`, the latter a record too."""
+        """Return whether the schema is Debezium's envelope: a record with `op`, and with `after`, which is a record too."""
         members = {member["name"]: member["type"] for member in self.of(self.root).get("fields", ())}
         return "op" in members and "after" in members and self.present(members["after"])["type"] == "record"
 
     def row(self) -> dict[str, Any]:
-        """The record whose fields are the table's columns: an envelope's `after`, else the record itself. Raises SchemaRefused."""
+        """Return the record whose fields are the table's columns: `after` of an envelope, else the root. Raises SchemaRefused if it is no record."""
         root = self.present(self.root)
         if self.is_envelope():
             members = {member["name"]: member["type"] for member in root["fields"]}
             return self.present(members["after"])
         if root["type"] != "record":
-            raise SchemaRefused(f"expected an Avro record, whose fields are columns; found {root['type']}")
+            raise SchemaRefused(f"expected an Avro record, whose fields are the columns, found {root['type']}")
         return root
 
     def text(self) -> str:
-        """The schema as one self-contained JSON text: every named type defined where it is first used."""
+        """Return the schema as a self-contained JSON text. It defines every named type at its first use."""
         return json.dumps(self._written(self.root, set()))
 
     def _written(self, kind: Any, defined: set[str]) -> Any:
@@ -75,25 +78,26 @@ class AvroSchema:
             return [self._written(branch, defined) for branch in kind]
         if isinstance(kind, str) and (kind not in self.named or kind in defined):
             return kind
-        said = self.of(kind)
-        out = dict(said)
+        definition = self.of(kind)
+        out = dict(definition)
         if isinstance(kind, str):
             defined.add(kind)
-            # the namespace is always said: a definition without one would take that of the record around it
+            # always with a namespace: a definition without one would take that of the record around it
             namespace, _, name = kind.rpartition(".")
-            out = {"type": said["type"], "name": name, "namespace": namespace, **{part: value for part, value in said.items() if part != "name"}}
-        part = {"array": "items", "map": "values"}.get(said["type"])
+            attributes = {part: value for part, value in definition.items() if part != "name"}
+            out = {"type": definition["type"], "name": name, "namespace": namespace, **attributes}
+        part = {"array": "items", "map": "values"}.get(definition["type"])
         if part:
-            out[part] = self._written(said[part], defined)
-        if said["type"] == "record":
-            out["fields"] = [{**member, "type": self._written(member["type"], defined)} for member in said["fields"]]
+            out[part] = self._written(definition[part], defined)
+        if definition["type"] == "record":
+            out["fields"] = [{**member, "type": self._written(member["type"], defined)} for member in definition["fields"]]
         return out
 
 
 def parse(text: str, references: Sequence[str] = ()) -> AvroSchema:
-    """The schema that `text` spells. `references` are texts of schemas that define names it uses, each after those it uses itself.
+    """Parse a schema. `references`: texts of schemas that define names which it uses. Each comes after the ones that it uses itself.
 
-    Raises SchemaRefused for what is no Avro schema, naming the place in it.
+    Raises SchemaRefused, naming the place in the schema, if the text is no Avro schema.
     """
     named: dict[str, dict[str, Any]] = {}
     for each in references:
@@ -102,44 +106,47 @@ def parse(text: str, references: Sequence[str] = ()) -> AvroSchema:
 
 
 def used_names(text: str) -> list[str]:
-    """The named types, as full names, that `text` uses and does not define, in order of use. Raises SchemaRefused."""
+    """Return the full names of the types that `text` uses and does not define, in order of use. Raises SchemaRefused."""
     missing = _Missing()
     _normal(_json(text), missing, "", "", 0)
-    return missing.asked
+    return missing.names
 
 
 def defined_names(text: str) -> list[str]:
-    """The full names that `text` defines. Raises SchemaRefused."""
-    known = _Missing()
-    _normal(_json(text), known, "", "", 0)
-    return [name for name in known if name not in known.asked]
+    """Return the full names of the types that `text` defines. Raises SchemaRefused."""
+    named = _Missing()
+    _normal(_json(text), named, "", "", 0)
+    return [name for name in named if name not in named.names]
 
 
 def key_fields(text: str) -> tuple[str, ...]:
-    """The key columns that the schema of a record's key names, in its order (the primary key's). Raises SchemaRefused."""
+    """Return the key columns from the schema of a record's key, in the order of the primary key. Raises SchemaRefused."""
     schema = parse(text)
     root = schema.present(schema.root)
     if root["type"] != "record":
-        raise SchemaRefused(f"the key is a bare {root['type']}, which names no column. Say `key:` for this table.")
+        raise SchemaRefused(
+            f"expected a record as the schema of the key, found {root['type']}, which has no column names. Set `key:` for this table."
+        )
     return tuple(member["name"] for member in root["fields"] if member["name"] not in _ROUTING)
 
 
 class _Missing(dict[str, dict[str, Any]]):
-    """Named types that makes one up for every name it lacks, and remembers it."""
+    """Named types that invents a type for every missing name, and records the name."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[str] = []
+        self.names: list[str] = []
+        """The missing names."""
 
 
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        # a bare name is a schema too, and some registries hand it out without quotes
+        # the name of a primitive type is a schema too; some registries return it without quotes
         if text.strip() in PRIMITIVES:
             return text.strip()
-        raise SchemaRefused(f"not an Avro schema: {type(error).__name__} in {text[:80]!r}") from None
+        raise SchemaRefused(f"expected an Avro schema as JSON, found {text[:80]!r} ({type(error).__name__})") from None
 
 
 def _normal(kind: Any, named: dict[str, dict[str, Any]], space: str, path: str, depth: int) -> Any:
@@ -147,11 +154,11 @@ def _normal(kind: Any, named: dict[str, dict[str, Any]], space: str, path: str, 
     if depth > DEPTH_MAX:
         raise SchemaRefused(f"{where[:200]}the schema is nested deeper than {DEPTH_MAX} levels")
     if isinstance(kind, str):
-        return kind if kind in PRIMITIVES else _known(kind, named, space, where)
+        return kind if kind in PRIMITIVES else _resolved(kind, named, space, where)
     if isinstance(kind, list):
         branches = [_normal(branch, named, space, path, depth + 1) for branch in kind]
         if not branches or any(isinstance(branch, list) for branch in branches):
-            raise SchemaRefused(f"{where}a union needs types, and none that is a union itself")
+            raise SchemaRefused(f"{where}expected a union of types that are no unions themselves, found {json.dumps(kind)[:80]}")
         return branches
     if not isinstance(kind, dict) or "type" not in kind:
         raise SchemaRefused(f"{where}expected a type, found {json.dumps(kind)[:80]}")
@@ -167,11 +174,11 @@ def _normal(kind: Any, named: dict[str, dict[str, Any]], space: str, path: str, 
         return {**kind, part: _normal(_need(kind, part, where), named, space, f"{path}{'[]' if base == 'array' else '{}'}", depth + 1)}
     if base in PRIMITIVES:
         return dict(kind)
-    return _known(base, named, space, where)
+    return _resolved(base, named, space, where)
 
 
-def _known(name: Any, named: dict[str, dict[str, Any]], space: str, where: str) -> str:
-    """The full name that is meant: in the namespace around, else in none."""
+def _resolved(name: Any, named: dict[str, dict[str, Any]], space: str, where: str) -> str:
+    """Return the full name of a type: in the surrounding namespace, else in none."""
     if not isinstance(name, str) or not name:
         raise SchemaRefused(f"{where}expected a type, found {json.dumps(name)[:80]}")
     full = name if "." in name or not space else f"{space}.{name}"
@@ -179,8 +186,8 @@ def _known(name: Any, named: dict[str, dict[str, Any]], space: str, where: str) 
         if candidate in named:
             return candidate
     if not isinstance(named, _Missing):
-        raise SchemaRefused(f"{where}type {full!r} is not known: neither Avro's nor defined before its use, nor among the references")
-    named.asked.append(full)
+        raise SchemaRefused(f"{where}unknown type {full!r}. It is no type of Avro, is not defined before its use, and is not in the references")
+    named.names.append(full)
     named[full] = {"type": "null"}
     return full
 
@@ -199,14 +206,14 @@ def _definition(kind: dict[str, Any], named: dict[str, dict[str, Any]], space: s
     if isinstance(kind.get("aliases"), list):
         made["aliases"] = [alias if "." in str(alias) or not inside else f"{inside}.{alias}" for alias in kind["aliases"]]
     if made["type"] == "record":
-        named.setdefault(full, made)  # known before its fields are looked at: they may speak of it
+        named.setdefault(full, made)  # before its fields are parsed, because they may refer to it
         made["fields"] = list(_members(kind, named, inside, path, depth))
     elif made["type"] == "enum" and not _texts(kind.get("symbols")):
         raise SchemaRefused(f"{where}enum {full}: expected a list of symbols, found {json.dumps(kind.get('symbols'))[:80]}")
     elif made["type"] == "fixed" and (not isinstance(kind.get("size"), int) or isinstance(kind["size"], bool) or kind["size"] < 0):
         raise SchemaRefused(f"{where}fixed {full}: expected a size in bytes, found {json.dumps(kind.get('size'))[:80]}")
     if before is not None and before != made:
-        raise SchemaRefused(f"{where}type {full} is defined twice, differently")
+        raise SchemaRefused(f"{where}type {full} has two different definitions")
     named[full] = made
     return full
 
@@ -215,13 +222,13 @@ def _members(kind: dict[str, Any], named: dict[str, dict[str, Any]], space: str,
     members, where = kind.get("fields"), f"at {path}: " if path else ""
     if not isinstance(members, list):
         raise SchemaRefused(f"{where}record {kind['name']}: expected a list of fields, found {json.dumps(members)[:80]}")
-    seen: set[str] = set()
+    taken: set[str] = set()
     for member in members:
         if not isinstance(member, dict) or not isinstance(member.get("name"), str) or "type" not in member:
             raise SchemaRefused(f"{where}record {kind['name']}: expected a field with name and type, found {json.dumps(member)[:80]}")
-        if member["name"] in seen:
+        if member["name"] in taken:
             raise SchemaRefused(f"{where}record {kind['name']} has two fields {member['name']!r}")
-        seen.add(member["name"])
+        taken.add(member["name"])
         below = f"{path}.{member['name']}" if path else member["name"]
         yield {**member, "type": _normal(member["type"], named, space, below, depth + 1)}
 
@@ -237,7 +244,7 @@ def _texts(value: Any) -> bool:
 
 
 def readable_by_spark(text: str) -> str:
-    """The schema text without the decimals that Spark refuses to open (more than 38 digits): they are read as bytes."""
+    """Return the schema text with decimals of more than 38 digits as plain bytes, because Spark does not open files with such decimals."""
 
     def plain(node: Any) -> Any:
         if isinstance(node, list):
@@ -252,13 +259,13 @@ def readable_by_spark(text: str) -> str:
 
 
 def container_schema(head: bytes) -> str:
-    """The writer's schema out of the head of an Avro object container file (Avro 1.11, "Object Container Files"). Raises ValueError.
+    """Return the writer's schema from the head of an Avro object container file (Avro 1.11, "Object Container Files"). Raises ValueError.
 
     >>> container_schema(b"Obj" + bytes([1, 2, 22]) + b"avro.schema" + bytes([8]) + b'"in"' + bytes([0]))
     '"in"'
     """
     if head[:4] != b"Obj\x01":
-        raise ValueError(f"not an Avro container file: it begins with {head[:4]!r}, expected b'Obj\\x01'")
+        raise ValueError(f"not an Avro container file: expected b'Obj\\x01' at the beginning, found {head[:4]!r}")
     at = 4
 
     def number() -> int:
@@ -277,7 +284,7 @@ def container_schema(head: bytes) -> str:
         size = number()
         at += size
         if at > len(head):
-            raise ValueError("the Avro header is cut short")
+            raise ValueError("the Avro header is incomplete")
         return head[at - size : at]
 
     try:
@@ -289,5 +296,5 @@ def container_schema(head: bytes) -> str:
                 if name == b"avro.schema":
                     return value.decode()
     except IndexError:
-        raise ValueError("the Avro header is cut short") from None
-    raise ValueError("the Avro header holds no avro.schema")
+        raise ValueError("the Avro header is incomplete") from None
+    raise ValueError("the Avro header has no avro.schema")

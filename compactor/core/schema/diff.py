@@ -1,7 +1,7 @@
-"""What differs between two versions of a source's schema: values with plain sentences, for people and for notices. Pure.
+"""Differences between two versions of a source's schema, as values with a sentence each.
 
-Both versions are Avro schemas of rows or of Debezium envelopes. Only facts are told, in the source's names; what a table does about them is
-decided in `evolution`. A column that goes while another comes is a removal and an addition: only an Avro alias makes it a renaming.
+Both versions are Avro schemas of rows or of Debezium envelopes. Columns have the source's names. `policy` decides what a table does about a
+difference. A removed column and a new one are a removal and an addition; only an Avro alias makes them a renaming.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from compactor.core.schema.writer import WriterField, avro_column
 KINDS = {
     "added": "`{column}` was added: {after}, {detail}",
     "removed": "`{column}` was removed; it was {before}",
-    "renamed": "`{before}` was renamed to `{column}`, by alias",
+    "renamed": "`{before}` was renamed to `{column}` (Avro alias)",
     "widened": "`{column}` was widened from {before} to {after}{detail}",
     "narrowed": "`{column}` was narrowed from {before} to {after}",
-    "replaced": "`{column}` came back as {after}, after it was away; what it held as {before} stays in a column of its own",
-    "date_to_timestamp": "`{column}` changed from {before} to {after}, and a date is a timestamp only as its midnight",
-    "string_to_bytes": "`{column}` changed from {before} to {after}, and text is bytes only as its UTF-8",
-    "incompatible": "`{column}` changed from {before} to {after}, and no type holds both",
-    "encoded": "`{column}` is written in another way, {after} instead of {before}, and stored as {detail} as before",
-    "nullable": "`{column}` may be null from now on",
-    "required": "`{column}` may not be null any more",
+    "replaced": "`{column}` was removed and came back as {after}; its values as {before} stay in a column of their own",
+    "date_to_timestamp": "`{column}` changed from {before} to {after}; a date becomes its midnight",
+    "string_to_bytes": "`{column}` changed from {before} to {after}; text becomes its UTF-8 bytes",
+    "incompatible": "`{column}` changed from {before} to {after}, and no type can store both",
+    "encoded": "`{column}` is encoded as {after} instead of {before}; it is still stored as {detail}",
+    "nullable": "`{column}` is nullable now",
+    "required": "`{column}` is required now",
     "symbols added": "`{column}` has new symbols: {after}",
-    "symbols removed": "`{column}` has lost symbols: {before}",
+    "symbols removed": "`{column}` lost symbols: {before}",
     "default": "the default of `{column}` changed from {before} to {after}",
     "comment": "the documentation of `{column}` changed from {before} to {after}",
-    "reordered": "{detail} in another order: {after}; before: {before}",
+    "reordered": "{detail} have a new order: {after}; before: {before}",
 }
-"""Every kind of change, and the sentence that tells it."""
+"""Every kind of change, with its sentence."""
 
 _ENUMS = ("io.debezium.data.Enum", "io.debezium.data.EnumSet")
 _ABSENT = object()
@@ -44,32 +44,37 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class Change:
-    """One difference. `column` is the path in the source's names (`address.zip`, `tags[]`, `scores{}`), "" for the whole row."""
+    """One difference."""
 
     kind: str
+    """A key of KINDS."""
     column: str
+    """The path in the source's names (`address.zip`, `tags[]`, `scores{}`); "" for the whole row."""
     before: str = ""
+    """The type or value before."""
     after: str = ""
+    """The type or value after."""
     detail: str = ""
+    """More text for the sentence."""
 
     @property
     def sentence(self) -> str:
-        """The change in words."""
+        """Return the change in words."""
         return KINDS[self.kind].format(**dataclasses.asdict(self))
 
     def to_json(self) -> dict[str, str]:
-        """Plain JSON values, the sentence among them."""
+        """Return plain JSON values, the sentence among them."""
         return {**dataclasses.asdict(self), "sentence": self.sentence}
 
 
 def diff(before: str, after: str) -> list[Change]:
-    """What changed from one schema to the next, columns in the order of the new one. Raises SchemaRefused."""
+    """Return the changes from one schema to the next, in the order of the new one's columns. Raises SchemaRefused."""
     old, new = avro.parse(before), avro.parse(after)
     return [*_Comparison(old, new).members(old.row(), new.row(), "")]
 
 
 class _Comparison:
-    """Two schemas, walked side by side."""
+    """Compares two schemas, member by member."""
 
     def __init__(self, old: AvroSchema, new: AvroSchema) -> None:
         self._old = old
@@ -88,7 +93,7 @@ class _Comparison:
             if was != name:
                 yield Change("renamed", here, f"{path}.{was}" if path else was)
             yield from self.values(old[was]["type"], member["type"], here, nested=bool(path))
-            yield from _said(old[was], member, here)
+            yield from _annotations(old[was], member, here)
         for name, member in old.items():
             if name not in origin.values():
                 here = f"{path}.{name}" if path else name
@@ -96,10 +101,10 @@ class _Comparison:
         kept = [name for name in new if origin[name] is not None]
         order = sorted(kept, key=lambda name: list(old).index(str(origin[name])))
         if kept != order:
-            yield Change("reordered", path, ", ".join(order), ", ".join(kept), f"the members of `{path}` come" if path else "columns come")
+            yield Change("reordered", path, ", ".join(order), ", ".join(kept), f"the members of `{path}`" if path else "the columns")
 
     def values(self, before: Any, after: Any, path: str, nested: bool) -> Iterator[Change]:
-        """What differs between two types of one place."""
+        """Yield the differences between two types at one path."""
         if self._old.nullable(before) != self._new.nullable(after):
             yield Change("nullable" if self._new.nullable(after) else "required", path)
         old, new = self._old.present(before), self._new.present(after)
@@ -113,26 +118,26 @@ class _Comparison:
         else:
             yield from _retyped(was, now, path)
             yield from _symbols(old, new, path)
-            ways = self._way(self._old, before, path), self._way(self._new, after, path)
-            if was == now and ways[0] != ways[1]:
-                yield Change("encoded", path, ways[0], ways[1], _text(now))
+            encodings = self._encoding(self._old, before, path), self._encoding(self._new, after, path)
+            if was == now and encodings[0] != encodings[1]:
+                yield Change("encoded", path, *encodings, _text(now))
 
     def _added(self, member: dict[str, Any], path: str) -> Change:
         column = avro_column(self._new, member, path)
         older = "null in older rows" if column.default is None else f"older rows read {json.dumps(column.default, ensure_ascii=False)}"
         return Change("added", path, after=_text(self._stored(self._new, member["type"], path, "." in path)), detail=older)
 
-    def _column(self, schema: AvroSchema, said: Any, path: str) -> WriterField:
-        return avro_column(schema, {"name": path, "type": said}, path)
+    def _column(self, schema: AvroSchema, kind: Any, path: str) -> WriterField:
+        return avro_column(schema, {"name": path, "type": kind}, path)
 
-    def _stored(self, schema: AvroSchema, said: Any, path: str, nested: bool) -> types.Type:
-        column = self._column(schema, said, path)
-        # inside a struct values keep the type they are read as
+    def _stored(self, schema: AvroSchema, kind: Any, path: str, nested: bool) -> types.Type:
+        column = self._column(schema, kind, path)
+        # values inside a struct keep the type that they are read as
         return types.stored_names(column.raw) if nested else column.type
 
-    def _way(self, schema: AvroSchema, said: Any, path: str) -> str:
-        column = self._column(schema, said, path)
-        return column.semantic.rsplit(".", 1)[-1] or str(schema.present(said).get("logicalType") or schema.present(said)["type"])
+    def _encoding(self, schema: AvroSchema, kind: Any, path: str) -> str:
+        column = self._column(schema, kind, path)
+        return column.semantic.rsplit(".", 1)[-1] or str(schema.present(kind).get("logicalType") or schema.present(kind)["type"])
 
 
 def _alias(member: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> str | None:
@@ -150,7 +155,7 @@ def _retyped(before: types.Type, after: types.Type, path: str) -> Iterator[Chang
     elif joined == before:
         yield Change("narrowed", path, _text(before), _text(after))
     else:
-        yield Change("widened", path, _text(before), _text(after), "" if joined == after else f", both of which {_text(joined)} holds")
+        yield Change("widened", path, _text(before), _text(after), "" if joined == after else f"; both are stored as {_text(joined)}")
 
 
 def _symbols(before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Change]:
@@ -164,16 +169,16 @@ def _symbols(before: dict[str, Any], after: dict[str, Any], path: str) -> Iterat
         yield Change("symbols removed", path, before=", ".join(gone))
 
 
-def _allowed(said: dict[str, Any]) -> list[str] | None:
-    """The symbols of an enum, Avro's or Debezium's; None for what is none."""
-    if said["type"] == "enum":
-        return list(said["symbols"])
-    allowed = (said.get("connect.parameters") or {}).get("allowed") if said.get("connect.name") in _ENUMS else None
+def _allowed(definition: dict[str, Any]) -> list[str] | None:
+    """Return the symbols of an enum of Avro or Debezium; None for any other type."""
+    if definition["type"] == "enum":
+        return list(definition["symbols"])
+    allowed = (definition.get("connect.parameters") or {}).get("allowed") if definition.get("connect.name") in _ENUMS else None
     return allowed.split(",") if isinstance(allowed, str) else None
 
 
-def _said(before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Change]:
-    """Defaults and documentation of a field."""
+def _annotations(before: dict[str, Any], after: dict[str, Any], path: str) -> Iterator[Change]:
+    """Yield changes of the default and the documentation of a field."""
     defaults = [member.get("default", _ABSENT) for member in (before, after)]
     if defaults[0] is not defaults[1] and (_ABSENT in defaults or json.dumps(defaults[0]) != json.dumps(defaults[1])):
         yield Change("default", path, *("none" if value is _ABSENT else json.dumps(value, ensure_ascii=False) for value in defaults))

@@ -1,6 +1,7 @@
-"""How the type of one column follows another: walked member by member, so that what changes inside is told and decided by its path. Pure.
+"""Nested types: the common type of a stored column and a new one, compared member by member.
 
-A path below a column is `.zip` for a struct's member, `[]` for an array's items, `{}` for a map's values, `{key}` for its keys: `tags[].name`.
+Each difference has a path below the column: `.zip` for a struct's member, `[]` for an array's items, `{}` for a map's values, `{key}` for its
+keys, for example `tags[].name`. The caller decides about each difference.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from compactor.core.model.types import Type
 from compactor.core.schema.diff import Change
 
 Follows = Callable[[Change], bool]
-"""Told of a change; gives back whether the table follows it. Only for an added member the answer counts: without it the member is left out."""
+"""A callback that receives each change and returns whether the table follows it. Only the answer for an added member counts: False leaves it out."""
 
 
 def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], follows: Follows) -> Type | None:
-    """The type that holds what is stored and what is given, each difference told on the way; None where none does, told last.
+    """Return the type that can store both, or None if none can. Calls `follows` for each difference; without a common type the last call names it.
 
-    Members that `given` lacks are no difference: see `lacking`. `numbers` and `also` as in `types.widest`.
+    Members that `given` lacks are no difference: see `lacking`. `numbers` and `also` are those of `types.widest`.
 
     >>> joined(types.parse("struct<a:int>"), types.parse("struct<a:bigint,b:date>"), "s", False, (), lambda change: change.kind != "added")
     ('struct', (('a', ('bigint',)),))
@@ -40,47 +41,47 @@ def joined(stored: Type, given: Type, path: str, numbers: bool, also: Collection
     elif request:
         follows(Change(request, path, types.text(stored), types.text(given)))
     elif wide != stored:
-        more = "" if wide == given else f", to hold {types.text(given)} too"
+        more = "" if wide == given else f", so that it can store {types.text(given)} too"
         follows(Change("widened", path, types.text(stored), types.text(wide), more))
     return wide
 
 
 def _struct(stored: Type, given: Type, path: str, numbers: bool, also: Collection[str], follows: Follows) -> Type | None:
-    found = dict(stored[1])
+    members = dict(stored[1])
     for name, kind in given[1]:
         here = f"{path}.{name}"
-        if name not in found:
+        if name not in members:
             if follows(Change("added", here, after=types.text(kind), detail="null in older rows")):
-                found[name] = kind
+                members[name] = kind
             continue
-        both = joined(found[name], kind, here, numbers, also, follows)
+        both = joined(members[name], kind, here, numbers, also, follows)
         if both is None:
             return None
-        found[name] = both
-    return ("struct", tuple(found.items()))
+        members[name] = both
+    return ("struct", tuple(members.items()))
 
 
 def paths(kind: Type) -> dict[str, Type]:
-    """Every member of the structs in a type, by its path below the column, outer ones first.
+    """Return the type of every struct member in a type by its path below the column, outer members first.
 
     >>> list(paths(types.parse("array<struct<a:int,b:struct<c:int>>>")))
     ['[].a', '[].b', '[].b.c']
     """
     if kind[0] == "array":
-        return {f"[]{path}": found for path, found in paths(kind[1]).items()}
+        return {f"[]{path}": member for path, member in paths(kind[1]).items()}
     if kind[0] == "map":
-        return {f"{{}}{path}": found for path, found in paths(kind[2]).items()}
-    found: dict[str, Type] = {}
+        return {f"{{}}{path}": member for path, member in paths(kind[2]).items()}
+    members: dict[str, Type] = {}
     for name, member in kind[1] if kind[0] == "struct" else ():
-        found[f".{name}"] = member
-        found.update({f".{name}{path}": inner for path, inner in paths(member).items()})
-    return found
+        members[f".{name}"] = member
+        members.update({f".{name}{path}": inner for path, inner in paths(member).items()})
+    return members
 
 
 def lacking(stored: Type, given: Type) -> tuple[str, ...]:
-    """Paths of stored members that a writer of the type `given` does not have; of those inside one another the outermost."""
-    has, found = paths(given), list[str]()
+    """Return the paths of stored members that the type `given` does not have. Members below such a member are left out."""
+    has, missing = paths(given), list[str]()
     for path in paths(stored):
-        if path not in has and not any(path.startswith((f"{outer}.", f"{outer}[", f"{outer}{{")) for outer in found):
-            found.append(path)
-    return tuple(found)
+        if path not in has and not any(path.startswith((f"{outer}.", f"{outer}[", f"{outer}{{")) for outer in missing):
+            missing.append(path)
+    return tuple(missing)

@@ -1,4 +1,4 @@
-"""Read the column names of a Parquet file from its footer, without Spark. Pure.
+"""Read the column names of a Parquet file from its footer, without Spark.
 
 Format: Apache Parquet's `parquet.thrift` (FileMetaData field 2 is the list of SchemaElements, depth first), in Thrift's compact protocol.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 MAGIC = b"PAR1"
 LEAF = ""
-"""Stands for the value of a column that is no struct."""
+"""The example value of a column that is no struct."""
 _DEPTH_MAX = 64
 
 
@@ -20,7 +20,7 @@ def columns(data: bytes) -> dict[str, Any]:
     Raises ValueError when `data` is not a whole Parquet file.
     """
     if len(data) < 12 or data[:4] != MAGIC or data[-4:] != MAGIC:
-        raise ValueError("not a whole Parquet file: it does not begin and end with PAR1")
+        raise ValueError("not a complete Parquet file: expected PAR1 at its beginning and end")
     (length,) = struct.unpack("<I", data[-8:-4])
     if length > len(data) - 12:
         raise ValueError(f"the Parquet footer of {length} bytes is longer than the file")

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """One version of a subject. `text` is Avro JSON that needs no other: its references are part of it. `id` is the number that stands in
-    Kafka records, None where the registry has none.
-    """
+    """One version of a subject."""
 
     subject: str
+    """The subject's name."""
     version: int
+    """The version number."""
     id: int | None
+    """The schema id in Kafka records; None if the registry has no ids."""
     text: str
+    """Self-contained Avro JSON: references are resolved."""

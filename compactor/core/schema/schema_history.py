@@ -1,4 +1,4 @@
-"""How a table's stored schema went from Snapshot to Snapshot, and what a registry's newest would do to it. Pure."""
+"""Schema history: how a table's stored schema changed from Snapshot to Snapshot, and how the registry's newest schema would change it."""
 
 from __future__ import annotations
 
@@ -19,37 +19,42 @@ from compactor.core.schema.policy import Decision
 from compactor.core.schema.writer import from_avro
 
 FAR = 1 << 62
-"""An epoch after every one there is: what the registry has now is newer than every row."""
+"""An epoch after all others. The registry's newest schema is newer than every row."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A Snapshot whose schema is not its parent's. `registered` as in Schema; `generation` counts rewritten types."""
+    """A Snapshot whose schema differs from its parent's."""
 
     version: int
+    """Its version."""
     time: str
+    """When it was made, ISO 8601."""
     generation: int
+    """As `Schema.generation`."""
     registered: tuple[str, int, int | None] | None
+    """As `Schema.registered`."""
     changes: tuple[Change, ...]
+    """The changes of the columns."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         values = dataclasses.asdict(self)
         return {**values, "registered": list(self.registered) if self.registered else None, "changes": [one.to_json() for one in self.changes]}
 
 
 def steps(history: Iterable[Snapshot]) -> list[Step]:
-    """Out of Snapshots, newest first, those that changed the schema, newest first; the first of all brought every column."""
-    found = []
+    """Return the Snapshots that changed the schema, newest first. `history`: all Snapshots, newest first. Version 1 adds every column."""
+    result = []
     newer: Snapshot | None = None
     for snapshot in history:
         if newer is not None:
-            found += _step(newer, snapshot.schema)
+            result += _step(newer, snapshot.schema)
         newer = snapshot
     if newer is not None:
-        # the first of all; older ones may be gone
-        found += _step(newer, Schema((), newer.schema.key, newer.schema.generation)) if newer.parent is None else []
-    return found
+        # only version 1 has no parent; older versions may have expired
+        result += _step(newer, Schema((), newer.schema.key, newer.schema.generation)) if newer.parent is None else []
+    return result
 
 
 def _step(snapshot: Snapshot, before: Schema) -> list[Step]:
@@ -61,40 +66,40 @@ def _step(snapshot: Snapshot, before: Schema) -> list[Step]:
 
 
 def differences(before: Schema, after: Schema) -> list[Change]:
-    """What differs between two stored schemas of one table, in the order of the newer one's columns."""
+    """Return the differences between two stored schemas of one table, in the order of the newer one's columns."""
     old = {field.name: field for field in before.fields}
-    found: list[Change] = []
+    changes: list[Change] = []
     for field in after.fields:
-        known = old.get(field.name)
-        if known is None:
+        same = old.get(field.name)
+        if same is None:
             rival = next((other for other in before.fields if other.source == field.source and other.visible), None)
             if rival is not None and field.visible:
-                found.append(Change("replaced", field.source, rival.type, field.type))
+                changes.append(Change("replaced", field.source, rival.type, field.type))
             else:
-                found.append(Change("added", field.source, after=field.type, detail=_older(field) if old else "from the first rows on"))
+                changes.append(Change("added", field.source, after=field.type, detail=_older(field) if old else "from the first rows on"))
             continue
-        if known.source != field.source:
-            found.append(Change("renamed", field.source, known.source))
-        if known.type != field.type:
-            found += _grown(known, field)
-        if known.visible and not field.visible and not any(other.source == field.source and other.visible for other in after.fields):
-            found.append(Change("removed", field.source, before=field.type))
-        if known.comment != field.comment:
-            found.append(Change("comment", field.source, known.comment or "none", field.comment or "none"))
-    return found
+        if same.source != field.source:
+            changes.append(Change("renamed", field.source, same.source))
+        if same.type != field.type:
+            changes += _type_changes(same, field)
+        if same.visible and not field.visible and not any(other.source == field.source and other.visible for other in after.fields):
+            changes.append(Change("removed", field.source, before=field.type))
+        if same.comment != field.comment:
+            changes.append(Change("comment", field.source, same.comment or "none", field.comment or "none"))
+    return changes
 
 
-def _grown(known: Field, field: Field) -> list[Change]:
-    """What makes a column's type another one, inside it where the change is there."""
-    told: list[Change] = []
-    was, now = types.parse(known.type), types.parse(field.type)
+def _type_changes(before: Field, after: Field) -> list[Change]:
+    """Return the changes of a column's type, as changes of its members where only those changed."""
+    changes: list[Change] = []
+    was, now = types.parse(before.type), types.parse(after.type)
 
     def follows(change: Change) -> bool:
-        told.append(change)
+        changes.append(change)
         return True
 
-    joined = nested_types.joined(was, now, field.source, False, types.ON_REQUEST, follows)
-    return told if joined == now else [Change("widened", field.source, known.type, field.type)]
+    joined = nested_types.joined(was, now, after.source, False, types.ON_REQUEST, follows)
+    return changes if joined == now else [Change("widened", after.source, before.type, after.type)]
 
 
 def _older(field: Field) -> str:
@@ -102,20 +107,20 @@ def _older(field: Field) -> str:
 
 
 def foreseen(spec: TableSpec, snapshot: Snapshot) -> tuple[Decision, ...]:
-    """What a run would do about rows of the declared schema (`spec.avro_schema`), refusals included."""
+    """Return the decisions of a run that gets rows of the declared schema (`spec.avro_schema`), refusals among them."""
     return expected(spec, snapshot)[0]
 
 
 def expected(spec: TableSpec, snapshot: Snapshot) -> tuple[tuple[Decision, ...], Schema | None]:
-    """The same, and the schema that would follow; None where the run would refuse."""
+    """Return the decisions as `foreseen` does, and the table's schema after them; None if the run would refuse."""
     writer = from_avro(str(spec.avro_schema))
     length = max((len(field.last) for field in snapshot.schema.fields if field.last is not None), default=0)
     far = (FAR, *[None] * (length - 1)) if length else None
     try:
-        found = evolve(snapshot.schema, [dataclasses.replace(writer, first=far, last=far)], spec.key, snapshot.version + 1, spec.name, spec.policy)
-        return found.decisions, found.schema
+        result = evolve(snapshot.schema, [dataclasses.replace(writer, first=far, last=far)], spec.key, snapshot.version + 1, spec.name, spec.policy)
+        return result.decisions, result.schema
     except SchemaRefused as error:
-        told: Sequence[object] = error.decisions
-        if not told:
+        decisions: Sequence[object] = error.decisions
+        if not decisions:
             raise
-        return tuple(decision for decision in told if isinstance(decision, Decision)), None
+        return tuple(decision for decision in decisions if isinstance(decision, Decision)), None

@@ -1,6 +1,6 @@
-"""WriterSchema: how one producer wrote its rows, whatever the container: a Connect schema inside JSON, an Avro record, Parquet's footer, inferred.
+"""WriterSchema: the columns of one producer, from a Connect schema in JSON, an Avro schema, a Parquet footer, or inferred from values.
 
-Formats carried over: Kafka Connect's JSON schema (`{"type": "struct", "fields": [{"field", "type", "optional", "name", "parameters",
+Supported formats: Kafka Connect's JSON schema (`{"type": "struct", "fields": [{"field", "type", "optional", "name", "parameters",
 "default"}]}`), Avro 1.11's record schema with Connect's `connect.name` / `connect.parameters` / `connect.default` annotations,
 and the semantic types of Debezium's data type mappings (`io.debezium.time.*`, `io.debezium.data.*`).
 """
@@ -64,7 +64,7 @@ TARGETS = {
     "io.debezium.time.NanoTime": "string",
     VARIABLE_DECIMAL: "string",
 }
-"""Semantic type → the Hive type its values are stored as. Hive has no time of day: text `HH:MM:SS[.ffffff]`."""
+"""Semantic type → Hive type of the stored values. Hive has no time of day, so that it is stored as text `HH:MM:SS[.ffffff]`."""
 
 _VOLATILE = {
     "io.debezium.time.ZonedTimestamp",
@@ -78,87 +78,93 @@ _VOLATILE = {
 
 @dataclass(frozen=True)
 class WriterField:
-    """One column as a producer wrote it.
-
-    `raw` is the Hive type of the value as it can be read (Connect's JSON writes bytes and decimals as base64 text: `raw` is the Connect
-    type, `binary`); `semantic` the name that says what it means; `type` what it is stored as; `item` describes an array's elements.
-    `default` only where the source's default is a constant (never the epoch or zero uuid that stand for now() and gen_random_uuid()).
-    `guessed`: the type is told by the look of values only, and the next file's may look otherwise (CSV, hand-made JSON). `inferred`: by values of
-    JSON, where a whole number may be a fraction's neighbour. `aliases`: names that the column had before (Avro).
-    """
+    """One column as a producer wrote it."""
 
     name: str
+    """The source's spelling."""
     raw: types.Type
+    """The Hive type of the value in the file. Connect's JSON writes bytes and decimals as base64 text; their `raw` is Connect's type, `binary`."""
     type: types.Type
+    """The Hive type of the stored value."""
     semantic: str = ""
+    """The semantic type of the value, such as `io.debezium.time.Date`; "" without one."""
     scale: int = 0
+    """The scale of a decimal."""
     default: Any = None
+    """The source's default if it is a constant. The epoch and the zero uuid are none, as they stand for now() and gen_random_uuid()."""
     doc: str = ""
+    """The documentation of the column."""
     item: WriterField | None = None
+    """The elements of an array."""
     guessed: bool = False
+    """Whether the type is a guess from values of CSV or of JSON without schema. Values of the next file may suggest another type."""
     inferred: bool = False
+    """Whether the type comes from JSON values, which do not distinguish integers from fractions."""
     aliases: tuple[str, ...] = ()
+    """Earlier names of the column (Avro)."""
 
 
 @dataclass(frozen=True)
 class WriterSchema:
-    """The columns of one producer, with the least and greatest Position of the Changes read with it (filled in by the engine).
-
-    `undecided` are there but hold nothing that tells their type. A writer that is not `whole` leaves out columns at will (deletes that tell old
-    keys only, hand-made events): it says nothing of which columns the table had.
-    """
+    """The columns of one producer."""
 
     id: str
+    """Identifies the schema (`signature`)."""
     fields: tuple[WriterField, ...]
+    """The columns in order."""
     first: Position | None = None
+    """The least Position of the events with this schema. The engine sets it."""
     last: Position | None = None
+    """The greatest Position of the events with this schema. The engine sets it."""
     undecided: tuple[str, ...] = ()
+    """Columns whose values do not show a type: only nulls or empty arrays."""
     whole: bool = True
+    """Whether its rows have all columns of the table. False for deletes with the key only and for incomplete events."""
 
     def field(self, name: str) -> WriterField | None:
-        """The field of that source name, or None."""
+        """Return the field with this source name, or None."""
         return next((field for field in self.fields if field.name == name), None)
 
 
-def declared(known: WriterSchema, schema: WriterSchema) -> WriterSchema:
-    """A writer known by its values only, with what a declared schema says of its columns; columns that held only nulls get their type from it.
+def declared(inferred: WriterSchema, schema: WriterSchema) -> WriterSchema:
+    """Return a writer that was inferred from values, with the columns of a declared schema. Undecided columns get their type from it.
 
-    Which type a value was read as (`raw`) stays as found: JSON and Parquet write the same meaning differently.
+    `raw` stays as it was inferred, because JSON and Parquet encode the same type differently.
     """
     fields = []
-    for field in known.fields:
-        said = schema.field(field.name)
-        fields.append(replace(said, raw=field.raw) if said else field)
-    fields += [field for field in schema.fields if field.name in known.undecided]
-    rest = tuple(name for name in known.undecided if schema.field(name) is None)
-    return replace(known, fields=tuple(fields), undecided=rest)
+    for field in inferred.fields:
+        other = schema.field(field.name)
+        fields.append(replace(other, raw=field.raw) if other else field)
+    fields += [field for field in schema.fields if field.name in inferred.undecided]
+    rest = tuple(name for name in inferred.undecided if schema.field(name) is None)
+    return replace(inferred, fields=tuple(fields), undecided=rest)
 
 
 def decided(writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> list[WriterSchema]:
-    """The writers with columns that held nothing telling their type (nulls, empty arrays) typed as other writers and the table have them.
+    """Return the writers with types for their undecided columns, taken from other writers and the table.
 
-    Where those disagree the column stays undecided: its name may have been used again with another type.
+    If those disagree, the column stays undecided: a new column of another type may have the same name.
     """
     candidates = [*stored, *(field for writer in writers for field in writer.fields)]
     kinds: dict[str, set[types.Type]] = {}
     for field in candidates:
         kinds.setdefault(field.name, set()).add(field.type)
-    known = {field.name: field for field in candidates if len(kinds[field.name]) == 1}
+    decided_fields = {field.name: field for field in candidates if len(kinds[field.name]) == 1}
     out = []
     for writer in writers:
-        found = tuple(known[name] for name in writer.undecided if name in known)
-        rest = tuple(name for name in writer.undecided if name not in known)
-        out.append(replace(writer, fields=(*writer.fields, *found), undecided=rest))
+        added = tuple(decided_fields[name] for name in writer.undecided if name in decided_fields)
+        rest = tuple(name for name in writer.undecided if name not in decided_fields)
+        out.append(replace(writer, fields=(*writer.fields, *added), undecided=rest))
     return out
 
 
 def signature(text: str) -> str:
-    """A short stable id for the text of a schema."""
+    """Return a short, stable id for the text of a schema."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def from_connect(text: str) -> WriterSchema:
-    """The row's columns out of a Connect schema: the `after` of an envelope, else the struct itself. Raises SchemaRefused."""
+    """Return the columns of the row in a Connect schema: `after` of an envelope, else the struct itself. Raises SchemaRefused."""
     root = json.loads(text)
     if root.get("type") != "struct":
         raise SchemaRefused(f"expected a Connect struct schema, found type {root.get('type')!r}")
@@ -188,13 +194,13 @@ def _connect_type(member: dict[str, Any], path: str) -> types.Type:
     if kind == "struct":
         return ("struct", tuple((inner["field"], _connect_type(inner, f"{path}.{inner['field']}")) for inner in member["fields"]))
     if kind not in _CONNECT:
-        raise SchemaRefused(f"column {path}: Connect type {kind!r} is not known")
+        raise SchemaRefused(f"column {path}: unknown Connect type {kind!r}")
     return (_CONNECT[kind],)
 
 
 def _stored(raw: types.Type, semantic: str, scale: int, precision: int) -> types.Type:
     if semantic == DECIMAL:
-        # more digits than any engine's decimal has: kept exact, as text
+        # engines have no decimals of more digits: stored as exact text
         return ("decimal", max(precision, scale), scale) if max(precision, scale) <= 38 else ("string",)
     if semantic in TARGETS:
         return types.parse(TARGETS[semantic])
@@ -205,22 +211,22 @@ _PLAIN = {"string": str, "boolean": bool, "tinyint": int, "smallint": int, "int"
 
 
 def _constant(default: Any, stored: types.Type, semantic: str, scale: int, packed: Callable[[str], bytes]) -> Any:
-    """A column's default as its stored type spells it, or None: for what is encoded otherwise, and for the made-up ones.
+    """Return a column's default as a value of its stored type, or None if it is encoded in another way or no constant.
 
-    `packed` takes bytes out of the schema's text: Connect writes base64, Avro a character per byte.
+    `packed` decodes bytes in the schema's text: Connect uses base64, Avro one character per byte.
     """
     if semantic == DECIMAL and isinstance(default, str) and default:
         number = int.from_bytes(packed(default), "big", signed=True)
         return str(Decimal(number).scaleb(-scale))
     if semantic in TARGETS or semantic in _VOLATILE or semantic == DECIMAL:
         return None
-    wanted = _PLAIN.get(stored[0])
-    fits = wanted is not None and isinstance(default, wanted) and isinstance(default, bool) == (stored[0] == "boolean")  # type: ignore[arg-type]
+    expected = _PLAIN.get(stored[0])
+    fits = expected is not None and isinstance(default, expected) and isinstance(default, bool) == (stored[0] == "boolean")  # type: ignore[arg-type]
     return default if fits else None
 
 
 MEMBERS_MAX = 10_000
-"""Columns and nested members of one schema. A few lines of Avro can spell millions, because a named record may be used again and again."""
+"""The largest number of columns and nested members. A short Avro schema can have millions, because it may use a named record many times."""
 
 _LOGICAL = {
     "time-millis": "io.debezium.time.Time",
@@ -228,58 +234,58 @@ _LOGICAL = {
     "timestamp-nanos": "io.debezium.time.NanoTimestamp",
     "local-timestamp-nanos": "io.debezium.time.NanoTimestamp",
 }
-"""Avro's logical types that Spark reads as plain numbers, and the semantic type that says the same."""
+"""Avro's logical types that Spark reads as plain numbers, with the equivalent semantic type."""
 
 _MOMENTS = ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros")
 _CONNECT_PRECISION = 64
-"""What Confluent's converter writes as the precision of a decimal whose precision nobody said."""
+"""The precision that Confluent's converter writes for a decimal of unknown precision."""
 
 
 def from_avro(text: str) -> WriterSchema:
-    """The row's columns out of an Avro schema: those of an envelope's `after`, else of the record itself. Raises SchemaRefused."""
+    """Return the columns of the row in an Avro schema: those of `after` of an envelope, else of the record itself. Raises SchemaRefused."""
     schema = avro.parse(text)
     reader = _AvroReader(schema)
     return WriterSchema(signature(text), tuple(reader.field(member, member["name"]) for member in schema.row()["fields"]))
 
 
 def avro_column(schema: avro.AvroSchema, member: dict[str, Any], path: str) -> WriterField:
-    """One field of an Avro record as a column; `path` names it in errors. Raises SchemaRefused."""
+    """Return a field of an Avro record as a column. `path` is its name in errors. Raises SchemaRefused."""
     return _AvroReader(schema).field(member, path)
 
 
 class _AvroReader:
-    """Avro's types as Spark's Avro reader gives them (`raw`), and as they are stored. Counts what it has made."""
+    """Converts Avro's types to the types that Spark's Avro reader returns (`raw`) and to stored types. Counts the members."""
 
     def __init__(self, schema: avro.AvroSchema) -> None:
         self._schema = schema
         self._left = MEMBERS_MAX
 
     def field(self, member: dict[str, Any], path: str, inside: tuple[str, ...] = ()) -> WriterField:
-        """One column, or the elements of one that is an array."""
+        """Return a column, or the elements of an array column."""
         kind = self._schema.present(member["type"])
         raw = self._raw(member["type"], path, inside)
         logical, semantic = kind.get("logicalType"), _LOGICAL.get(str(kind.get("logicalType")), kind.get("connect.name") or "")
         precision, scale = _digits(kind)
         if logical == "decimal" and precision:
-            # beyond 38 digits no engine has a decimal: read as bytes, kept as exact text
+            # engines have no decimals of more than 38 digits: read as bytes, stored as exact text
             semantic = DECIMAL if raw[0] == "binary" else semantic
         item = self.field({"name": "", "type": kind["items"]}, f"{path}[]", inside) if raw[0] == "array" else None
         understood = raw[0] in ("date", "timestamp", "decimal")
         stored = ("array", item.type) if item else raw if understood else _stored(raw, semantic, scale, precision or 38)
         meaning = DECIMAL if raw[0] == "decimal" else semantic
         default = _constant(member.get("default"), stored, meaning, scale, lambda packed: packed.encode("latin-1"))
-        said = member.get("aliases")
-        aliases = tuple(str(alias) for alias in said) if isinstance(said, list) else ()
+        listed = member.get("aliases")
+        aliases = tuple(str(alias) for alias in listed) if isinstance(listed, list) else ()
         return WriterField(member["name"], raw, stored, semantic, scale, default, member.get("doc") or "", item, aliases=aliases)
 
-    def _raw(self, said: Any, path: str, inside: tuple[str, ...]) -> types.Type:
+    def _raw(self, avro_type: Any, path: str, inside: tuple[str, ...]) -> types.Type:
         self._left -= 1
         if self._left < 0:
             raise SchemaRefused(f"column {path}: the schema has more than {MEMBERS_MAX} columns and nested members")
-        kind = self._schema.present(said)
+        kind = self._schema.present(avro_type)
         base, logical = kind["type"], kind.get("logicalType")
         precision, scale = _digits(kind)
-        if precision and precision <= 38 and not _unsaid(kind):
+        if precision and precision <= 38 and not _unknown_precision(kind):
             return ("decimal", precision, scale)
         if base == "int" and logical == "date":
             return ("date",)
@@ -293,29 +299,31 @@ class _AvroReader:
             return self._union(kind["branches"], path, inside)
         if base == "record":
             if kind["name"] in inside:
-                raise SchemaRefused(f"column {path}: the record {kind['name']} contains itself; Hive has no recursive types. Leave the column out.")
+                raise SchemaRefused(
+                    f"column {path}: the record {kind['name']} contains itself, and Hive has no recursive types. Leave the column out at the source."
+                )
             below = (*inside, kind["name"])
             return ("struct", tuple((member["name"], self._raw(member["type"], f"{path}.{member['name']}", below)) for member in kind["fields"]))
         if base not in _AVRO:
-            raise SchemaRefused(f"column {path}: Avro type {base!r} is not known, or has no values but null")
+            raise SchemaRefused(f"column {path}: expected an Avro type with values, found {base!r}")
         return (_AVRO[base],)
 
     def _union(self, branches: list[Any], path: str, inside: tuple[str, ...]) -> types.Type:
-        """Several types: one that holds them where Spark's reader knows one, else a struct with a member each, as that reader makes it."""
+        """Return the type of a union as Spark's reader makes it: a common number type, else a struct with one member for each branch."""
         kinds = {self._schema.of(branch)["type"] for branch in branches}
         if kinds == {"int", "long"}:
             return ("bigint",)
         if kinds == {"float", "double"}:
             return ("double",)
         if not branches:
-            raise SchemaRefused(f"column {path}: it has no values but null")
+            raise SchemaRefused(f"column {path}: expected a union with a type besides null, found none")
         return ("struct", tuple((f"member{at}", self._raw(branch, path, inside)) for at, branch in enumerate(branches)))
 
 
 def _digits(kind: dict[str, Any]) -> tuple[int, int]:
-    """Precision and scale of an Avro decimal; precision 0 for what is none, or breaks Avro's rules and is then its bytes only.
+    """Return precision and scale of an Avro decimal. Precision 0: it is no decimal, or breaks Avro's rules and counts as plain bytes.
 
-    A Connect decimal whose precision nobody said has as many digits as an engine's decimal.
+    A Connect decimal of unknown precision gets 38 digits, the most that engines have.
     """
     precision, scale = kind.get("precision"), kind.get("scale", 0)
     if kind.get("logicalType") != "decimal" or kind["type"] not in ("bytes", "fixed"):
@@ -324,10 +332,10 @@ def _digits(kind: dict[str, Any]) -> tuple[int, int]:
         return 0, 0
     if kind["type"] == "fixed" and precision > len(str(2 ** (8 * kind["size"] - 1))) - 1:
         return 0, 0
-    return (38 if _unsaid(kind) else precision), scale
+    return (38 if _unknown_precision(kind) else precision), scale
 
 
-def _unsaid(kind: dict[str, Any]) -> bool:
-    """Whether a decimal's precision is only what the converter writes when it knows none."""
-    said = kind.get("connect.parameters") or {}
-    return kind.get("connect.name") == DECIMAL and kind.get("precision") == _CONNECT_PRECISION and "connect.decimal.precision" not in said
+def _unknown_precision(kind: dict[str, Any]) -> bool:
+    """Return whether a decimal has the precision that the converter writes for an unknown one."""
+    parameters = kind.get("connect.parameters") or {}
+    return kind.get("connect.name") == DECIMAL and kind.get("precision") == _CONNECT_PRECISION and "connect.decimal.precision" not in parameters

@@ -1,7 +1,7 @@
-"""Resolved: a configuration as it travels to a cluster. Everything there is said: no file, no environment of the edge, no registry is asked again.
+"""JobConfig: the complete configuration that is sent to a job on a cluster. The job needs no other file, environment variable or registry.
 
-It holds what the operator declares (TableSpecs, how storage and catalog are reached) and the schemas that Kafka records may name by id, and
-never files: listing, planning and planning again happen in the job (H30).
+It has the tables' specs, how to reach storage and catalog, and the schemas that Kafka records refer to by id. It never lists landed files: the job
+itself lists and plans (H30).
 """
 
 from __future__ import annotations
@@ -16,30 +16,34 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.settings.s3 import S3Settings
 
 FORMAT = 1
-"""Counts changes of this shape: a job refuses what another version wrote."""
+"""The version of this JSON format. A job refuses any other."""
 
 
 @dataclass(frozen=True)
 class JobConfig:
-    """The tables of one command line, and how a cluster reaches what they need.
-
-    `catalog` is hive or glue; `metastore_uri` the metastore's (hive). `s3` is what the file says, without the edge's environment: the cluster has
-    its own. `schemas`: id → text, of what the registry held.
-    `metrics`: namespace, deployment, region.
-    """
+    """The tables of one command line, and how a cluster reaches storage and catalog."""
 
     specs: tuple[TableSpec, ...]
+    """The tables."""
     warehouse: str
+    """Location of the warehouse."""
     catalog: str = "glue"
+    """`hive` or `glue`."""
     metastore_uri: str | None = None
+    """URI of the Hive metastore."""
     catalog_id: str | None = None
+    """Account of the Glue catalog; None for the job's own."""
     catalog_region: str | None = None
+    """Region of the Glue catalog; None for the job's own."""
     s3: S3Settings = field(default_factory=S3Settings)
+    """The settings for S3 in the file, without environment variables of the sender. The cluster has its own."""
     schemas: tuple[tuple[int, str], ...] = ()
+    """(id, text) of the schemas in the registry."""
     metrics: tuple[str, str, str | None] | None = None
+    """(namespace, deployment, region) for measures; None if none are sent."""
 
     def written(self) -> bytes:
-        """As JSON; the same for the same content."""
+        """Return the configuration as JSON. Equal configurations give equal bytes."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         values["specs"] = [spec.to_json() for spec in self.specs]
         values["s3"] = dataclasses.asdict(self.s3)
@@ -47,15 +51,15 @@ class JobConfig:
 
     @classmethod
     def read(cls, data: bytes) -> JobConfig:
-        """The inverse of `written`. Raises ConfigError for what this version cannot read."""
+        """Return the configuration of a JSON text made by `written`. Raises ConfigError for another format."""
         try:
             values: dict[str, Any] = json.loads(data)
-            found = values.pop("format")
+            version = values.pop("format")
         except (ValueError, AttributeError, KeyError, TypeError):
-            raise ConfigError("the resolved configuration: expected a JSON object with `format`, found something else") from None
+            raise ConfigError("the job configuration: expected a JSON object with `format`, found another text") from None
         advice = "package the job with the version that sends it: `compactor package`, and `emr: {job: ..}`"
-        if found != FORMAT:
-            raise ConfigError(f"the resolved configuration has format {found}, and this job reads {FORMAT}; {advice}")
+        if version != FORMAT:
+            raise ConfigError(f"the job configuration: expected format {FORMAT}, found {version}; {advice}")
         try:
             values["specs"] = tuple(TableSpec.from_json(spec) for spec in values["specs"])
             values["s3"] = S3Settings(**values["s3"])
@@ -63,8 +67,8 @@ class JobConfig:
             values["metrics"] = tuple(values["metrics"]) if values.get("metrics") else None
             return cls(**values)
         except (TypeError, KeyError, ValueError) as error:
-            raise ConfigError(f"the resolved configuration is of another version of the tool than this job ({error}); {advice}") from None
+            raise ConfigError(f"the job configuration comes from another version of compactor than the job ({error}); {advice}") from None
 
     def schema(self, number: int) -> str | None:
-        """The schema with this id, or None."""
+        """Return the schema with this id, or None."""
         return dict(self.schemas).get(number)

@@ -1,6 +1,6 @@
-"""How S3 is reached: one set of settings for boto3 (`storage/s3/storage.py`) and for Spark's S3A (`core/settings/s3a.py`), and what a location means there.
+"""S3Settings: how boto3 (`storage/s3/storage.py`) and Spark's S3A (`core/settings/s3a.py`) reach S3, and the bucket and key of a location.
 
-Credentials are no setting: both take them from the standard chain (environment, profile, web identity, container, instance).
+Credentials are no setting. Both use the standard chain (environment, profile, web identity, container, instance).
 """
 
 from __future__ import annotations
@@ -23,41 +23,54 @@ _OWNER = re.compile(r"\d{12}")
 
 @dataclass(frozen=True)
 class S3Settings:
-    """Where the store is and how it wants to be spoken to. Raises ConfigError naming the setting.
-
-    `endpoint` is an http(s) URL (None: Amazon's own), `sse` the encryption asked for with every object (empty: what the bucket says),
-    `bucket_owner` the account that every bucket must belong to. Seconds: to connect, for a response to begin, and for one operation with
-    all its retries; `client_attempts` are botocore's own tries below each of ours.
-    """
+    """How to reach an S3 store. Raises ConfigError naming the setting."""
 
     endpoint: str | None = None
+    """http(s) URL of the store; None for Amazon S3."""
     region: str | None = None
+    """AWS region."""
     path_style: bool = False
+    """Whether the bucket is part of the URL's path instead of its host."""
     sse: str = ""
+    """Encryption to request for every object: one of SSE; "" for the bucket's default."""
     kms_key: str = ""
+    """KMS key for `sse-kms` and `dsse-kms`."""
     bucket_owner: str = ""
+    """Account that every bucket must belong to; "" for any."""
     requester_pays: bool = False
+    """Whether we pay for requests to other accounts' buckets."""
     connect_seconds: float = 5.0
+    """Timeout for connecting."""
     read_seconds: float = 30.0
+    """Timeout for the beginning of a response."""
     operation_seconds: float = 120.0
+    """Timeout for one operation with all its retries."""
     wait_seconds_min: float = 0.2
+    """Wait before the first retry."""
     wait_seconds_max: float = 10.0
+    """The longest wait between two retries."""
     client_attempts: int = 3
+    """botocore's own attempts within each of our attempts."""
     list_page: int = 1000
+    """Objects in a page of a listing."""
     copy_bytes_max: int = 5 * GIGABYTE
+    """Bytes up to which an object is copied in one request."""
     copy_part_bytes: int = 512 * MEGABYTE
+    """Bytes of a part of a multipart copy."""
 
     def __post_init__(self) -> None:
         if self.endpoint is not None:
             parts = urlsplit(self.endpoint)
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-                raise ConfigError(f"s3.endpoint: expected a URL such as https://s3.example.org, found {parts.scheme or 'no scheme'!r}: correct it")
+                raise ConfigError(f"s3.endpoint: expected a URL such as https://s3.example.org, found {parts.scheme or 'no scheme'!r}")
             if parts.username is not None:
-                raise ConfigError("s3.endpoint: it holds a user name: credentials belong into the standard chain (environment, profile, role)")
+                raise ConfigError(
+                    "s3.endpoint: expected a URL without a user name. Credentials come from the standard chain (environment, profile, role)"
+                )
         if self.sse not in SSE:
             raise ConfigError(f"s3.sse: expected one of {', '.join(filter(None, SSE))}, found {self.sse!r}")
         if self.kms_key and not self.sse.endswith("kms"):
-            raise ConfigError(f"s3.kms_key: is for sse-kms and dsse-kms, found s3.sse: {self.sse or 'none'}")
+            raise ConfigError(f"s3.kms_key: expected s3.sse to be sse-kms or dsse-kms, found {self.sse or 'none'}")
         if self.bucket_owner and not _OWNER.fullmatch(self.bucket_owner):
             raise ConfigError(f"s3.bucket_owner: expected the 12 digits of an account, found {self.bucket_owner!r}: put it in quotes")
         for name in ("connect_seconds", "read_seconds", "operation_seconds", "client_attempts", "list_page", "copy_bytes_max", "copy_part_bytes"):
@@ -65,7 +78,7 @@ class S3Settings:
                 raise ConfigError(f"s3.{name}: expected more than 0, found {getattr(self, name)}")
 
     def within(self, environ: Mapping[str, str]) -> S3Settings:
-        """With endpoint and region from the variables that every AWS tool reads, where they are not set here."""
+        """Return the settings with endpoint and region from AWS's environment variables, if they are not set here."""
         ignored = environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true"
         endpoint = None if ignored else environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
         region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
@@ -73,7 +86,7 @@ class S3Settings:
 
     @property
     def host(self) -> str:
-        """The endpoint as messages name it."""
+        """Return the endpoint for messages."""
         return urlsplit(self.endpoint).netloc if self.endpoint else "Amazon S3"
 
 
@@ -82,25 +95,29 @@ class Place:
     """A bucket and a key."""
 
     bucket: str
+    """Name of the bucket."""
     key: str
+    """Key in the bucket."""
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.key}"
 
 
 def place(location: str, directory: bool = False) -> Place:
-    """The bucket and key of `s3://bucket/key`, taken literally; a directory may end in a slash or be the bucket itself.
+    """Return the bucket and key of `s3://bucket/key`, without any decoding. A directory may end in a slash, or be the bucket itself.
 
-    Raises Refused for what another store could not keep, or would keep under another name.
+    Raises Refused for names that other stores refuse or change.
     """
     scheme, separator, rest = location.partition("://")
     if not separator or scheme != "s3":
-        raise Refused(f"{location!r}: expected s3://bucket/key" + (", write s3:// for it" if scheme in ("s3a", "s3n") else ""))
+        raise Refused(f"{location!r}: expected s3://bucket/key" + (". Write s3:// instead" if scheme in ("s3a", "s3n") else ""))
     bucket, _, key = (rest.rstrip("/") if directory else rest).partition("/")
     if not _BUCKET.fullmatch(bucket):
         raise Refused(f"{location!r}: expected s3://bucket/key, found the bucket name {bucket!r}")
     if bucket.endswith("--x-s3"):
-        raise Refused(f"{location!r}: a directory bucket lists in no order and moves nothing safely: use a general purpose bucket")
+        raise Refused(
+            f"{location!r}: expected a general purpose bucket, found a directory bucket, which lists in no order and cannot move objects safely"
+        )
     problem = None if directory and not key else key_problem(key)
     if problem:
         raise Refused(f"{location!r}: {problem}")
@@ -108,7 +125,7 @@ def place(location: str, directory: bool = False) -> Place:
 
 
 def key_problem(key: str) -> str | None:
-    """Why a key cannot be a location of ours, or None."""
+    """Return why a key cannot be used, or None."""
     if "\0" in key or any(name in ("", ".", "..") for name in key.split("/")):
         return "expected a name without empty, '.' and '..' parts"
     try:

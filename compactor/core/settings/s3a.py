@@ -1,6 +1,6 @@
-"""What Spark's S3A connector must be told so that it reaches the same store in the same way as `storage/s3/storage.py`.
+"""Spark properties with which the S3A connector reaches the same store in the same way as `storage/s3/storage.py`.
 
-On EMR none of it is wanted: its own connector answers to s3:// there, with its own committer; it takes region and credentials from the cluster.
+EMR needs none of them: its own connector and committer serve s3:// there, and take region and credentials from the cluster.
 Names of properties: Hadoop 3.3 and 3.4, hadoop-aws; the two committer classes: Spark's spark-hadoop-cloud.
 """
 
@@ -18,9 +18,9 @@ _CHAINS = {1: "com.amazonaws.auth.DefaultAWSCredentialsProviderChain", 2: "softw
 
 
 def s3a_properties(settings: S3Settings, sdk: int = 1) -> dict[str, str]:
-    """Spark properties. `sdk` is the AWS SDK that hadoop-aws was built with: 1 for Hadoop 3.3 (Spark 3.5), 2 for Hadoop 3.4 (Spark 4).
+    """Return the Spark properties. They need the jars hadoop-aws (of Spark's Hadoop version) and spark-hadoop-cloud.
 
-    Needs the jars hadoop-aws (of Spark's own Hadoop version) and spark-hadoop-cloud.
+    `sdk`: the AWS SDK of hadoop-aws: 1 for Hadoop 3.3 (Spark 3.5), 2 for Hadoop 3.4 (Spark 4).
     """
     hadoop = {
         "fs.s3.impl": f"{_S3A}.S3AFileSystem",
@@ -30,8 +30,8 @@ def s3a_properties(settings: S3Settings, sdk: int = 1) -> dict[str, str]:
         "fs.s3a.requester.pays.enabled": _text(settings.requester_pays),
         "fs.s3a.connection.establish.timeout": _milliseconds(settings.connect_seconds),
         "fs.s3a.connection.timeout": _milliseconds(settings.read_seconds),
-        **_patience(settings),
-        # Files are written below a magic path and appear when the job commits, without a rename, which S3 has not.
+        **_retries(settings),
+        # Files are written below a magic path and appear when the job commits. S3 has no rename.
         "fs.s3a.committer.name": "magic",
         "fs.s3a.committer.magic.enabled": "true",
         "mapreduce.outputcommitter.factory.scheme.s3": f"{_S3A}.commit.S3ACommitterFactory",
@@ -53,9 +53,8 @@ def s3a_properties(settings: S3Settings, sdk: int = 1) -> dict[str, str]:
     }
 
 
-def _patience(settings: S3Settings) -> dict[str, str]:
-    """How long S3A goes on trying, with waits that double. Opening again and reading have each their own: together about as long as an operation of
-    ours. By its own defaults it is hours."""
+def _retries(settings: S3Settings) -> dict[str, str]:
+    """Return how long S3A retries, with waits that double: about as long as one of our operations. By default S3A retries for hours."""
     tries = max(1, int(math.log2(settings.operation_seconds / _FIRST_WAIT_SECONDS)))
     waits = {f"fs.s3a.retry.{kind}interval": _milliseconds(_FIRST_WAIT_SECONDS) + "ms" for kind in ("", "throttle.")}
     limits = {f"fs.s3a.retry.{kind}limit": str(tries) for kind in ("", "throttle.")}

@@ -1,0 +1,4 @@
+"""What sources look like and where their files land: `envelopes` (how rows are wrapped), `increment` (landed folders), `kafka_files` and `full_loads`
+(special kinds of files), `postgres` (type names), `quarantine` (invalid input), and the inference of settings from samples for `compactor init`
+(`path_inference`, `source_profile`, `proposal`).
+"""

@@ -54,10 +54,10 @@ class Envelope:
     """File formats that can hold the records."""
 
     csv_header: bool = True
-    """CSV files begin with the names of their columns, unless `csv: {header: ..}` or `csv: {columns: ..}` says otherwise."""
+    """CSV files begin with the names of their columns, unless `csv: {header: ..}` or `csv: {columns: ..}` is set."""
 
     csv_null: str = ""
-    """The unquoted CSV text that stands for null, unless `csv: {null_value: ..}` says otherwise."""
+    """The unquoted CSV text that stands for null, unless `csv: {null_value: ..}` is set."""
 
     operation_column: str | None = "Op"
     """The column of CSV files that holds the operation, unless `op:` names another. None: there is none."""
@@ -69,11 +69,11 @@ class Envelope:
     """A column with this prefix holds the value before the change of the column named behind the prefix. Empty: there are none."""
 
     max_gone: float = 1.0
-    """The limit for the share of rows that may go, unless `checks: {max_gone: ..}` says otherwise."""
+    """The largest share of rows that one run may remove, unless `checks: {max_gone: ..}` is set."""
 
 
-SPECIAL_SETTINGS = ("op", "op_map", "metadata_columns", "partial", "complete")
-"""Settings of a table that only the envelopes have which name them in `own_settings`."""
+SPECIAL_SETTINGS = ("op", "op_map", "metadata_columns", "patch_rows", "complete")
+"""Settings of a table that only some envelopes accept (`Envelope.own_settings`)."""
 
 _WRAPPED = ("auto", "parquet", "avro", "json")
 _IN_ORDER_OF_FOLDERS = "full loads are plain rows that come in the order of their folders; leave it out"
@@ -86,7 +86,7 @@ _ALL = (
         order_columns=True,
         before_image=False,
         live_view=True,
-        own_settings=frozenset({"op", "op_map", "metadata_columns", "partial"}),
+        own_settings=frozenset({"op", "op_map", "metadata_columns", "patch_rows"}),
     ),
     Envelope("debezium", from_connector=True, record_key=True, formats=_WRAPPED),
     Envelope("wal2json", several_events=True, formats=_WRAPPED),
@@ -97,7 +97,7 @@ _ALL = (
         own_settings=frozenset({"metadata_columns"}),
         refused_settings=(
             ("container", "DMS writes rows, not Kafka records; leave it out"),
-            ("source_table", "DMS has a folder for each table; say it with `increments:`"),
+            ("source_table", "DMS has a folder for each table; set it with `increments:`"),
         ),
         formats=("auto", "parquet", "csv"),
         csv_header=False,
@@ -126,7 +126,7 @@ ENVELOPES = {envelope.name: envelope for envelope in _ALL}
 
 
 def accepting(setting: str) -> str:
-    """The envelopes that accept a special setting, for error messages.
+    """Return the names of the envelopes that accept a special setting, for error messages.
 
     >>> accepting("metadata_columns")
     'flat or dms'

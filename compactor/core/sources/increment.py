@@ -1,4 +1,4 @@
-"""Increment: one landed folder of raw change files, named by a strftime pattern; and the rules for what counts as a landed file."""
+"""Increment: a landed folder of raw change files with a strftime pattern as its name, and the rules for which files count as data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTS = {
     "%-d": r"(?P<d>\d{1,2})",
     "%-H": r"(?P<H>\d{1,2})",
 }
-"""strftime codes; those with a minus sign (GNU's) are written without leading zeros."""
+"""strftime code → regular expression. Codes with a minus sign (GNU) have no leading zeros."""
 
 _CODE = r"%-?."
 _LOAD = re.compile(r"LOAD[_0-9A-Fa-f]+\.[^/]*")
@@ -28,7 +28,7 @@ SUFFIXES = {".parquet": "parquet", ".avro": "avro", ".json": "json", ".jsonl": "
 
 
 def split_pattern(path: str) -> tuple[str, str]:
-    """A landing path with a pattern → (root, pattern).
+    """Split a landing path into (root, pattern).
 
     >>> split_pattern("student/incremental/increment_%Y%m%d%H")
     ('student/incremental', 'increment_%Y%m%d%H')
@@ -43,10 +43,10 @@ def split_pattern(path: str) -> tuple[str, str]:
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """What is wrong with a folder pattern, or None."""
+    """Return the problem with a folder pattern, or None."""
     unknown = sorted(set(re.findall(_CODE, pattern)) - set(_PARTS))
     if unknown:
-        return f"unknown {', '.join(unknown)}; known are {', '.join(_PARTS)}"
+        return f"expected codes out of {', '.join(_PARTS)}, found {', '.join(unknown)}"
     codes = [code[-1] for code in re.findall(_CODE, pattern)]
     if len(codes) != len(set(codes)):
         return "a part of the date occurs twice"
@@ -54,13 +54,13 @@ def pattern_problem(pattern: str) -> str | None:
 
 
 def folder_regex(pattern: str) -> re.Pattern[str]:
-    """Matches a path below the landing root whose leading folders fit the pattern; group `folder` is that part."""
+    """Return an expression for paths below the landing root whose leading folders fit the pattern. Group `folder` is that part."""
     out = "".join(_PARTS.get(piece, re.escape(piece)) for piece in re.split(f"({_CODE})", pattern))
     return re.compile(f"(?P<folder>{out})/" if pattern else "(?P<folder>)")
 
 
 def folder_at(pattern: str, seconds: float, zone: str = "UTC") -> str:
-    """The folder of a moment (epoch seconds), the inverse of `landed`; "" for a flat folder.
+    """Return the folder of a time (epoch seconds): the inverse of `landed`. "" for a flat folder.
 
     >>> folder_at("increment_%Y%m%d%H", 0.0)
     'increment_1970010100'
@@ -76,17 +76,19 @@ def _filled(pattern: str, moment: datetime) -> str:
 
 @dataclass(frozen=True)
 class Landed:
-    """Where a file below the landing root belongs: `folder` (the increment's, "" when flat), `hour` text `YYYY-MM-DDTHH:MM` or None."""
+    """The increment of a file."""
 
     folder: str
+    """Path of the increment's folder below the landing root; "" for a flat landing."""
     hour: str | None
+    """The hour that the folder names, UTC, as `YYYY-MM-DDTHH:MM`; None without one."""
 
 
 def landed(pattern: str, relative: str, zone: str = "UTC", load_files: bool = False) -> Landed | None:
-    """The increment of a file, by its path below the landing root; None when it does not fit the pattern or is no date.
+    """Return the increment of a file, or None if its folder does not fit the pattern or names no date.
 
-    `zone` is where the folder's hour was told; `Landed.hour` is UTC (H5: hours name folders, never an order).
-    `load_files`: files of a full load lie beside the dated folders (AWS DMS); they belong to the folder "".
+    `relative`: path below the landing root. `zone`: time zone of the folder's hour; `Landed.hour` is UTC. Hours name folders, they never order
+    events (H5). `load_files`: files of a full load lie beside the dated folders (AWS DMS) and belong to the folder "".
     """
     match = folder_regex(pattern).match(relative)
     if match is None:
@@ -104,9 +106,9 @@ def landed(pattern: str, relative: str, zone: str = "UTC", load_files: bool = Fa
 
 
 def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, str] | None:
-    """(directory below the landing root that holds the files of an hour, how their `Landed.hour` begins); None for a flat folder.
+    """Return (directory below the landing root with the files of an hour, prefix of their `Landed.hour`), or None for a flat folder.
 
-    A folder that holds more than an hour (a day's) is the place of each of its hours; one that holds less (`%M`) is not named by the directory.
+    A folder for more than an hour, such as a day, is the directory of each of its hours. For folders with minutes (`%M`) it is the one above.
 
     >>> hour_place("%Y/%m/%d/%H", datetime(2026, 11, 20, 14, tzinfo=timezone.utc))
     ('2026/11/20/14', '2026-11-20T14:00')
@@ -114,33 +116,33 @@ def hour_place(pattern: str, hour: datetime, zone: str = "UTC") -> tuple[str, st
     if "%Y" not in pattern:
         return None
     local = hour.astimezone(timezone.utc if zone == "UTC" else ZoneInfo(zone)).replace(minute=0)
-    told = landed(pattern, _filled(pattern, local) + "/", zone)
-    if told is None or told.hour is None:
+    place = landed(pattern, _filled(pattern, local) + "/", zone)
+    if place is None or place.hour is None:
         return None
     parts = pattern.split("/")
     whole = next((at for at, part in enumerate(parts) if "%M" in part), len(parts))
-    return _filled("/".join(parts[:whole]), local), told.hour[:13] if "%M" in pattern else told.hour
+    return _filled("/".join(parts[:whole]), local), place.hour[:13] if "%M" in pattern else place.hour
 
 
 def is_full_load(relative: str) -> bool:
-    """Whether DMS names the files of a full load so: `LOAD` and a hexadecimal counter (`LOAD_<segment>_<counter>` of a parallel load)."""
+    """Return whether a file has DMS's name for full loads: `LOAD` and a hexadecimal counter, for a parallel load `LOAD_<segment>_<counter>`."""
     return _LOAD.fullmatch(relative.rsplit("/", 1)[-1]) is not None
 
 
 def is_dated_changes(relative: str) -> bool:
-    """Whether DMS names its files of changes so: `20260101-120000123.csv`, the time at which they were written."""
+    """Return whether a file has DMS's name for changes: the time at which it was written, as in `20260101-120000123.csv`."""
     return _CHANGES.fullmatch(relative.rsplit("/", 1)[-1]) is not None
 
 
 def ignored(relative: str) -> bool:
-    """Whether a file is no data: hidden, a marker, or still being written (`_SUCCESS`, `.crc`, `x.tmp`, `_temporary/...`)."""
+    """Return whether a file has no data: hidden files, markers and files that are being written (`_SUCCESS`, `.crc`, `x.tmp`, `_temporary/...`)."""
     parts = relative.split("/")
     hidden = any(part.startswith((".", "_")) and "=" not in part for part in parts)
     return hidden or parts[-1].endswith((*_UNFINISHED, *_MARKERS)) or not parts[-1]
 
 
 def file_format(relative: str) -> str | None:
-    """The format that a file's name tells, compression suffixes taken off; None when it tells none."""
+    """Return the format by the suffix of a file name, without compression suffixes; None for other suffixes."""
     name = relative.rsplit("/", 1)[-1].lower()
     for packed in (".gz", ".zst", ".snappy", ".bz2"):
         name = name[: -len(packed)] if name.endswith(packed) else name

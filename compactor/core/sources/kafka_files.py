@@ -1,7 +1,7 @@
 """Names of the files that `ingest` writes, `<topic>+<partition>+<first offset>-<last offset>.parquet`, and their inverse.
 
-The names are the whole memory of `ingest`: what lies in landing, archive or quarantine under such a name has been taken.
-Offsets are inclusive, padded so that names sort as they do; topics hold no plus sign (Kafka: letters, digits, `.`, `_`, `-`).
+`ingest` keeps no other state: records in a file with such a name in landing, archive or quarantine are done. Offsets are inclusive, and padded so
+that names sort in their order. Topics have no plus sign (Kafka allows letters, digits, `.`, `_`, `-`).
 """
 
 from __future__ import annotations
@@ -16,20 +16,24 @@ _NAME = re.compile(r"(?:[0-9A-Za-z]+~)?(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition
 
 @dataclass(frozen=True)
 class Offsets:
-    """Records `first`..`last` (inclusive) of one partition of a topic."""
+    """A range of records of one partition."""
 
     topic: str
+    """The topic."""
     partition: int
+    """The partition of the topic."""
     first: int
+    """Offset of the first record."""
     last: int
+    """Offset of the last record (inclusive)."""
 
     def name(self) -> str:
-        """The file's name."""
+        """Return the name of the file with these records."""
         return f"{self.topic}+{self.partition}+{self.first:019d}-{self.last:019d}.parquet"
 
 
 def offsets_of(path: str) -> Offsets | None:
-    """What a file holds by its name (in the archive it may carry a prefix), or None: `ingest` did not write it.
+    """Return the range of a file by its name, or None if `ingest` did not write it. In the archive the name may have a prefix.
 
     >>> offsets_of("increment_2026112014/pg.public.student+0+0000000000000000007-0000000000000000011.parquet")
     Offsets(topic='pg.public.student', partition=0, first=7, last=11)
@@ -40,12 +44,13 @@ def offsets_of(path: str) -> Offsets | None:
 
 @dataclass(frozen=True)
 class Fetched:
-    """A staged Parquet file with Kafka records (key, value, topic, partition, offset, timestamp, headers).
-
-    `records` of them lie in `offsets`; `until` is the newest one's time, epoch seconds, None when there is none (aborted transactions).
-    """
+    """A staged Parquet file with Kafka records (key, value, topic, partition, offset, timestamp, headers)."""
 
     offsets: Offsets
+    """The range that was read."""
     file: FileInfo
+    """The file."""
     records: int
+    """Records in it. It may be 0, after aborted transactions."""
     until: float | None
+    """The time of the newest record, in epoch seconds; None without records."""

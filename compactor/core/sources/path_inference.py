@@ -1,4 +1,4 @@
-"""Infer landing roots, folder patterns and table names from the paths of landed files. Pure; the inverse of `core/sources/increment.py`."""
+"""Infer landing roots, folder patterns and table names from the paths of landed files: the inverse of `core/sources/increment.py`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def landing_folders(paths: Iterable[str]) -> list[LandingFolder]:
         if not increment.ignored(path):
             root, pattern = split(path.split("/")[:-1])
             roots.setdefault(root, {}).setdefault(pattern, []).append(path)
-    found = []
+    folders = []
     for root, patterns in sorted(roots.items()):
         # DMS writes its full load beside the dated folders
         undated = patterns.pop("", [])
@@ -58,8 +58,8 @@ def landing_folders(paths: Iterable[str]) -> list[LandingFolder]:
             # 2026/9/1 and 2026/10/11 have one pattern: the unpadded one reads both
             patterns[pattern] += patterns.pop(pattern.replace("%-", "%"), [])
         most = max(patterns, key=lambda pattern: len(patterns[pattern]), default="")
-        found.append(LandingFolder(root, most, tuple(sorted([*patterns.get(most, []), *undated]))))
-    return found
+        folders.append(LandingFolder(root, most, tuple(sorted([*patterns.get(most, []), *undated]))))
+    return folders
 
 
 def split(folders: Sequence[str]) -> tuple[str, str]:

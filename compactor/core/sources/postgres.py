@@ -1,9 +1,9 @@
 """PostgreSQL's type names → Hive types.
 
 The names are those of `format_type()` (PostgreSQL 15, "System Information Functions"), as wal2json writes them: `numeric(20,4)`,
-`timestamp(3) with time zone`, `character varying(40)`, `integer[]`, `public.mood`. Other spellings of SQL (`int`, `varchar(9)`, `timestamptz`) are
-understood too. What has no counterpart in Hive - uuid, json, time of day, interval, inet, ranges, bit strings, money, geometry, composite, enum and
-domain types - stays the text that PostgreSQL prints.
+`timestamp(3) with time zone`, `character varying(40)`, `integer[]`, `public.mood`. Other SQL spellings (`int`, `varchar(9)`, `timestamptz`) work too.
+Types without a counterpart in Hive stay the text that PostgreSQL prints: uuid, json, time of day, interval, inet, ranges, bit strings, money,
+geometry, composite, enum and domain types.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from compactor.core.model import types
 from compactor.core.schema.writer import WriterField
 
 TEXT, HEX = "text", "text:hex"
-"""Semantics of fields whose values came as text; `spark/decode/pg_text.py` reads them. HEX: bytes written as hexadecimal digits."""
+"""Semantic types of values that come as text (`spark/decode/pg_text.py` parses them). HEX: bytes as hexadecimal digits."""
 
 MIXED = -1
-"""The depth of an array column whose values do not agree on one."""
+"""The depth of an array column whose values have different depths."""
 
 _TYPES = {
     **dict.fromkeys(("smallint", "int2", "smallserial"), "smallint"),
@@ -34,21 +34,21 @@ _NUMBERS = ("numeric", "decimal", "dec")
 _NAME = re.compile(r"(?P<base>[^(\[]+?)\s*(\((?P<modifier>[^)]*)\))?(\s+with(out)? time zone)?\s*(?P<arrays>(\[\d*\])*)")
 
 
-def is_array(said: str | None) -> bool:
-    """Whether a type name is an array's. Its number of dimensions is not part of it: `integer[]` may hold `{{1,2},{3,4}}`."""
-    return bool(said) and str(said).rstrip().endswith("]")
+def is_array(type_name: str | None) -> bool:
+    """Return whether a type is an array. The name does not show its number of dimensions: `integer[]` may contain `{{1,2},{3,4}}`."""
+    return bool(type_name) and str(type_name).rstrip().endswith("]")
 
 
-def column(name: str, said: str, depth: int = 1) -> WriterField:
-    """The column that a type name describes; `depth` counts the dimensions of an array's values (MIXED: kept as JSON text).
+def column(name: str, type_name: str, depth: int = 1) -> WriterField:
+    """Return a column by the name of its type. `depth`: number of dimensions of an array's values; MIXED arrays stay JSON text.
 
     >>> column("price", "numeric(20,4)").type
     ('decimal', 20, 4)
     """
-    kind = _scalar(said)
+    kind = _scalar(type_name)
     meaning = HEX if kind == ("binary",) else TEXT
     item = WriterField("", ("string",), kind, meaning)
-    if not is_array(said):
+    if not is_array(type_name):
         return WriterField(name, ("string",), kind, meaning)
     if depth == MIXED:
         return WriterField(name, ("string",), ("string",), TEXT, item=item)
@@ -57,18 +57,18 @@ def column(name: str, said: str, depth: int = 1) -> WriterField:
     return item
 
 
-def _scalar(said: str) -> types.Type:
-    found = _NAME.fullmatch(said.strip().lower())
-    if found is None:
+def _scalar(type_name: str) -> types.Type:
+    match = _NAME.fullmatch(type_name.strip().lower())
+    if match is None:
         return ("string",)
-    base = found["base"].removeprefix("pg_catalog.")
+    base = match["base"].removeprefix("pg_catalog.")
     if base in _NUMBERS:
-        return _number(found["modifier"])
+        return _number(match["modifier"])
     return (_TYPES.get(base, "string"),)
 
 
 def _number(modifier: str | None) -> types.Type:
-    """numeric(p,s): a scale may be negative or exceed the precision. Without a modifier each value has its own scale: exact text."""
+    """Return the type for numeric(p,s). The scale may be negative or exceed the precision. Without (p,s) each value has a scale: exact text."""
     if not modifier:
         return ("string",)
     digits, _, scale = (part.strip() for part in modifier.partition(","))

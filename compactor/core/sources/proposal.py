@@ -1,4 +1,4 @@
-"""Proposed tables, and the commented compactor.yaml made of them. Pure.
+"""Proposed tables, and the commented compactor.yaml made of them.
 
 The file is written as text, because its comments say where each value comes from. A line that begins with `# ` is a setting to complete: the
 file stays valid without the mark. Prose begins with `## `. A flow value of YAML is JSON, so `json.dumps` quotes whatever is no plain word.

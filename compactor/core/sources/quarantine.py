@@ -1,7 +1,7 @@
-"""Quarantine: files and records that cannot be used. What of them is written down, and when there are so many that the table has to stop.
+"""Quarantine: files and records that cannot be used, how they are described, and how many of them stop the table.
 
-A file that cannot be opened moves to `quarantine/<path>`. Of a file of which some records cannot be used the rest is absorbed, and it goes to
-the archive like any other. Both are in the ledger, and have a `.reason.json` in quarantine:
+A file that cannot be opened moves to `quarantine/<path>`. A file with some invalid records goes to the archive, and its other records go into the
+table. Both are in the ledger and have a `.reason.json` in quarantine:
 
     {"path": "increment_2026112014/part-0.json", "etag": "...", "commit": "v00000042-...", "records": 2,
      "unusable": [{"record": 7, "reason": "is not a JSON object", "text": "{oops"}]}
@@ -15,27 +15,32 @@ from dataclasses import dataclass
 from typing import Any
 
 LISTED_MAX = 1000
-"""Records that are described one by one, of one commit; all are counted."""
+"""The largest number of records that are described for one commit. All are counted."""
 
 TEXT_MAX = 2000
-"""Characters of a record that are quoted."""
+"""Characters of a record that its description quotes."""
 
 
 @dataclass(frozen=True)
 class Unusable:
-    """A record, or with `record` None a whole file, that cannot be used. `record` counts from 1; `block` is where its part of the file begins."""
+    """A record or a whole file that cannot be used."""
 
     path: str
+    """Path of the file below the landing root."""
     reason: str
+    """Why it cannot be used."""
     record: int | None = None
+    """Number of the record, from 1; None for the whole file."""
     block: int = 0
+    """Offset of the block of the file that the record number counts in."""
     text: str = ""
+    """The beginning of the record."""
 
     def __str__(self) -> str:
         return f"{self.path}{f', record {self.record}' if self.record else ''}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, without the path."""
+        """Return plain JSON values, without the path."""
         if self.record is None:
             return {"reason": self.reason}
         block = {"block": self.block} if self.block else {}
@@ -43,36 +48,38 @@ class Unusable:
 
 
 BEYOND_RETENTION = (
-    "is older than tombstones that were purged (tombstone_retention): whether its row was deleted since cannot be known; "
-    "replay it under `beyond_retention: apply` to insert it"
+    "is older than purged tombstones (tombstone_retention), so that its row may have been deleted since; "
+    "replay it with `beyond_retention: apply` to insert it"
 )
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much may be unusable in one run before the table stops: records (a file counts as one) in all, and the share of records or of files."""
+    """How much input of one run may be unusable before the table stops."""
 
     rows: int | None = None
+    """The largest number of records; a file counts as one. None for no limit."""
     share: float = 0.5
+    """The largest share of the records, and of the files."""
 
     def problem(self, unusable: Sequence[Unusable], records: int, read: int, files: int, inputs: int) -> str | None:
-        """Why a run with this much unusable input stops, or None. `records` of `read` and `files` of `inputs` cannot be used."""
+        """Return why a run stops, or None. `records` of `read` records and `files` of `inputs` files cannot be used."""
         if not unusable:
             return None
         first = f"{unusable[0]}" + (f" (and {records + files - 1:,} more)" if records + files > 1 else "")
-        todo = "Nothing was absorbed, all of it stays in landing. Repair or remove it, correct the table's settings, or raise the limit."
+        todo = "Nothing was committed; all files stay in landing. Repair or remove them, correct the table's settings, or raise the limit."
         if self.rows is not None and records + files > self.rows:
-            return f"{records + files:,} records or files cannot be used, `quarantine: {{max_rows: {self.rows}}}` allows fewer: {first}. {todo}"
+            return f"{records + files:,} records or files are unusable; the limit is {self.rows:,} (`quarantine.max_rows`): {first}. {todo}"
         if files == inputs or (read and records == read):
-            return f"nothing that landed can be used: {first}. {todo}"
+            return f"all landed files or records are unusable: {first}. {todo}"
         if records > self.share * read or files > self.share * inputs:
             what = f"{records:,} of {read:,} records" if records > self.share * read else f"{files:,} of {inputs:,} files"
-            return f"{what} cannot be used, `quarantine: {{max_share: {self.share:g}}}` allows fewer: {first}. {todo}"
+            return f"{what} are unusable; the limit is {self.share * 100:g} % (`quarantine.max_share`): {first}. {todo}"
         return None
 
 
 def reason_file(path: str, etag: str, commit: str, records: int, unusable: Sequence[Unusable]) -> bytes:
-    """The text of a reason file. Its size is bounded by `LISTED_MAX`."""
+    """Return the content of a reason file. LISTED_MAX limits its size."""
     listed = [item.to_json() for item in unusable if item.path == path]
     what = {"path": path, "etag": etag, "commit": commit, "records": records, "unusable": listed}
     return (json.dumps(what, ensure_ascii=False, indent=1) + "\n").encode()

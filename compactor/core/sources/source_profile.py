@@ -1,4 +1,4 @@
-"""Infer envelope, container, key and columns of a source from a few landed files. Pure.
+"""Infer envelope, container, key and columns of a source from a few landed files.
 
 Every format becomes a sequence of JSON-like documents. A Parquet footer or an Avro schema becomes one example document, whose values are LEAF.
 """
@@ -33,7 +33,7 @@ _INTERNAL = ("io.debezium.connector.common.Heartbeat", "io.debezium.connector.co
 
 @dataclass
 class SourceProfile:
-    """What is known about one source table."""
+    """The properties of one source table, as far as they can be inferred."""
 
     table: str = ""
     """`schema.table` as the records name it; "" when they do not."""
@@ -82,12 +82,12 @@ class SourceProfile:
         self.columns = tuple(dict.fromkeys([*self.columns, *row]))
         for name in self.columns if inserted else ():
             # a column that earlier rows lacked was null there
-            known = self.values.setdefault(name, None if self.inserted else set())
+            values = self.values.setdefault(name, None if self.inserted else set())
             value = row.get(name)
-            if known is None or value is None or isinstance(value, (dict, list, float)) or repr(value) in known:
+            if values is None or value is None or isinstance(value, (dict, list, float)) or repr(value) in values:
                 self.values[name] = None
             else:
-                known.add(repr(value))
+                values.add(repr(value))
         self.inserted += inserted
 
 
@@ -151,10 +151,10 @@ def _avro_document(schema: avro.AvroSchema) -> dict[str, Any]:
     """Return an example document with its schema's name, as Kafka Connect's JSON converter writes it."""
 
     def example(kind: Any, depth: int) -> Any:
-        known = schema.present(kind)
-        if known["type"] != "record" or depth > _DEPTH_MAX:
+        definition = schema.present(kind)
+        if definition["type"] != "record" or depth > _DEPTH_MAX:
             return LEAF
-        return {member["name"]: example(member["type"], depth + 1) for member in known["fields"]}
+        return {member["name"]: example(member["type"], depth + 1) for member in definition["fields"]}
 
     # raises when the root is no record
     schema.row()
@@ -305,8 +305,8 @@ def _wal2json(change: Mapping[str, Any], row: dict[str, Any], inserted: bool, ol
     if primary:
         return _Row(table, row, inserted, tuple(primary), "wal2json's primary key")
     # REPLICA IDENTITY FULL names all columns; a delete alone does not show whether its old key is all of them
-    known = old and row and len(old) < len(row)
-    return _Row(table, row, inserted, tuple(old or ()) if known else None, "wal2json's old keys")
+    is_key = old and row and len(old) < len(row)
+    return _Row(table, row, inserted, tuple(old or ()) if is_key else None, "wal2json's old keys")
 
 
 def _change_event(value: Mapping[str, Any]) -> Iterator[_Row]:

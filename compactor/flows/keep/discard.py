@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.core.model.files import FileInfo
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import Snapshot
 from compactor.flows import ledger
 from compactor.flows.table import Table
 
@@ -57,7 +58,7 @@ def ever(entries: Iterable[Input]) -> set[tuple[str, str]]:
 
 def _spent(item: Input) -> bool:
     """Whether all that an input can give is in the table."""
-    return not item.unabsorbed and not item.waits
+    return not item.unabsorbed and not item.in_quarantine
 
 
 def _files(table: Table, inputs: Sequence[Input], there: Mapping[str, FileInfo]) -> list[FileInfo]:

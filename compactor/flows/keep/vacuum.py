@@ -16,10 +16,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 from contextlib import ExitStack
-from datetime import datetime, timezone
 
 from compactor.core.catalog import feed, views
 from compactor.core.catalog.ddl import PartitionDef
+from compactor.core.model import times
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Conflict, StateRefused
 from compactor.core.model.files import FileInfo
@@ -27,7 +27,7 @@ from compactor.core.model.history import ROWS
 from compactor.core.model.layout import Layout, commit_id, relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
-from compactor.core.planning.retention import Sweep, Unit
+from compactor.core.planning.retention import Unit, VacuumPlan
 from compactor.core.results.reports import Swept, VacuumReport
 from compactor.flows.keep import discard
 from compactor.flows.keep.discard import Discards
@@ -45,7 +45,7 @@ class _Inspection:
 
     newest: Snapshot
     kept: tuple[Snapshot, ...]
-    sweep: Sweep
+    sweep: VacuumPlan
     units: dict[str, Unit]
     orphan_partitions: Values
     discards: Discards
@@ -110,7 +110,7 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
             f"table {table.name}: version {newest.version} names {missing[0]}, which is not there. Nothing was deleted. "
             f"`compactor verify {table.name}` lists what else is missing; restore it from a backup."
         )
-    sweep = retention.sweep(table.spec, newest, whole, modified, units, shown, now, changes)
+    sweep = retention.plan_vacuum(table.spec, newest, whole, modified, units, shown, now, changes)
     kept = tuple(snapshot for snapshot in whole if snapshot.version in sweep.kept)
     named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, sweep.feed_kept)}
     orphans = _orphan_partitions(layout, newest, named, units, registered)
@@ -218,7 +218,7 @@ def _report(table: Table, inspection: _Inspection, dry: bool, version: int) -> V
         unit = inspection.units.get(item.path)
         if unit is None:
             continue
-        goes = None if item.path in due else _iso(retention.goes_at(item, table.spec.grace))
+        goes = None if item.path in due else times.from_seconds(retention.goes_at(item, table.spec.grace))
         swept.append(Swept(table.name, item.path, item.reason, len(unit.files), unit.size, goes))
     root = table.layout.root
     swept += [Swept(table.name, relative(info.path, root), discard.DISCARDED, 1, info.size, None) for info in inspection.discards.files]
@@ -230,7 +230,3 @@ def _report(table: Table, inspection: _Inspection, dry: bool, version: int) -> V
         kept=inspection.sweep.kept,
         swept=tuple(swept),
     )
-
-
-def _iso(moment: float) -> str:
-    return datetime.fromtimestamp(moment, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")

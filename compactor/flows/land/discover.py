@@ -5,7 +5,7 @@ from __future__ import annotations
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.layout import join, relative
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.planning.plan import LandedFile, Landing, discover
+from compactor.core.planning.landing import LandedFile, Landing, discover
 from compactor.core.sources import increment
 from compactor.flows import ledger
 from compactor.flows.table import Table

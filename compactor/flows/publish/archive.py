@@ -12,7 +12,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from compactor.core.model.files import FileInfo
-from compactor.core.model.snapshot import AGAIN, Input, Snapshot
+from compactor.core.model.inputs import AGAIN, Input
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.schema.adoption import ADOPTED
 from compactor.flows.table import Table
 

@@ -83,10 +83,18 @@ def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
     """Publish, and bring up to date what publishing does not look at: comments and properties of what shows the right rows already."""
     snapshot = publish(table, snapshot)
     shown = table.catalog().view(table.spec.database, table.spec.view)
-    if snapshot.publish == "yes" and shown is not None and _version(shown) == snapshot.version:
+    if snapshot.publish != "yes" or shown is None or _version(shown) != snapshot.version:
+        return snapshot
+    try:
         _register(table, snapshot)
         table.catalog().replace_view(views.view(table.spec, snapshot))
-    return snapshot
+    except CatalogRefused:
+        newest = table.newest()
+        if newest is None or newest.version <= snapshot.version:
+            raise
+        # a run registered columns meanwhile that this version lacks; the newest version has them
+    # a run that published meanwhile may have been undone by our replacement: show the newest again
+    return publish(table, snapshot)
 
 
 def declare(table: Table, schema: Schema) -> None:

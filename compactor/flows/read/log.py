@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import Snapshot
 from compactor.flows import ledger
 from compactor.flows.table import Table
 

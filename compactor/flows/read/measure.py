@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.measures import Measure, Standing, measures
+from compactor.core.results.measures import Measure, TableProgress, measures
 from compactor.core.results.reports import TableReport
 from compactor.flows.environment import Environment
 from compactor.flows.read.status import status
@@ -25,7 +25,7 @@ def measure(env: Environment, specs: Sequence[TableSpec], reports: Sequence[Tabl
         except CompactorError as error:
             log.warning("table %s: not measured: %s", spec.name, error)
             continue
-        standings.append(Standing(spec.name, current.source_time, current.oldest_waiting, current.quarantined))
+        standings.append(TableProgress(spec.name, current.source_time, current.oldest_waiting, current.quarantined))
     failed = sum(report.outcome == "failed" for report in reports)
     try:
         send([*measures(failed, standings, env.clock())])

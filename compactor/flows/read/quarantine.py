@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model.errors import InputRefused
-from compactor.core.model.snapshot import Input, Snapshot
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources import full_loads
 from compactor.core.sources.quarantine import reason_file
@@ -49,7 +50,7 @@ class QuarantinedFile:
 def describe(table: Table, commit: str, summary: BatchSummary) -> None:
     """Write the reason files of a commit, before its Snapshot. One that is never committed is written again by the next attempt."""
     for item in summary.inputs:
-        if item.waits:
+        if item.in_quarantine:
             text = reason_file(item.path, item.etag, commit, item.quarantined, summary.unusable)
             table.storage.write(table.layout.reason(item.path, item.etag), text)
 
@@ -59,7 +60,7 @@ def waiting(table: Table, snapshot: Snapshot | None) -> list[QuarantinedFile]:
     if snapshot is None:
         return []
     entries_by_input = ledger.latest(ledger.everything(table, snapshot))
-    return [_quarantined(table, item) for item in entries_by_input.values() if item.waits]
+    return [_quarantined(table, item) for item in entries_by_input.values() if item.in_quarantine]
 
 
 def reasons(table: Table, item: QuarantinedFile) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compactor.core.planning import plan
+from compactor.core.planning import compaction
 from compactor.core.results.reports import TableStatus
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
@@ -31,11 +31,11 @@ def status(table: Table) -> TableStatus:
     hours = [item.hour for item in landing.new if item.hour]
     delta = snapshot.delta if snapshot else None
     history = snapshot.history if snapshot else None
-    estimate = plan.delta_estimate(snapshot) if snapshot else 0
+    estimate = compaction.delta_estimate(snapshot) if snapshot else 0
     return TableStatus(
         table=table.name,
         version=snapshot.version if snapshot else None,
-        hour=snapshot.hour if snapshot else None,
+        newest_folder=snapshot.hour if snapshot else None,
         source_time=snapshot.source_time if snapshot else None,
         committed=snapshot.time if snapshot else None,
         rows=snapshot.rows if snapshot else 0,
@@ -44,14 +44,14 @@ def status(table: Table) -> TableStatus:
         delta_rows=delta.rows if delta else 0,
         delta_tombstones=delta.tombstones if delta else 0,
         delta_estimate=estimate,
-        delta_limit=plan.DELTA_LIMIT,
-        regime="none" if delta is None else "broadcast" if estimate <= plan.DELTA_LIMIT else "sort-merge",
+        delta_limit=compaction.DELTA_LIMIT,
+        read_strategy="base-only" if delta is None else "broadcast" if estimate <= compaction.DELTA_LIMIT else "sort-merge",
         waiting_files=len(landing.new) + landing.waiting,
         waiting_bytes=landing.size,
         oldest_waiting=min(hours) if hours else None,
         pending_archive=len(archive.unfinished(listed(table), snapshot.pending)) if snapshot else 0,
         quarantined=len(quarantine.waiting(listed(table), snapshot)),
-        publish=snapshot.publish if snapshot else "nothing",
+        view_current=snapshot.publish if snapshot else "nothing",
         feed=snapshot.feed.mode if snapshot and snapshot.feed else "off",
         feed_from=snapshot.feed.first if snapshot and snapshot.feed and snapshot.feed.mode != "off" else None,
         history_events=sum(part.rows for part in history.parts) if history else 0,

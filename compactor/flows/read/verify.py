@@ -1,6 +1,6 @@
 """Verify: does what is stored, shown and recorded agree?
 
-Without a JVM: the files of the Snapshot are there with the right sizes, segments tile the keys, every commit's counts add up, no input is
+Without a JVM: the files of the Snapshot are there with the right sizes, the key ranges of the segments are complete, every commit's counts add up, no input is
 both absorbed and new, every absorbed input is in the archive or in landing. With one: the view's rows equal the reference definition
 (union, newest row per key), and equal what a single resolve of everything ever absorbed gives. Deep: every file of every version that can be
 restored is read, every raw file's size compared. A change feed's newest part (deep: every part) is compared with the difference of its versions.
@@ -14,9 +14,10 @@ from functools import partial
 from compactor.core.catalog import feed as feeds
 from compactor.core.model import checksum
 from compactor.core.model.errors import Conflict, StateRefused
-from compactor.core.model.snapshot import AGAIN, COUNTS, LATER, DataFile, Input, Snapshot
-from compactor.core.planning import plan, retention
-from compactor.core.results.reports import Check
+from compactor.core.model.inputs import AGAIN, LATER, Input
+from compactor.core.model.snapshot import COUNTS, DataFile, Snapshot
+from compactor.core.planning import compaction, retention
+from compactor.core.results.checks import Check
 from compactor.flows import ledger
 from compactor.flows.keep import discard
 from compactor.flows.land import discover
@@ -45,7 +46,7 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
         missing = _not_comparable(table, snapshot, entries)
         if missing:
             # not a failure, but nothing to compare with either
-            detail = Check(table.name, "view = archive", True, f"cannot be compared: {missing}")
+            detail = Check(table.name, "view equals full recompute", True, f"cannot be compared: {missing}")
             compared = table.engine().compare(table.spec, snapshot, (), {})
             return [*checks, *(check for check in compared if check.name != detail.name), detail]
         inputs, places = archive.taken(table, entries)
@@ -146,8 +147,8 @@ def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Ch
 
 
 def _tiling(table: Table, snapshot: Snapshot) -> Check:
-    problem = plan.tiling_problem(snapshot.segments)
-    return Check(table.name, "segments", problem is None, problem or f"{len(snapshot.segments)} segments tile the keys")
+    problem = compaction.tiling_problem(snapshot.segments)
+    return Check(table.name, "key ranges complete", problem is None, problem or f"{len(snapshot.segments)} segments")
 
 
 def _counts(table: Table) -> Check:
@@ -168,7 +169,7 @@ def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check
     lost = [item.path for item in first if (item.path, item.etag) not in discarded and archive.place(table, item) is None]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
     problems += [f"{len(lost)} absorbed files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
-    return Check(table.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} absorbed, {len(landing.new)} waiting")
+    return Check(table.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} ingested, {len(landing.new)} waiting")
 
 
 def _not_comparable(table: Table, snapshot: Snapshot, entries: Sequence[Input]) -> str | None:

@@ -19,9 +19,10 @@ from compactor.core.catalog import views
 from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.files import FileInfo
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import commit_id, join, relative
-from compactor.core.model.snapshot import Input, Snapshot
-from compactor.core.planning.plan import Landing
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning.landing import Landing
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.reports import AdoptReport, Progress, silent
 from compactor.core.schema.adoption import ADOPTED, EPOCH, FIRST, OPERATION, Adoption, ForeignBase, check_plain, refused_paths, sentence
@@ -106,14 +107,14 @@ def _check(table: Table, path: str, order_by: Sequence[str], through: str | None
     if not order_by and through is None:
         raise Refused(
             f"table {table.name}: which changes are in {path} already? As it stands every old one in landing would win over its rows. Use "
-            "--absorbed-through FOLDER, the last folder of landing that is in it; or --order-by COLUMN, where rows keep their last change's position."
+            "--ingested-through FOLDER, the last folder of landing that is in it; or --order-by COLUMN, where rows keep their last change's position."
         )
     if table.spec.keyless:
         raise Refused(f"table {table.name}: it has no key, so nothing connects a change with a row of {path}. Set `key:`, or load it anew.")
     if through is not None and not table.spec.pattern:
-        raise Refused(f"table {table.name}: {table.spec.landing} is one flat folder, and --absorbed-through cannot name a part of it; use --order-by")
+        raise Refused(f"table {table.name}: {table.spec.landing} is one flat folder, and --ingested-through cannot name a part of it; use --order-by")
     if through is not None and increment.landed(table.spec.pattern, f"{join(through)}/", table.spec.hours_in) is None:
-        raise Refused(f"table {table.name}: --absorbed-through {through!r} is no folder like {table.spec.pattern!r}")
+        raise Refused(f"table {table.name}: --ingested-through {through!r} is no folder like {table.spec.pattern!r}")
     newest = table.newest()
     if newest is not None:
         began = "it was adopted before" if table.adopted() else "a base is adopted as a table's first version"

@@ -11,9 +11,10 @@ from typing import Optional
 
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputUnfinished, SchemaRefused
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import commit_id
-from compactor.core.model.snapshot import Input, Snapshot
-from compactor.core.planning import plan
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.reports import Progress
 from compactor.core.sources import full_loads
@@ -118,7 +119,7 @@ class _Ingestion:
         table, parent = self.table, self.parent
         evolved = batch.summary.evolved
         notices.notify(table, parent, evolved.decisions, evolved.schema)
-        whole = plan.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
+        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
         self.progress(table.name, "resolve", 0.4)
         resolution = table.engine().resolve(batch, whole)
         self.scratch.callback(resolution.close)
@@ -147,7 +148,7 @@ class _Ingestion:
 
     def _young(self, path: str) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(path))
-        return info is not None and self.table.storage.now() - info.modified < plan.UNFINISHED_GRACE
+        return info is not None and self.table.storage.now() - info.modified < landing.UNFINISHED_GRACE
 
     def _unchanged(self, item: Input) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(item.path))

@@ -10,14 +10,14 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import datetime
 
+from compactor.core.model import times
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments
 from compactor.core.model.errors import RequirementFailed
 from compactor.core.model.layout import commit_id
 from compactor.core.model.position import latest
 from compactor.core.model.snapshot import Segment, Snapshot
-from compactor.core.planning import plan
+from compactor.core.planning import compaction
 from compactor.core.results.batch import Staged
 from compactor.core.results.reports import Progress
 from compactor.flows.table import Table
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 def due(table: Table, snapshot: Snapshot) -> bool:
     """Return whether to look for Segments worth compacting: inside `compaction.window`, the Delta is too large to broadcast or `every` has passed."""
     spec = table.spec
-    if snapshot.delta is None or spec.write_mode == "copy-on-write" or not plan.compaction_allowed(spec.compact_window, table.env.clock()):
+    if snapshot.delta is None or spec.write_mode == "copy-on-write" or not compaction.in_window(spec.compact_window, table.env.clock()):
         return False
-    if plan.delta_estimate(snapshot) > plan.DELTA_LIMIT:
+    if compaction.delta_estimate(snapshot) > compaction.DELTA_LIMIT:
         return True
-    since = datetime.fromisoformat((snapshot.compacted_at or snapshot.time).replace("Z", "+00:00")).timestamp()
+    since = times.to_seconds(snapshot.compacted_at or snapshot.time)
     return table.env.clock() - since >= spec.compact_every
 
 
@@ -65,7 +65,7 @@ class _Compaction:
         self.commit = commit_id(base_version.version + 1, table.env.nonce())
         shares = table.engine().shares(table.spec, base_version)
         recent = sum(base_version.counts.get(name, 0) for name in ("applied", "superseded")) or (base_version.delta.rows if base_version.delta else 0)
-        self.targets = plan.compaction_targets(base_version, shares, recent)
+        self.targets = compaction.targets(base_version, shares, recent)
         self.staged: Staged | None = None
         if self.targets:
             self.staged = table.engine().compact(table.spec, base_version, self.targets, self.commit, state.purge_through(table, base_version))

@@ -15,11 +15,12 @@ from typing import Any
 
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, apply, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
+from compactor.core.model.inputs import AGAIN, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema, schema_differences
-from compactor.core.model.snapshot import AGAIN, Input, Snapshot, State
+from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.model.spec import ROW_ID
-from compactor.core.planning import plan
+from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import Progress, RebuildReport, silent
@@ -183,7 +184,7 @@ class _Rebuild:
             scratch.callback(batch.close)
             summary = batch.summary
             _check_read(table, summary, inputs, locations)
-            whole = whole or plan.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
+            whole = whole or compaction.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
             self.progress(table.name, "resolve", 0.3)
             resolution = table.engine().resolve(batch, whole)
             scratch.callback(resolution.close)
@@ -265,7 +266,7 @@ def _origin(table: Table, head: Snapshot) -> Snapshot | None:
         return adopted
     same = {head.schema.field(name).source for name in head.schema.key} == {*table.spec.key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
     same = same and (not table.spec.order_by or table.spec.order_by == tuple(name for name, _ in head.order))
-    if not same or table.spec.policy.whole:
+    if not same or table.spec.policy.follows_everything:
         return None
     nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
     return dataclasses.replace(head, **nothing, segments=(), offsets=())

@@ -12,14 +12,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from contextlib import ExitStack
-from datetime import datetime, timezone
+from datetime import datetime
 
+from compactor.core.model import times
 from compactor.core.model.edit import Edit, NewestIs
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import brought_back
+from compactor.core.model.inputs import AGAIN, LATER, Input
 from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import AGAIN, LATER, Input, Snapshot
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.reports import Progress, TableReport, silent
 from compactor.flows import ledger
@@ -177,7 +179,6 @@ def _listed(versions: list[Snapshot]) -> str:
 
 def _time(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+        return times.parse(text)
     except ValueError:
         raise Refused(f"expected a time such as 2026-11-20T14:00:00Z, found {text!r}") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from datetime import datetime
 
+from compactor.core.model import times
 from compactor.core.model.history import History
+from compactor.core.model.inputs import Input
 from compactor.core.model.position import Partitions, latest
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import Input, Snapshot, State
+from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
 from compactor.flows.table import Table
 
@@ -57,7 +58,7 @@ def purge_through(table: Table, parent: Snapshot | None) -> int:
         return 0
     limit = table.env.clock() - table.spec.tombstone_retention
     for snapshot in table.history():
-        if snapshot.version <= parent.version and datetime.fromisoformat(snapshot.time.replace("Z", "+00:00")).timestamp() < limit:
+        if snapshot.version <= parent.version and times.to_seconds(snapshot.time) < limit:
             return snapshot.version
     return 0
 

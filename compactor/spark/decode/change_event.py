@@ -1,13 +1,13 @@
 """change-event: `{changeType, timestamp, columnNames, columnValues, oldKeyNames, oldKeyValues[, columnTypes, oldKeyTypes, schema, table]}`.
 
 Rules beyond `decode/named.py`:
-- `changeType` in any spelling of `core/spec.OPERATIONS`; another one makes the record unusable.
-- values are text and are cast to the types of `schema:`, else of `columnTypes`, else of the table as it is, else to what all values of the batch
-  read as without loss (whole numbers, decimals, booleans, ISO dates and timestamps; `007` and an empty text make a column text).
-- `oldKeyNames` name the key in any order and case; other columns than the declared key make the record unusable (key_mismatch). An update without
-  them keeps its key; a delete without them names its row by `columnNames`.
-- an update may leave out any column: its value is unavailable, not null.
-- the Position is `timestamp` (ISO text, or a number of s, ms, us or ns since 1970), then `offset` where the sink keeps it, then file and row;
+- `changeType` may have any spelling of `core/spec.OPERATIONS`; another one makes the record invalid.
+- Values are text. They are cast to the types of `schema:`, else of `columnTypes`, else of the existing table, else to the narrowest type that reads
+  all values of the batch without loss (whole numbers, decimals, booleans, ISO dates and timestamps; `007` and an empty text make a column text).
+- `oldKeyNames` give the key in any order and case. Columns other than the declared key make the record invalid (key_mismatch). An update without
+  them keeps its key; a delete without them gives its row by `columnNames`.
+- An update may leave out any column. Its value is then unavailable, not null.
+- The Position is `timestamp` (ISO text, or a number of s, ms, us or ns since 1970), then `offset` where the sink keeps it, then file and row.
   `order_by` may name other fields of the record.
 """
 
@@ -34,20 +34,20 @@ CONNECTOR = "change-event"
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
-    """One raw frame, JSON text or columns, as a Frame of rows that name their columns. Raises InputRefused for columns of another kind."""
+    """Return one raw frame, JSON text or columns, as a Frame of rows that name their columns. Raises InputRefused for other columns."""
     own = [name for name in _order_fields(spec) if name not in (*_LISTS, *_TEXTS)]
     records = _parsed(raw, own) if raw.schema is None else _typed(raw, spec, own)
-    known = ", ".join(literal(code) for code in OPERATIONS)
+    valid = ", ".join(literal(code) for code in OPERATIONS)
     codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in OPERATIONS.items())
     code = "lower(trim(_d.changeType))"
-    strange = f"WHEN {code} NOT IN ({known}) THEN concat('has an unknown changeType ', _d.changeType)"
-    told = records.selectExpr("*", f"CASE WHEN _unusable IS NULL AND NOT ({_other(spec)}) THEN CASE {code} {codes} END END AS _op")
+    unknown = f"WHEN {code} NOT IN ({valid}) THEN concat('has an unknown changeType ', _d.changeType)"
+    events = records.selectExpr("*", f"CASE WHEN _problem IS NULL AND NOT ({_other(spec)}) THEN CASE {code} {codes} END END AS _op")
     new = named.image(_spelled("_d.columnNames", spec), "_d.columnTypes", "_d.columnValues")
     old = named.image(_spelled("_d.oldKeyNames", spec), "_d.oldKeyTypes", "_d.oldKeyValues")
     has_old = "(size(_d.oldKeyNames) > 0)"
-    rows = told.selectExpr(
+    rows = events.selectExpr(
         *("_file", "_block", "_row", "CAST(NULL AS INT) AS _event", "_offset", "_partition", "_op"),
-        f"CASE WHEN _unusable IS NOT NULL THEN _unusable {strange} {_mismatch(spec, has_old)} END AS _bad",
+        f"CASE WHEN _problem IS NOT NULL THEN _problem {unknown} {_mismatch(spec, has_old)} END AS _invalid",
         "coalesce(concat_ws('.', _d.schema, _d.`table`), '') AS _table",
         f"{new} AS _new",
         f"CASE WHEN {has_old} THEN {old} WHEN _op = 'd' AND size(_d.columnNames) > 0 THEN {new} END AS _old",
@@ -59,47 +59,50 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
 
 
 def _order_fields(spec: TableSpec) -> list[str]:
-    """What `order_by` may mean by its names: fields of the record (a column of the row is found first)."""
+    """Return the names of `order_by` as fields of the record. A column of the row with the same name has precedence."""
     return [name.removeprefix("event.") for name in spec.order_by]
 
 
 def _parsed(raw: RawFrame, own: list[str]) -> DataFrame:
     body = ", ".join([*(f"{quoted(name)} STRING" for name in (*_TEXTS, *own)), *(f"{name} ARRAY<STRING>" for name in _LISTS), "_corrupt STRING"])
     empty = "(_text IS NULL OR trim(_text) IN ('', 'null'))"
-    # a value that is an object is kept as it is written; without any, numbers that are no text are read exactly
+    # values that are objects keep their text; if there are none, numbers are read exactly
     exact = f"CASE WHEN _text RLIKE {literal(_NO_OBJECTS)} THEN {pg_text.exact_numbers('_text')} ELSE _text END"
     document = f"from_json({exact}, {literal(body)}, map('columnNameOfCorruptRecord', '_corrupt'))"
     documents = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys", f"{document} AS _d")
-    unusable = (
+    problem = (
         f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object with lists of names and values' "
-        f"WHEN _text RLIKE {literal(named.TWO_DOCUMENTS)} THEN 'holds several JSON documents: one a line is expected' "
-        "WHEN _d.changeType IS NULL THEN 'is no change event (no `changeType`)' END"
+        f"WHEN _text RLIKE {literal(named.TWO_DOCUMENTS)} THEN 'holds several JSON documents, expected one per line' "
+        "WHEN _d.changeType IS NULL THEN 'is not a change event (no `changeType`)' END"
     )
-    return documents.selectExpr("*", f"{unusable} AS _unusable")
+    return documents.selectExpr("*", f"{problem} AS _problem")
 
 
 def _typed(raw: RawFrame, spec: TableSpec, own: list[str]) -> DataFrame:
     assert raw.schema is not None
     has: dict[str, types.Type] = dict(raw.schema[1])
     if not {"changeType", "columnNames", "columnValues"} <= set(has):
-        raise InputRefused(f"table {spec.name}: no change events: expected columns changeType, columnNames, columnValues; found {', '.join(has)}.")
+        raise InputRefused(
+            f"table {spec.name}: not change events: expected columns changeType, columnNames, columnValues; found {', '.join(has)}. "
+            "Set `envelope:` to another one."
+        )
 
     def field(name: str, kind: str) -> str:
         value = member("_value", name) if name in has else "NULL"
         return f"{literal(name)}, CAST({value} AS {kind})"
 
     members = [*(field(name, "STRING") for name in (*_TEXTS, *own)), *(field(name, "ARRAY<STRING>") for name in _LISTS)]
-    unusable = "CASE WHEN _value IS NOT NULL AND _value.changeType IS NULL THEN 'is no change event (no `changeType`)' END AS _unusable"
-    return raw.rows.selectExpr("*", f"named_struct({', '.join(members)}) AS _d", unusable)
+    problem = "CASE WHEN _value IS NOT NULL AND _value.changeType IS NULL THEN 'is not a change event (no `changeType`)' END AS _problem"
+    return raw.rows.selectExpr("*", f"named_struct({', '.join(members)}) AS _d", problem)
 
 
 def _other(spec: TableSpec) -> str:
-    # events of one table need not name it
+    # events of a stream with one table need not name the table
     return f"_d.`table` IS NOT NULL AND {of_other_table('_d.schema', '_d.`table`', spec.source_table)}"
 
 
 def _spelled(names: str, spec: TableSpec) -> str:
-    """SQL: the names with those of the key as the configuration spells them."""
+    """SQL: the names, with those of the key in the spelling of the configuration."""
     cases = " ".join(f"WHEN {literal(name.lower())} THEN {literal(name)}" for name in spec.key)
     return f"transform({names}, _n -> CASE lower(_n) {cases} ELSE _n END)" if cases else names
 
@@ -107,7 +110,7 @@ def _spelled(names: str, spec: TableSpec) -> str:
 def _mismatch(spec: TableSpec, has_old: str) -> str:
     if not spec.key:
         return ""
-    wanted = f"array({', '.join(literal(name) for name in sorted(name.lower() for name in spec.key))})"
-    differs = f"array_sort(transform(_d.oldKeyNames, _n -> lower(_n))) <> {wanted}"
-    said = f"concat('key_mismatch: oldKeyNames are ', array_join(_d.oldKeyNames, ', '), {literal('; the key is ' + ', '.join(spec.key))})"
-    return f"WHEN _op IN ('u', 'd') AND {has_old} AND {differs} THEN {said}"
+    expected = f"array({', '.join(literal(name) for name in sorted(name.lower() for name in spec.key))})"
+    differs = f"array_sort(transform(_d.oldKeyNames, _n -> lower(_n))) <> {expected}"
+    reason = f"concat('key_mismatch: oldKeyNames are ', array_join(_d.oldKeyNames, ', '), {literal('; the key is ' + ', '.join(spec.key))})"
+    return f"WHEN _op IN ('u', 'd') AND {has_old} AND {differs} THEN {reason}"

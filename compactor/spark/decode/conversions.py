@@ -1,4 +1,4 @@
-"""Raw values → the values Hive stores: one SQL expression per semantic type. No UDFs, and only expressions that cannot fail (H29).
+"""Convert raw values to the values that Hive stores: one SQL expression for each semantic type. No UDFs, and no expression that can fail (H29).
 
 A value that no engine can hold (`infinity`, a timestamp after the year 294246, more digits than the declared precision) becomes null,
 never a wrong value.
@@ -17,10 +17,10 @@ _PACKED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 _MAPPED = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
 
 _DAY_MIN, _DAY_MAX = -2440588, 2145042905
-"""4714-11-24 BC and 5874897-12-31 in days since 1970-01-01: what a source's date can be; the numbers that stand for infinity lie outside."""
+"""4714-11-24 BC and 5874897-12-31 in days since 1970-01-01: the range of a source's dates. The numbers that stand for infinity lie outside."""
 
 _MICROS_MIN, _MICROS_MAX = -2440588 * 86_400_000_000, 2**63 - 1 - 1_000_000_000
-"""The same for timestamps; a long of microseconds ends in the year 294247, and its ends stand for infinity."""
+"""The same range for timestamps. A long of microseconds ends in the year 294247, and its ends stand for infinity."""
 
 _MICROS = {
     "Timestamp": "({0}) * 1000L",
@@ -28,11 +28,11 @@ _MICROS = {
     "NanoTimestamp": "({0}) div 1000L",
     "NanoTime": "({0}) div 1000L",
 }
-"""Semantic type → its number as microseconds; those not named here are microseconds already."""
+"""Semantic type → its number as microseconds. Types not listed are microseconds already."""
 
 
 def json_type(raw: types.Type) -> types.Type:
-    """The type as which a raw value is read out of JSON: Connect writes bytes as base64 text, so they are text there."""
+    """Return the type as which a raw value is read out of JSON. Connect writes bytes as base64 text, so they are text."""
     if raw[0] == "binary":
         return ("string",)
     if raw[0] == "array":
@@ -44,88 +44,88 @@ def json_type(raw: types.Type) -> types.Type:
     return raw
 
 
-def stored(value: str, found: types.Type, field: WriterField) -> str:
-    """`value`, read as type `found` and meant as `field` says, as an expression of type `field.type`."""
+def to_stored(value: str, kind: types.Type, field: WriterField) -> str:
+    """SQL: `value`, read as type `kind` and meant as `field` says, in the type `field.type`."""
     if field.semantic in (TEXT, HEX):
-        return pg_text.stored(value, field)
-    if field.item is not None and found[0] == "array":
-        return f"transform({value}, _e -> {stored('_e', found[1], field.item)})"
-    if field.semantic and found == ("string",) and field.raw[0] in ("int", "bigint"):
-        # another writer of the batch wrote text under this name, so that all was read as text
-        value, found = cast(value, field.raw), field.raw
+        return pg_text.to_stored(value, field)
+    if field.item is not None and kind[0] == "array":
+        return f"transform({value}, _e -> {to_stored('_e', kind[1], field.item)})"
+    if field.semantic and kind == ("string",) and field.raw[0] in ("int", "bigint"):
+        # another writer of the batch wrote text under this name, so all values were read as text
+        value, kind = cast(value, field.raw), field.raw
     short = field.semantic.rsplit(".", 1)[-1]
-    number = found[0] in ("int", "bigint")
-    if field.semantic == DECIMAL and found[0] in ("string", "binary"):
-        digits = _integer(_bytes(value, found))
+    number = kind[0] in ("int", "bigint")
+    if field.semantic == DECIMAL and kind[0] in ("string", "binary"):
+        digits = _integer(_bytes(value, kind))
         return _point(digits, str(field.scale)) if field.type[0] == "string" else cast(f"concat({digits}, 'E-{field.scale}')", field.type)
-    if field.semantic == VARIABLE_DECIMAL and found[0] == "struct":
-        return _point(_integer(_bytes(member(value, "value"), dict(found[1])["value"])), f"{member(value, 'scale')}")
+    if field.semantic == VARIABLE_DECIMAL and kind[0] == "struct":
+        return _point(_integer(_bytes(member(value, "value"), dict(kind[1])["value"])), f"{member(value, 'scale')}")
     if field.type[0] == "date" and number:
         return f"CASE WHEN {value} BETWEEN {_DAY_MIN} AND {_DAY_MAX} THEN date_add(DATE'1970-01-01', CAST({value} AS INT)) END"
-    if field.type[0] == "date" and found[0] == "string":
+    if field.type[0] == "date" and kind[0] == "string":
         return cast(f"nullif(regexp_extract({value}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})Z?$', 1), '')", ("date",))
     if field.type[0] == "timestamp" and number:
         return _moment(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"), short)
-    if field.type[0] == "timestamp" and found[0] == "string":
+    if field.type[0] == "timestamp" and kind[0] == "string":
         return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", ("timestamp",))
     if short in ("Time", "MicroTime", "NanoTime") and number:
         return _time_of_day(_MICROS.get(short, "{0}").format(f"CAST({value} AS BIGINT)"))
-    return plain(value, found, field.type)
+    return plain(value, kind, field.type)
 
 
-def from_text(value: str, wanted: types.Type) -> str:
-    """A value that a CSV file holds as text. Bytes are hexadecimal there, as AWS DMS writes them; a date may have a midnight behind it (Oracle's)."""
-    if wanted[0] == "string":
+def from_text(value: str, kind: types.Type) -> str:
+    """SQL: a value of a CSV file in a type. Bytes are hexadecimal, as AWS DMS writes them. A date may be followed by midnight (Oracle)."""
+    if kind[0] == "string":
         return value
-    if wanted[0] == "binary":
+    if kind[0] == "binary":
         return f"CASE WHEN {value} RLIKE '^([0-9A-Fa-f]{{2}})*$' THEN unhex({value}) END"
-    if wanted[0] == "date":
+    if kind[0] == "date":
         day = f"regexp_extract({value}, '^([+-]?[0-9]{{4,}}-[0-9]{{2}}-[0-9]{{2}})(Z|[ T]00:00:00([.]0+)?)?$', 1)"
-        return cast(f"nullif({day}, '')", wanted)
-    if wanted[0] == "timestamp":
-        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", wanted)
-    if not types.is_scalar(wanted):
-        inside = types.text(("struct", (("v", wanted),)), quote=True)[len("struct<") : -1]
+        return cast(f"nullif({day}, '')", kind)
+    if kind[0] == "timestamp":
+        return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", kind)
+    if not types.is_scalar(kind):
+        inside = types.text(("struct", (("v", kind),)), quote=True)[len("struct<") : -1]
         return f"from_json(concat('{{\"v\":', {value}, '}}'), {literal(inside)}).v"
-    return cast(value, wanted)
+    return cast(value, kind)
 
 
-def plain(value: str, found: types.Type, wanted: types.Type, packed: bool = True) -> str:
-    """A value without special meaning, from the type it was read as to the one it is stored as.
+def plain(value: str, old: types.Type, kind: types.Type, packed: bool = True) -> str:
+    """SQL: a value without special meaning, from the type it was read as (`old`) to the type it is stored as (`kind`).
 
-    `packed`: text where bytes are wanted is base64, as JSON has it. Between types of a table, old and new, text is its own bytes: see `follow`.
+    `packed`: text is base64 where bytes are expected, as in JSON. Between two types of a table, text is its own bytes (`change_type`).
     """
-    if found == wanted:
+    if old == kind:
         return value
-    if wanted[0] == "binary" and found[0] == "string" and packed:
+    if kind[0] == "binary" and old[0] == "string" and packed:
         return f"try_to_binary({value}, 'base64')"
-    if wanted[0] == "array" and found[0] == "array":
-        return f"transform({value}, _i -> {plain('_i', found[1], wanted[1], packed)})"
-    if wanted[0] == "map" and found[0] == "map":
-        return f"transform_values({value}, (_k, _i) -> {plain('_i', found[2], wanted[2], packed)})"
-    if wanted[0] == "struct" and found[0] == "struct":
-        return _struct(value, found, wanted, packed)
-    if wanted[0] == "string" and not types.is_scalar(found):
-        return f"base64({value})" if found[0] == "binary" else f"to_json({value})"
-    return cast(value, wanted)
+    if kind[0] == "array" and old[0] == "array":
+        return f"transform({value}, _i -> {plain('_i', old[1], kind[1], packed)})"
+    if kind[0] == "map" and old[0] == "map":
+        return f"transform_values({value}, (_k, _i) -> {plain('_i', old[2], kind[2], packed)})"
+    if kind[0] == "struct" and old[0] == "struct":
+        return _struct(value, old, kind, packed)
+    if kind[0] == "string" and not types.is_scalar(old):
+        return f"base64({value})" if old[0] == "binary" else f"to_json({value})"
+    return cast(value, kind)
 
 
-def follow(value: str, was: types.Type, wanted: types.Type) -> str:
-    """A column's value in the type that the column has now, or that the table has for it."""
-    return plain(value, was, wanted, packed=False)
+def change_type(value: str, old: types.Type, kind: types.Type) -> str:
+    """SQL: a column's value in the type that the column has now."""
+    return plain(value, old, kind, packed=False)
 
 
-def _struct(value: str, found: types.Type, wanted: types.Type, packed: bool) -> str:
-    # stored_names numbers names that would be equal; doing both at once keeps the pairs together
-    has = {low: (name, kind) for (low, _), (name, kind) in zip(types.stored_names(found)[1], found[1])}
+def _struct(value: str, old: types.Type, kind: types.Type, packed: bool) -> str:
+    # stored_names numbers names that would be equal in lower case; both at once keeps the pairs together
+    has = {low: (name, member_type) for (low, _), (name, member_type) in zip(types.stored_names(old)[1], old[1])}
     members = []
-    for name, kind in wanted[1]:
-        members.append((name, plain(member(value, has[name][0]), has[name][1], kind, packed) if name in has else null(kind)))
+    for name, new in kind[1]:
+        members.append((name, plain(member(value, has[name][0]), has[name][1], new, packed) if name in has else null(new)))
     return f"CASE WHEN {value} IS NOT NULL THEN {struct(members)} END"
 
 
 def _moment(micros: str, short: str) -> str:
-    # milliseconds near the ends of a long overflow on their way to microseconds: try_multiply, not *
+    # milliseconds near the ends of a long overflow on their way to microseconds, so try_multiply instead of *
     micros = micros.replace(") * 1000L", ", 1000L)").replace("(CAST", "try_multiply(CAST", 1) if short == "Timestamp" else micros
     return f"CASE WHEN {micros} BETWEEN {_MICROS_MIN}L AND {_MICROS_MAX}L THEN timestamp_micros({micros}) END"
 
@@ -137,19 +137,19 @@ def _time_of_day(micros: str) -> str:
     return f"CASE WHEN {micros} % 1000000L = 0L THEN {whole} WHEN {micros} IS NOT NULL THEN {fraction} END"
 
 
-def _bytes(value: str, found: types.Type) -> str:
-    return f"hex({value})" if found[0] == "binary" else f"hex(try_to_binary({value}, 'base64'))"
+def _bytes(value: str, kind: types.Type) -> str:
+    return f"hex({value})" if kind[0] == "binary" else f"hex(try_to_binary({value}, 'base64'))"
 
 
 def _let(value: str, name: str, body: str) -> str:
-    """SQL for `body` with `name` standing for `value`, which is written (and computed) once: texts that repeat a part grow without bound."""
+    """SQL for `body` in which `name` stands for `value`, so that `value` is written and computed once. SQL that repeats parts grows without bound."""
     return f"get(transform(array({value}), {name} -> {body}), 0)"
 
 
 def _integer(digits: str) -> str:
-    """Big-endian two's complement (hex text) → decimal text, any length.
+    """SQL: big-endian two's complement (hex text) as decimal text of any length.
 
-    Up to 16 bytes by two 64-bit halves; longer ones by limbs of nine digits, because Spark's decimal ends at 38.
+    Up to 16 bytes by two 64-bit halves; longer numbers by limbs of nine digits, because Spark's decimal ends at 38.
     """
     padded = "lpad(_h, 32, CASE WHEN substr(_h, 1, 1) >= '8' THEN 'F' ELSE '0' END)"
     high, low = (
@@ -162,7 +162,7 @@ def _integer(digits: str) -> str:
 
 
 def _long() -> str:
-    """SQL: `_h` of any length."""
+    """SQL: the same for `_h` of any length."""
     negative = "substr(_h, 1, 1) >= '8'"
     magnitude = f"CASE WHEN {negative} THEN translate(_h, '0123456789ABCDEF', 'FEDCBA9876543210') ELSE _h END"
     even = f"lpad({magnitude}, CAST(ceil(length(_h) / 6.0) AS INT) * 6, '0')"
@@ -189,28 +189,29 @@ def _point(digits: str, scale: str) -> str:
     return _let(digits, "_t", f"CASE WHEN {scale} > 0 THEN {fraction} WHEN _t = '0' THEN '0' ELSE concat(_t, repeat('0', -({scale}))) END")
 
 
-def unfit(raw: str, found: types.Type, value: str, wanted: types.Type) -> str | None:
-    """Whether text is no value of its column's type; None when that cannot be.
+def is_mistyped(raw: str, old: types.Type, value: str, kind: types.Type) -> str | None:
+    """SQL: whether text (`raw`) is not a value of its column's type (`value` is its conversion). None if that cannot be.
 
-    What a source can hold and no engine can - infinities, years before 0 or after 9999 in dates and timestamps - is no fault: null, by policy.
+    Values that a source can hold and no engine can are not mistyped but null, by policy: infinities, and dates and timestamps before year 0 or after
+    9999.
     """
-    if found[0] != "string" or wanted[0] in ("string", "binary") or not types.is_scalar(wanted):
+    if old[0] != "string" or kind[0] in ("string", "binary") or not types.is_scalar(kind):
         return None
-    far = "|[+-].*|[0-9]{5,}-.*|.*BC" if wanted[0] in ("date", "timestamp") else ""
+    far = "|[+-].*|[0-9]{5,}-.*|.*BC" if kind[0] in ("date", "timestamp") else ""
     return f"({raw} IS NOT NULL AND ({value}) IS NULL AND NOT {raw} RLIKE '(?i)^\\\\s*([+-]?(inf(inity)?|nan){far})?\\\\s*$')"
 
 
-def is_placeholder(value: str, found: types.Type) -> str | None:
-    """Whether a raw value stands for "unchanged, not sent" (Debezium's unavailable-value placeholder); None when its type cannot carry it."""
+def is_placeholder(value: str, kind: types.Type) -> str | None:
+    """SQL: whether a raw value is Debezium's placeholder for an unchanged value that was not sent. None if its type cannot carry one."""
     codes = ", ".join(f"{code}L" for code in PLACEHOLDER.encode())
-    if found[0] == "string":
+    if kind[0] == "string":
         return f"{value} IN ({literal(PLACEHOLDER)}, {literal(_PACKED)}, {literal(PLACEHOLDER.encode().hex())}, {literal(_MAPPED)})"
-    if found[0] == "binary":
+    if kind[0] == "binary":
         return f"{value} = {literal(PLACEHOLDER.encode())}"
-    if found[0] == "array" and found[1][0] in ("string", "binary"):
-        return f"size({value}) = 1 AND {is_placeholder(f'get({value}, 0)', found[1])}"
-    if found[0] == "array" and found[1][0] in ("smallint", "int", "bigint"):
+    if kind[0] == "array" and kind[1][0] in ("string", "binary"):
+        return f"size({value}) = 1 AND {is_placeholder(f'get({value}, 0)', kind[1])}"
+    if kind[0] == "array" and kind[1][0] in ("smallint", "int", "bigint"):
         return f"CAST({value} AS ARRAY<BIGINT>) = array({codes})"
-    if found[0] == "map" and found[1][0] == "string":
+    if kind[0] == "map" and kind[1][0] == "string":
         return f"size({value}) = 1 AND get(map_keys({value}), 0) = {literal(PLACEHOLDER)}"
     return None

@@ -1,11 +1,11 @@
 """Debezium's envelope: {before, after, source, op, transaction, ts_ms}, as JSON with or without schema, Avro, or Parquet structs.
 
 Rules:
-- `op` c, u, d, r, t; `m` (logical messages) carries no row. A null or empty value (Kafka tombstone), heartbeats, transaction
-  markers, schema-change events and envelopes with neither before nor after are counted as ignored.
-- the row is `after`; a delete's is `before`, of which only the key is ever used (default identity fills the rest with zeros).
-- the key comes from the row, not from the record's key (a renamed key column was seen missing there); the record's key is the fallback.
-- with `source_table: schema.table`, events of other tables are ignored.
+- `op` is c, u, d, r or t; `m` (logical messages) carries no row. A null or empty value (Kafka tombstone), heartbeats, transaction markers,
+  schema-change events, and envelopes with neither before nor after count as ignored.
+- The row is `after`. The row of a delete is `before`; only its key is used, because default identity fills the rest with zeros.
+- The key comes from the row. The record's key is the fallback, because a renamed key column can be missing there.
+- With `source_table: schema.table`, events of other tables are ignored.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _SILENT = ("array('ts_ms')", "array('databaseName','ddl')", "array('event_count'
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
-    """One raw frame (with `_offset`, `_key`, `_oldkey`) as a Frame."""
+    """Return one raw frame (with OFFSET, KEY, OLD_KEY) as a Frame."""
     return _json(raw, spec) if raw.schema is None else _typed(raw, spec)
 
 
 def wrapped(text: str) -> tuple[str, str]:
-    """SQL for (schema text, body text) of Connect JSON: `{"schema": ..., "payload": ...}` when schemas.enable, else the body alone."""
+    """Return SQL for (schema text, body text) of Connect JSON: `{"schema": .., "payload": ..}` with schemas.enable, else the body alone."""
     outer = f"from_json({text}, 'schema STRING, payload STRING')"
     has_schema = f"{outer}.schema LIKE '%\"fields\"%'"
     return f"CASE WHEN {has_schema} THEN {outer}.schema END", f"CASE WHEN {has_schema} THEN {outer}.payload ELSE {text} END"
@@ -48,9 +48,9 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
     silent = " OR ".join(f"size(array_except({keys}, _keys)) = 0" for keys in _SILENT)
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
-    bad = (
+    invalid = (
         "CASE WHEN _body IS NULL OR trim(_body) = '' THEN NULL WHEN _keys IS NULL THEN 'is not a JSON object' "
-        f"WHEN {no_envelope} THEN 'is no Debezium envelope (no `op`)' "
+        f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
         f"WHEN _m.op IS NOT NULL AND _m.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _m.op) END"
     )
     op = _operation("_m.op", "_m.after IS NULL", "_m.before IS NULL", "_m.source.schema", "_m.source.table", spec)
@@ -63,14 +63,14 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             "_text",
             "_offset",
             "_partition",
-            f"coalesce({raw.broken}, {bad}) AS _bad",
+            f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
             f"{op} AS _op",
             f"{writer} AS _writer",
             "_schema",
             "_m.after AS _after",
             "_m.before AS _before",
-            f"{wrapped('_key')[1]} AS _keyrec",
-            f"{wrapped('_oldkey')[1]} AS _oldkey",
+            f"{wrapped('_key')[1]} AS _record_key",
+            f"{wrapped('_old_key')[1]} AS _old_key",
             f"struct({source}, _m.transaction.total_order AS total_order) AS _source",
             "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_cast(_m.source.ts_ms AS BIGINT) * 1000L) AS _time",
         ),
@@ -79,7 +79,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
 
 
 def _operation(op: str, no_after: str, no_before: str, schema: str, table: str, spec: TableSpec) -> str:
-    """c, u, d, r, t, or null for what carries no row of this table."""
+    """SQL for OP: c, u, d, r, t, or null for a record without a row of this table."""
     other = of_other_table(schema, table, spec.source_table)
     return (
         f"CASE WHEN {other} THEN NULL WHEN {op} = 't' THEN 't' WHEN {op} IN ('c', 'u', 'r') AND NOT ({no_after}) THEN {op} "
@@ -92,7 +92,8 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     has = dict(raw.schema[1])
     if not {"op", "after"} <= set(has):
         raise InputRefused(
-            f"table {spec.name}: no Debezium envelope: expected columns op, before, after, source; found {', '.join(has)}. Is it `envelope: flat`?"
+            f"table {spec.name}: not a Debezium envelope: expected columns op, before, after, source; found {', '.join(has)}. "
+            "If the records are plain rows, set `envelope: flat`."
         )
     images = has["after"]
     source = dict(has.get("source", ("struct", ()))[1])
@@ -111,7 +112,7 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
         text("_value.source", source, "table"),
         spec,
     )
-    bad = "CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _value.op) END"
+    invalid = "CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _value.op) END"
     rows = (
         raw.rows.selectExpr(
             "_file",
@@ -119,14 +120,14 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
             "_row",
             "_offset",
             "_partition",
-            f"coalesce({raw.broken}, {bad}) AS _bad",
+            f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
             f"{op} AS _op",
             f"{literal(_writer_id(raw))} AS _writer",
             "CAST(NULL AS STRING) AS _schema",
             "_value.after AS _after",
             f"{before} AS _before",
-            "_key AS _keyrec",
-            "_oldkey",
+            "_key AS _record_key",
+            "_old_key",
             f"struct({fields}, {text('_value.transaction', transaction, 'total_order')} AS total_order) AS _source",
             f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) AS _time",
         )
@@ -142,5 +143,5 @@ def _writer_id(raw: RawFrame) -> str:
     return signature(raw.avro or types.text(raw.schema or ("struct", ())))
 
 
-def _same(value: str, found: types.Type | None, wanted: types.Type) -> str:
-    return null(wanted) if found is None or found[0] != "struct" else plain(value, found, wanted)
+def _same(value: str, kind: types.Type | None, images: types.Type) -> str:
+    return null(images) if kind is None or kind[0] != "struct" else plain(value, kind, images)

@@ -1,11 +1,11 @@
-"""A decoder: the functions that an envelope brings along. `spark/reading.py` has the table of all of them."""
+"""Decoder: the functions that one envelope provides. `spark/reading.py` lists the decoders of all envelopes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from compactor.core.model.snapshot import Input
+from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import default_order
@@ -22,7 +22,7 @@ def _declared_order(spec: TableSpec) -> tuple[str, ...]:
 
 
 def _connectors_order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
-    return spec.order_by or default_order(*survey.connector(frames), spec.name)
+    return spec.order_by or default_order(*survey.main_connector(frames), spec.name)
 
 
 def _any_names(spec: TableSpec, order: Sequence[str], paths: Sequence[str]) -> None:
@@ -44,13 +44,13 @@ class Decoder:
     """Completes a Frame whose columns are known: takes operation, order and time out of the row. `inputs` are all inputs of the batch."""
 
     order: Callable[[TableSpec, Sequence[Frame]], tuple[str, ...]] = _connectors_order
-    """Returns the order columns of a new table. Raises OrderRefused when nothing orders its changes."""
+    """Returns the order columns of a new table. Raises OrderRefused if nothing orders its changes."""
 
     declared_order: Callable[[TableSpec], tuple[str, ...]] = _declared_order
-    """Returns the order columns that the settings ask for, which must be those of a table that exists; () when they ask for none."""
+    """Returns the order columns that the settings give, or () if they give none. An existing table must have the same."""
 
     check_names: Callable[[TableSpec, Sequence[str], Sequence[str]], None] = _any_names
-    """Raises OrderRefused when the order columns (second argument) need file names that these paths do not have."""
+    """Raises OrderRefused if the order columns (second argument) need file names in a form that these paths do not have."""
 
     file_identity: Callable[[str], str | None] = _no_identity
-    """Returns what identifies the file at a path among all files of the table. None: its content does."""
+    """Returns what identifies the file at a path among all files of the table, or None if only its content does."""

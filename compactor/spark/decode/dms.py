@@ -3,15 +3,15 @@
 Source: AWS DMS user guide, "Using Amazon S3 as a target", and the S3Settings of its API.
 
 Rules:
-- files of the full load are called `LOAD` and a hexadecimal counter, files of changes by the time they were written
-  (`20260101-120000123.csv`). The full load comes first, whatever its columns say; then the order is the file's name, then the row.
-- `Op` is I, U or D, in any case; another code makes the record unusable. Without it (a full load without `IncludeOpForFullLoad`,
-  `CdcInsertsOnly`, `CdcInsertsAndUpdates`) a row is an upsert; in a table without key an insert.
-- an update holds the row as it is afterwards. The key that it had before is in the columns `BI_<key>` of a before-image rule
-  (`add-before-image-columns`), where there are any; without them a changed key cannot be seen and the old row stays.
-- a delete holds the row as it was; only its key is used. In a table without key all of it is: one equal row goes.
-- `AR_H_CHANGE_SEQ` and `transact_id`, where they are, order the changes: they come again unchanged when DMS sends a change again.
-- `Op`, `BI_*`, `AR_H_*` and `transact_id` are metadata: not stored unless `metadata_columns` asks.
+- Files of the full load are named `LOAD` and a hexadecimal counter; files of changes are named by the time they were written
+  (`20260101-120000123.csv`). The full load comes first, whatever its columns say. After it the order is the file's name, then the row.
+- `Op` is I, U or D, in any case; another code makes the record invalid. Without it (a full load without `IncludeOpForFullLoad`,
+  `CdcInsertsOnly`, `CdcInsertsAndUpdates`) a row is an upsert, or an insert in a table without key.
+- An update holds the row after the change. The columns `BI_<key>` of a before-image rule (`add-before-image-columns`) hold the key before it. Without
+  them a changed key cannot be seen, and the old row stays.
+- A delete holds the row before the change. Only its key is used. A table without key uses all of it: one equal row goes.
+- `AR_H_CHANGE_SEQ` and `transact_id`, if present, order the changes. They are the same when DMS sends a change again.
+- `Op`, `BI_*`, `AR_H_*` and `transact_id` are metadata: they are stored only if `metadata_columns` names them.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ _LOADED = f"{_NAME} RLIKE '^LOAD[_0-9A-Fa-f]+[.]'"
 
 _RUNS = "regexp_extract_all(lower(trim({0})), '([0-9a-f]+|[^0-9a-f]+)', 1)"
 _PADDED = "array_join(transform(" + _RUNS + ", _p -> CASE WHEN _p RLIKE '^[0-9a-f]' THEN lpad(_p, greatest(length(_p), {1}), '0') ELSE _p END), '')"
-"""A position whose numbers (decimal or hexadecimal, between other characters) have one width, so that text sorts as they do."""
+"""SQL template: a position whose numbers (decimal or hexadecimal, between other characters) are padded to one width, so that its text sorts right."""
 
 
 def declared_order(spec: TableSpec) -> tuple[str, ...]:
-    """Return the order columns that the settings ask for: the full load first, then `order_by`; () where they ask for none."""
+    """Return the order columns that the settings give: the full load first, then `order_by`; () without `order_by`."""
     return ("dms.phase", *spec.order_by, "dms.file") if spec.order_by else ()
 
 
 def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
-    """Return the order columns of a new table: the full load first, then what orders the changes in these files."""
+    """Return the order columns of a new table: the full load first, then the columns of these files that order the changes."""
     if spec.order_by:
         return declared_order(spec)
-    known = {name.lower() for frame in frames if frame.images for name, _ in frame.images[1]}
-    if _SEQUENCE in known:
+    columns = {name.lower() for frame in frames if frame.images for name, _ in frame.images[1]}
+    if _SEQUENCE in columns:
         return ("dms.phase", "dms.change_seq")
-    return ("dms.phase", "dms.stream_position", "dms.file") if _STREAM in known else ("dms.phase", "dms.file")
+    return ("dms.phase", "dms.stream_position", "dms.file") if _STREAM in columns else ("dms.phase", "dms.file")
 
 
 def file_identity(path: str) -> str:
-    """Return the file's name: DMS never writes a file twice, so that equal content under another name holds other events."""
+    """Return the file's name: DMS never writes a file twice, so equal content under another name holds other events."""
     return path.rsplit("/", 1)[-1]
 
 
@@ -72,24 +72,24 @@ def check_names(spec: TableSpec, order_names: Iterable[str], paths: Iterable[str
     for path in paths:
         if not (increment.is_full_load(path) or increment.is_dated_changes(path)):
             raise OrderRefused(
-                f"table {spec.name}: {path}: DMS calls its files LOAD00000001.csv or 20260101-120000123.csv, and nothing but the name orders "
-                "the changes of this table. Restore the name, or say `order_by:` with columns that order the changes."
+                f"table {spec.name}: {path}: only the file names order the changes of this table, and this is not a name that DMS gives (such as "
+                "LOAD00000001.csv or 20260101-120000123.csv). Restore the name, or set `order_by:` to columns that order the changes."
             )
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
-    """One raw frame as a Frame. Raises InputRefused for files that cannot be DMS's."""
+    """Return one raw frame as a Frame. Raises InputRefused for files that DMS cannot have written."""
     if raw.schema is None or spec.container != "value":
-        raise InputRefused(f"table {spec.name}: DMS writes parquet or csv, these files are text. Is it another `envelope:`?")
+        raise InputRefused(f"table {spec.name}: DMS writes Parquet or CSV, but these files are text. Set `envelope:` to another one.")
     columns = dict(raw.schema[1])
     by_low = {name.lower(): name for name in columns}
     op = by_low.get(_OPERATION)
     code = f"lower(trim(_value.{quoted(op)}))" if op and columns[op] == ("string",) else "CAST(NULL AS STRING)"
     bare = f"CASE WHEN {_LOADED} THEN 'r' ELSE '{'u' if spec.key else 'c'}' END"
-    known = " ".join(f"WHEN {literal(text)} THEN {literal(meaning)}" for text, meaning in _OPERATIONS.items())
-    meaning = f"CASE WHEN coalesce({code}, '') = '' THEN {bare} WHEN {code} = 'i' AND {_LOADED} THEN 'r' ELSE CASE {code} {known} END END"
+    codes_to_ops = " ".join(f"WHEN {literal(text)} THEN {literal(meaning)}" for text, meaning in _OPERATIONS.items())
+    meaning = f"CASE WHEN coalesce({code}, '') = '' THEN {bare} WHEN {code} = 'i' AND {_LOADED} THEN 'r' ELSE CASE {code} {codes_to_ops} END END"
     codes = ", ".join(literal(text) for text in _OPERATIONS)
-    bad = f"coalesce({raw.broken}, CASE WHEN coalesce({code}, '') NOT IN ('', {codes}) THEN concat('has an unknown Op ', {code}) END)"
+    invalid = f"coalesce({raw.unreadable}, CASE WHEN coalesce({code}, '') NOT IN ('', {codes}) THEN concat('has an unknown Op ', {code}) END)"
     payload = [name for name in columns if not _is_metadata(name, columns, spec)]
     before = _before(columns, payload, spec)
     described = plain_writer(signature("dms" + types.text(raw.schema)), raw.schema)
@@ -110,14 +110,14 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "_row",
         "_offset",
         "_partition",
-        f"{bad} AS _bad",
+        f"{invalid} AS _invalid",
         f"{meaning} AS _op",
         f"{literal(writer.id)} AS _writer",
         "CAST(NULL AS STRING) AS _schema",
         "_value AS _after",
         f"CASE WHEN {code} = 'd' THEN _value WHEN {code} = 'u' THEN {before} END AS _before",
-        "_key AS _keyrec",
-        "_oldkey",
+        "_key AS _record_key",
+        "_old_key",
         f"{struct(source)} AS _source",
         f"unix_micros(try_cast({_text(moment, columns)} AS TIMESTAMP)) AS _time",
     )
@@ -131,16 +131,16 @@ def _is_metadata(name: str, columns: dict[str, types.Type], spec: TableSpec) -> 
 
 
 def _before(columns: dict[str, types.Type], payload: list[str], spec: TableSpec) -> str:
-    """SQL for the before image of an update, of the rows' own type: the columns that have one, null for the others.
+    """SQL for the before image of an update, of the rows' type. Columns without a before image are null.
 
-    Without key a row is found by all it holds, so an image that lacks columns is none.
+    A table without key finds a row by all its values, so it uses an image only if it has all columns.
     """
     imaged = [name for name in payload if _BEFORE + name in columns]
     kind: types.Type = ("struct", tuple(columns.items()))
     if not imaged or (not spec.key and len(imaged) < len(payload)):
         return null(kind)
     images = {name: plain(f"_value.{quoted(_BEFORE + name)}", columns[_BEFORE + name], columns[name]) for name in imaged}
-    return struct([(name, images.get(name, null(found))) for name, found in columns.items()])
+    return struct([(name, images.get(name, null(column_type))) for name, column_type in columns.items()])
 
 
 def _text(name: str | None, columns: dict[str, types.Type]) -> str:

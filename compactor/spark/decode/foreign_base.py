@@ -1,4 +1,4 @@
-"""Rows of a base that others built → Frames of snapshot reads (op `r`), in the columns and the order of the table's changes."""
+"""A foreign base: rows that another tool stored become Frames of snapshot reads (op `r`), in the columns and the order of the table's changes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from compactor.core.model.spec import OPERATIONS, TableSpec
 from compactor.core.schema.adoption import EPOCH, Adoption, ForeignBase, adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
-from compactor.spark.decode import flat, kafka
+from compactor.spark.columns import INVALID, OP
+from compactor.spark.decode import flat
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import NULLABLE, expression
+from compactor.spark.input import kafka
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position
@@ -30,14 +32,14 @@ _SAMPLES = 3
 def frames(opened: Inputs, base: ForeignBase) -> tuple[list[Frame], Adoption]:
     """Return the rows of all files with `_op` and `_position`, and what becomes of their columns.
 
-    Rows that cannot be adopted have `_bad`: their key is null, or they are marked as deleted. Raises InputRefused for a file that cannot be opened,
-    SchemaRefused and OrderRefused for columns that do not go with those of the changes.
+    Rows that cannot be adopted have `_invalid`: their key is null, or they are marked as deleted. Raises InputRefused for a file that cannot be
+    opened, SchemaRefused and OrderRefused for columns that do not go with those of the changes.
     """
     spec = opened.spec
     raws = [raw for kind, paths in opened.by_format().items() for raw in opened.raw(kind, paths, (), None)]
     check_usable(spec, opened.unusable())
     adopted = adoption(spec, _columns(raws, spec), base)
-    unpacked = [part for raw in raws for part in kafka.unpacked(raw, "value", None, opened.held)]
+    unpacked = [part for raw in raws for part in kafka.unpack(raw, "value", None, opened.materialize)]
     return [_settled(flat.decode(raw, spec), spec, base, adopted) for raw in unpacked], adopted
 
 
@@ -88,19 +90,19 @@ def _columns(raws: Sequence[RawFrame], spec: TableSpec) -> dict[str, types.Type]
 
 
 def _settled(frame: Frame, spec: TableSpec, base: ForeignBase, adopted: Adoption) -> Frame:
-    """Return the frame with `_op`, `_bad` and `_position`."""
+    """Return the frame with `_op`, `_invalid` and `_position`."""
     assert frame.images is not None
     columns = dict(frame.images[1])
     origin = dict(adopted.columns)
     keys = [f"_after.{quoted(origin[name])}" for name in adopted.schema.key if origin[name] in columns]
     no_key = " OR ".join(f"{key} IS NULL" for key in keys) if len(keys) == len(adopted.schema.key) else "true"
     names = ", ".join(adopted.schema.key)
-    why = f"CASE WHEN _bad IS NOT NULL THEN _bad WHEN {no_key} THEN {literal(f'has no key ({names} is null)')} "
+    why = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN {no_key} THEN {literal(f'has no key ({names} is null)')} "
     why += f"WHEN {_deleted(spec, adopted, columns)} THEN 'is marked as deleted' END"
-    keep = [name for name in frame.rows.columns if name not in ("_op", "_bad")]
-    rows = frame.rows.selectExpr(*keep, f"{_position(spec, base, frame.images)} AS _position", f"{why} AS _bad")
+    keep = [name for name in frame.rows.columns if name not in (OP, INVALID)]
+    rows = frame.rows.selectExpr(*keep, f"{_position(spec, base, frame.images)} AS _position", f"{why} AS _invalid")
     # every value was sent: no text of a stored row is a placeholder
-    return dataclasses.replace(frame, rows=rows.withColumn("_op", F.expr("CASE WHEN _bad IS NULL THEN 'r' END")), absent=())
+    return dataclasses.replace(frame, rows=rows.withColumn("_op", F.expr("CASE WHEN _invalid IS NULL THEN 'r' END")), absent=())
 
 
 def _position(spec: TableSpec, base: ForeignBase, images: types.Type) -> str:
@@ -115,7 +117,7 @@ def _position(spec: TableSpec, base: ForeignBase, images: types.Type) -> str:
             if text != kind and (text, kind) not in (("string", "bigint"), ("string", "double"), ("bigint", "double")):
                 raise OrderRefused(
                     f"table {spec.name}: --order-by {column} is compared as {text}, the changes' {name} as {kind}; expected the same. Name another "
-                    "column, or use --absorbed-through FOLDER alone."
+                    "column, or use --ingested-through FOLDER alone."
                 )
             value = cast(sql, types.parse(kind))
         members.append(value)

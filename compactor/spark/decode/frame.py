@@ -1,23 +1,10 @@
-"""What decoding gives: envelope-free rows, still in the writer's own types. `conform` makes Changes of them.
+"""Frame: what decoding returns. Rows without envelope, still in the writer's types; `rows/conform.py` makes Changes of them.
 
-A record is a raw row of a file; an event is what a record says about one row of the table.
+A record is a raw row of a file. An event is what a record says about one row of the table; some envelopes have several events in one record.
 
-Columns of `Frame.rows`:
-
-| column | type | meaning |
-|---|---|---|
-| `_file`, `_block`, `_row` | string, bigint, bigint | where the record stands |
-| `_text` | string | the record as it stands in the file, where it is text; only quoted, and not there for others |
-| `_op` | string | c, u, d, r, t; null for records without a row |
-| `_bad` | string | why the record cannot be used, else null |
-| `_writer` | string | id of the WriterSchema that wrote `_after` |
-| `_schema` | string | that writer's schema text, where the record carries it (Connect JSON) |
-| `_after`, `_before` | `Frame.images` | row images: structs, or JSON text until `Frame.parsed` |
-| `_keyrec`, `_oldkey` | string | JSON of the record's key, and of the key this row had before (Debezium's header) |
-| `_source` | struct | the envelope's own fields that order and identify (`spark/decode/order.py`) |
-| `_time` | bigint | the source's commit time, microseconds since 1970 |
-| `_event` | int | where a record can hold several events: the place of this one in it |
-| `_told` | array<string> | where records name their columns: the columns named (null: a delete) |
+Columns of `Frame.rows` (types and meanings: `spark/columns.py`): FILE, BLOCK, ROW, OFFSET, PARTITION, OP, INVALID, WRITER, SCHEMA, AFTER, BEFORE,
+RECORD_KEY, OLD_KEY, SOURCE, TIME. Records that are text also have TEXT. Records that can hold several events also have EVENT, and records that name
+their columns also have NAMED.
 """
 
 from __future__ import annotations
@@ -30,50 +17,52 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model import types
 from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.spark.columns import AFTER, BEFORE
 from compactor.spark.decode import conversions
 from compactor.spark.decode.order import WRAPPED, OrderNames
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Decoded rows."""
+    """Decoded rows and what is needed to read them."""
 
     rows: DataFrame
+    """The columns that the module lists."""
 
     images: types.Type | None
-    """The struct type of `_after` and `_before`. None while they are JSON text."""
+    """The struct type of AFTER and BEFORE. None while they are JSON text."""
 
     writers: tuple[WriterSchema, ...] = ()
-    """Who wrote the rows. Empty until that is known."""
+    """The writers of the rows. Empty until they are determined."""
 
     omits: str | None = None
-    """What an update may leave out, where records name their columns (`decode/named.py`). None elsewhere: a placeholder marks such values."""
+    """For records that name their columns: what an update may leave out (`named.TOAST` or `named.ANY`). None for others, which use a placeholder."""
 
     absent: tuple[str, ...] | None = None
-    """Where records name their columns: the columns whose value is unavailable in the rows whose `_told` does not name them."""
+    """For records that name their columns: the columns whose value is unavailable in updates that do not name them."""
 
     order_names: OrderNames = WRAPPED
     """What the names of `order_by` mean in these rows."""
 
     metadata: frozenset[str] = frozenset()
-    """Columns of the rows that the table does not store. They may order the changes."""
+    """Columns of the rows that the table does not store. They may still order the changes."""
 
     def parsed(self, writers: Sequence[WriterSchema]) -> Frame:
-        """With the images of JSON text parsed, once, into a struct that holds what all these writers wrote; types that clash are read as text."""
+        """Return the frame with JSON images parsed into a struct of all columns of these writers. Columns whose types clash are read as text."""
         if self.images is not None:
             return dataclasses.replace(self, writers=tuple(writers))
         merged: dict[str, types.Type] = {}
         for writer in writers:
             for field in writer.fields:
-                found = conversions.json_type(field.raw)
-                merged[field.name] = _joined(merged.get(field.name, found), found)
+                kind = conversions.json_type(field.raw)
+                merged[field.name] = _joined(merged.get(field.name, kind), kind)
         images: types.Type = ("struct", tuple(merged.items()))
-        parsed = [_parse(column, images) if column in ("_after", "_before") else column for column in self.rows.columns]
+        parsed = [_parse(column, images) if column in (AFTER, BEFORE) else column for column in self.rows.columns]
         return dataclasses.replace(self, rows=self.rows.selectExpr(*parsed), images=images, writers=tuple(writers))
 
 
 def _joined(left: types.Type, right: types.Type) -> types.Type:
-    # of scalars text keeps what each of them was; text of an array would be read by nobody
+    # text keeps the value of any scalar; an array as text would be of no use
     return types.widest(left, right) or (None if types.is_scalar(left) else types.widest(left, right, numbers=True)) or ("string",)
 
 
@@ -84,11 +73,11 @@ def _parse(column: str, images: types.Type) -> str:
 
 
 def ddl(images: types.Type) -> str:
-    """The struct's members as Spark's `from_json` takes them, safe inside single quotes."""
+    """Return the struct's members as Spark's `from_json` takes them, safe inside single quotes."""
     inside = ", ".join(f"`{name.replace('`', '``')}` {types.text(kind, quote=True)}" for name, kind in images[1])
     return "".join(f"\\u{ord(char):04x}" if char in "\\'" else char for char in inside)
 
 
 def plain_writer(writer_id: str, struct: types.Type) -> WriterSchema:
-    """A writer known only by the types of its columns (Parquet's footer, inference)."""
+    """Return a writer that is described only by its column types (Parquet's footer, inference)."""
     return WriterSchema(writer_id, tuple(WriterField(name, kind, types.stored_names(kind)) for name, kind in struct[1]))

@@ -1,4 +1,4 @@
-"""Full loads: plain rows without operation. The hour of a row's folder is its place in the order, and its time."""
+"""Full loads: plain rows without operation. The hour of a row's folder is its place in the order and its time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import functions as F
 
-from compactor.core.model.snapshot import Input
+from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.decode.frame import Frame
@@ -27,7 +27,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
         "struct(_hour AS hour) AS _source",
         f"{micros('_hour')} AS _time",
     )
-    # every value was sent: no text of a plain row is a placeholder
+    # a full load carries all values, so no text of a plain row is a placeholder
     return dataclasses.replace(frame, rows=rows, absent=(), order_names=FULL_LOADS)
 
 

@@ -1,13 +1,12 @@
-"""Records that name their columns (`names`, `types`, `values` in parallel) as frames: what wal2json and change-event have in common.
+"""Records that name their columns (`names`, `types`, `values` in parallel) become frames: what wal2json and change-event have in common.
 
 Rules:
-- a column that an update leaves out, and whose old value the record tells, has that value (an unchanged large value under REPLICA IDENTITY FULL).
-- a column that an update leaves out otherwise is *unavailable*, never null: `Frame.absent` names those that can be.
-- what an insert leaves out is null.
-- of a delete only the old image counts, of an update it tells the key that the row had.
-- a record that cannot be used has `_bad`: arrays of different lengths, a key column missing or null, dates that are not ISO, bytes that are no
-  hexadecimal digits.
-- the types are part of the writer: one WriterSchema per (table, names, types), made by `spark/decode/signatures.py`.
+- A column that an update leaves out, and whose old value the record has, keeps that value (an unchanged large value under REPLICA IDENTITY FULL).
+- Any other column that an update leaves out is *unavailable*, never null. `Frame.absent` lists the columns that can be.
+- A column that an insert leaves out is null.
+- Only the old image of a delete counts. The old image of an update gives the key that the row had.
+- A record is invalid if its arrays differ in length, if a key column is missing or null, if a date is not ISO, or if bytes are not hexadecimal.
+- The types are part of the writer: `decode/signatures.py` makes one WriterSchema for each (table, names, types).
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterSchema
+from compactor.spark.columns import AFTER, BEFORE, INVALID
 from compactor.spark.decode import pg_text
-from compactor.spark.decode.conversions import stored
+from compactor.spark.decode.conversions import to_stored
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import NAMED_COLUMNS, SOURCE, OrderNames
 from compactor.spark.sql import literal, once, quoted
 
 TOAST, ANY = "toast", "any"
-"""What an update may leave out unchanged: values that PostgreSQL stores out of line, or any column but the key."""
+"""What an update may leave out unchanged: values that PostgreSQL stores out of line, or any column except the key."""
 
 _OUT_OF_LINE = ("string", "binary", "array", "map", "struct")
 
@@ -36,31 +36,32 @@ IMAGE = "STRUCT<names: ARRAY<STRING>, types: ARRAY<STRING>, `values`: ARRAY<STRI
 _HEX_DIGITS = r"^(\\x)?([0-9A-Fa-f]{2})*$"
 
 TWO_DOCUMENTS = r'\}\s*\{"'
-"""Inside a string every quote has a backslash: this is two documents on one line (a sink that writes no line ends)."""
+"""Two documents on one line, from a sink that writes no line ends. Inside a string every quote has a backslash, so this cannot match there."""
 
 
-def image(names: str, kinds: str, held: str) -> str:
-    """SQL for a row image; types that are not told are null."""
-    told = f"coalesce({kinds}, array_repeat(CAST(NULL AS STRING), greatest(size({names}), 0)))"
-    return f"CASE WHEN {names} IS NOT NULL THEN CAST(named_struct('names', {names}, 'types', {told}, 'values', {held}) AS {IMAGE}) END"
+def image(names: str, kinds: str, values: str) -> str:
+    """SQL for a row image. Types that are not known are null."""
+    kinds_or_nulls = f"coalesce({kinds}, array_repeat(CAST(NULL AS STRING), greatest(size({names}), 0)))"
+    return f"CASE WHEN {names} IS NOT NULL THEN CAST(named_struct('names', {names}, 'types', {kinds_or_nulls}, 'values', {values}) AS {IMAGE}) END"
 
 
 def source(fields: Mapping[str, str]) -> str:
-    """SQL for `_source`: these fields as text, the others null."""
+    """SQL for SOURCE: these fields (name → SQL) as text, all others null."""
     members = [f"{fields.get(name, 'CAST(NULL AS STRING)')} AS {quoted(name)}" for name in (*SOURCE, "total_order")]
     members += [f"{value} AS {quoted(name)}" for name, value in fields.items() if name not in (*SOURCE, "total_order")]
     return f"struct({', '.join(members)}) AS _source"
 
 
 def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames = NAMED_COLUMNS) -> Frame:
-    """Rows with `_op`, `_bad`, `_table`, `_new`, `_old` (images), `_source`, `_time` and their place, as a frame without columns yet."""
+    """Return a Frame without columns yet. In: FILE, BLOCK, ROW, EVENT, OFFSET, PARTITION, OP, INVALID, `_table`, `_new` and `_old` (images), SOURCE,
+    TIME. Out: AFTER and BEFORE are images of names, types and values; SCHEMA is the writer's signature as JSON."""
     kept = "CASE WHEN _op = 'u' AND _old IS NOT NULL THEN array_except(_old.names, _new.names) ELSE array() END"
     rows = once(rows).selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {kept} END AS _kept")
     taken = "transform(_kept, _n -> get(_old.{0}, CAST(array_position(_old.names, _n) AS INT) - 1))"
     parts = [f"concat(_new.{part}, {taken.format(part)})" for part in ("types", "`values`")]
     rows = once(rows.selectExpr("*", f"CASE WHEN _op IN ('c', 'u', 'r') THEN {image('concat(_new.names, _kept)', *parts)} END AS _full"))
-    rows = rows.selectExpr("*", f"{_problem(spec)} AS _why", "CASE WHEN _op = 'd' THEN _old ELSE _full END AS _told_by")
-    signature = "CASE WHEN _told_by IS NOT NULL THEN to_json(named_struct('table', _table, 'names', _told_by.names, 'types', _told_by.types)) END"
+    rows = rows.selectExpr("*", f"{_problem(spec)} AS _why", "CASE WHEN _op = 'd' THEN _old ELSE _full END AS _image")
+    signature = "CASE WHEN _image IS NOT NULL THEN to_json(named_struct('table', _table, 'names', _image.names, 'types', _image.types)) END"
     rows = rows.selectExpr("*", f"{signature} AS _schema")
     out = once(
         rows.selectExpr(
@@ -70,15 +71,15 @@ def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames 
             "_event",
             "_offset",
             "_partition",
-            "coalesce(_bad, _why) AS _bad",
+            "coalesce(_invalid, _why) AS _invalid",
             "_op",
             "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) END AS _writer",
             "_schema",
             "_full AS _after",
             "CASE WHEN _op IN ('u', 'd') THEN _old END AS _before",
-            "_full.names AS _told",
-            "CAST(NULL AS STRING) AS _keyrec",
-            "CAST(NULL AS STRING) AS _oldkey",
+            "_full.names AS _named",
+            "CAST(NULL AS STRING) AS _record_key",
+            "CAST(NULL AS STRING) AS _old_key",
             "_source",
             "_time",
         )
@@ -87,32 +88,33 @@ def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames 
 
 
 def _problem(spec: TableSpec) -> str:
+    """SQL: why a record is invalid, or null."""
     key = f"array({', '.join(literal(name.lower()) for name in spec.key)})"
 
     def lacking(images: str) -> str:
-        told_at = f"filter(sequence(0, size({images}.names) - 1), _i -> get({images}.`values`, _i) IS NOT NULL)"
-        told = f"transform({told_at}, _i -> lower(get({images}.names, _i)))"
-        return f"array_except({key}, CASE WHEN size({images}.names) > 0 THEN {told} ELSE array('') END)"
+        places = f"filter(sequence(0, size({images}.names) - 1), _i -> get({images}.`values`, _i) IS NOT NULL)"
+        with_value = f"transform({places}, _i -> lower(get({images}.names, _i)))"
+        return f"array_except({key}, CASE WHEN size({images}.names) > 0 THEN {with_value} ELSE array('') END)"
 
     cases = []
     for images, part in (("_new", "column"), ("_old", "old key")):
         for other in ("types", "values"):
             differ = f"size({images}.names) <> size({images}.{quoted(other)})"
-            told = f"concat('has ', size({images}.names), ' {part} names and ', size({images}.{quoted(other)}), ' {other}')"
-            cases.append(f"WHEN _op <> 't' AND {differ} THEN {told}")
+            reason = f"concat('has ', size({images}.names), ' {part} names and ', size({images}.{quoted(other)}), ' {other}')"
+            cases.append(f"WHEN _op <> 't' AND {differ} THEN {reason}")
     cases.append("WHEN _op IN ('c', 'u', 'r') AND coalesce(size(_new.names), 0) <= 0 THEN 'has no columns'")
     if spec.key:
         where = "concat('has no value for the key column ', array_join({0}, ', '))"
         cases.append(f"WHEN _op = 'd' AND size({lacking('_old')}) > 0 THEN {where.format(lacking('_old'))}")
         cases.append(f"WHEN _op IN ('c', 'u', 'r') AND size({lacking('_full')}) > 0 THEN {where.format(lacking('_full'))}")
     for images in ("_new", "_old"):
-        odd = f"get(array_compact(zip_with({images}.types, {images}.`values`, (_t, _v) -> {_odd('_t', '_v')})), 0)"
-        cases.append(f"WHEN _op <> 't' AND {odd} IS NOT NULL THEN {odd}")
+        problem = f"get(array_compact(zip_with({images}.types, {images}.`values`, (_t, _v) -> {_value_problem('_t', '_v')})), 0)"
+        cases.append(f"WHEN _op <> 't' AND {problem} IS NOT NULL THEN {problem}")
     return f"CASE WHEN _op IS NULL THEN NULL {' '.join(cases)} END"
 
 
-def _odd(kind: str, value: str) -> str:
-    """SQL: what is wrong with a value whose text depends on settings of the server (02-04-2013 may be in February or in April)."""
+def _value_problem(kind: str, value: str) -> str:
+    """SQL: why a value cannot be read without the server's settings (02-04-2013 may be in February or in April), or null."""
     day = f"{kind} RLIKE '^(date|timestamptz?)([ (].*)?$' AND {kind} NOT LIKE '%]'"
     moment = f"{day} AND NOT ({value} RLIKE '{pg_text.ISO_DATE}' OR {value} RLIKE '{pg_text.INFINITE}')"
     escaped = f"{kind} = 'bytea' AND {value} NOT RLIKE {literal(_HEX_DIGITS)}"
@@ -122,15 +124,18 @@ def _odd(kind: str, value: str) -> str:
     )
 
 
-def with_columns(frame: Frame, writers: Sequence[WriterSchema], held: Sequence[str]) -> Frame:
-    """The frame with images as structs of text, a member for each column of the writers and of the table (`held`); what does not fit is `_bad`."""
-    names = list(dict.fromkeys([*(field.name for writer in writers for field in writer.fields), *held]))
+def with_columns(frame: Frame, writers: Sequence[WriterSchema], stored_names: Sequence[str]) -> Frame:
+    """Return the frame with images as structs of text, with a member for each column of the writers and of the table (`stored_names`).
+
+    Where hand-made records name any columns, a value that does not fit its column's type makes the record INVALID.
+    """
+    names = list(dict.fromkeys([*(field.name for writer in writers for field in writer.fields), *stored_names]))
     images: types.Type = ("struct", tuple((name, ("string",)) for name in names))
-    parsed = [_struct(column, names) if column in ("_after", "_before") else column for column in frame.rows.columns]
+    parsed = [_struct(column, names) if column in (AFTER, BEFORE) else column for column in frame.rows.columns]
     out = once(frame.rows.selectExpr(*parsed))
     if frame.omits == ANY:
-        bad = f"coalesce(_bad, get(array_compact(array({', '.join(_misfits(writers))})), 0)) AS _bad"
-        out = out.selectExpr(*[bad if column == "_bad" else column for column in out.columns])
+        invalid = f"coalesce(_invalid, get(array_compact(array({', '.join(_misfits(writers))})), 0)) AS _invalid"
+        out = out.selectExpr(*[invalid if column == INVALID else column for column in out.columns])
     return dataclasses.replace(frame, rows=out, images=images, writers=tuple(writers), absent=tuple(names))
 
 
@@ -140,7 +145,7 @@ def _struct(column: str, names: Sequence[str]) -> str:
 
 
 def _misfits(writers: Sequence[WriterSchema]) -> list[str]:
-    """SQL per column: what does not read as the type the column has. Empty text is null there; infinity and NaN are null by policy."""
+    """SQL for each column: why a value does not read as the column's type, or null. Empty text, infinity and NaN are null by policy."""
     cases = []
     for column in dict.fromkeys(field for writer in writers for field in writer.fields):
         if column.type == ("string",):
@@ -149,8 +154,8 @@ def _misfits(writers: Sequence[WriterSchema]) -> list[str]:
         for images in ("_after", "_before"):
             value = f"{images}.{quoted(column.name)}"
             meant = f"{value} <> '' AND lower({value}) NOT RLIKE '^[+-]?(infinity|nan)$'"
-            told = f"concat({literal(f'column {column.name}: ')}, substr({value}, 1, 60), {literal(f' is no {types.text(column.type)}')})"
-            cases.append(f"CASE WHEN _writer IN ({ids}) AND {meant} AND {stored(value, ('string',), column)} IS NULL THEN {told} END")
+            reason = f"concat({literal(f'column {column.name}: ')}, substr({value}, 1, 60), {literal(f' is not of type {types.text(column.type)}')})"
+            cases.append(f"CASE WHEN _writer IN ({ids}) AND {meant} AND {to_stored(value, ('string',), column)} IS NULL THEN {reason} END")
     return cases or ["CAST(NULL AS STRING)"]
 
 

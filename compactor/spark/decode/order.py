@@ -1,4 +1,4 @@
-"""Order columns: which fields of a record make its Position, by name.
+"""Order columns: the names that `order_by` may use, and the field of a record that each stands for.
 
 | name | from | connectors |
 |---|---|---|
@@ -76,9 +76,10 @@ _COMPUTED = {
     HOUR: "_source.hour",
 }
 _TEXT = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_position", "dms.file", HOUR)
+"""The names whose values are text; all others are numbers."""
 
 NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0"}
-"""Order columns that may be null, and sort first then, only where this SQL holds: rows of a full load come from no log."""
+"""Order columns that may be null, and then sort first, only while this SQL holds: rows of a full load come from no log."""
 
 
 @dataclass(frozen=True)
@@ -92,16 +93,25 @@ class OrderNames:
     """The columns of the row are text until the table's columns are known."""
 
     event_fields: bool = False
-    """A name that is no column of the row is a field of the record, which the decoder has put into `_source.event_<name>`."""
+    """Whether a name that is not a column of the row is a field of the record. The decoder puts such fields into `_source.event_<name>`."""
 
 
 WRAPPED = OrderNames(_COMPUTED)
+"""Records with an envelope."""
+
 PLAIN_ROWS = OrderNames({})
+"""Records that are rows: their own columns come first."""
+
 FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
+"""Full loads: the hour of the folder."""
+
 NAMED_COLUMNS = OrderNames(_COMPUTED, text_columns=True)
+"""Records that name their columns."""
+
 CHANGE_EVENTS = OrderNames(
     {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(("offset", "kafka.offset"), "_offset")}, True, True
 )
+"""Records of the change-event envelope."""
 
 _LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$"
 
@@ -120,7 +130,7 @@ NULLABLE = frozenset(
         "source.lsn",
     }
 )
-"""May be null, and sort first then: incremental snapshots have no LSN, snapshots no transaction, SQL Server's snapshots no change LSN."""
+"""Order columns that may be null, and then sort first: incremental snapshots have no LSN, snapshots no transaction, SQL Server's no change LSN."""
 
 DEFAULTS = {
     "postgresql": ("commit_lsn", "lsn", "total_order"),
@@ -133,16 +143,17 @@ DEFAULTS = {
     "wal2json 2 without timestamp": ("change_lsn",),
     "change-event": ("commit_time",),
 }
+"""Connector → its order columns, most significant first."""
 
 
 def lsn_number(text: str) -> str:
-    """SQL: PostgreSQL's `0/44CF6F8` as a number (two 32-bit halves in hexadecimal); as text `0/9` would come after `0/10`. Null for other text."""
+    """SQL: PostgreSQL's `0/44CF6F8` as a number (two hexadecimal halves of 32 bits). As text `0/9` would sort after `0/10`. Null for other text."""
     halves = [f"CAST(conv(split_part({text}, '/', {part}), 16, 10) AS BIGINT)" for part in (1, 2)]
     return f"CASE WHEN {text} RLIKE '{_LSN}' THEN try_add(try_multiply({halves[0]}, 4294967296L), {halves[1]}) END"
 
 
 def micros(text: str) -> str:
-    """SQL: a time as microseconds since 1970: ISO text, or a number whose size tells seconds, milli-, micro- or nanoseconds."""
+    """SQL: a time as microseconds since 1970. ISO text, or a number; its size decides between seconds, milli-, micro- and nanoseconds."""
     number = f"try_cast({text} AS DECIMAL(38, 9))"
     scaled = (
         f"CASE WHEN abs(_n) < {10**11}L THEN _n * 1000000 WHEN abs(_n) < {10**14}L THEN _n * 1000 WHEN abs(_n) < {10**17}L THEN _n ELSE _n / 1000 END"
@@ -152,24 +163,27 @@ def micros(text: str) -> str:
 
 
 def default_order(connector: str | None, has_offset: bool, table: str) -> tuple[str, ...]:
-    """The order columns of a connector. Raises OrderRefused when nothing total is known."""
-    known = DEFAULTS.get(connector or "", ())
-    order = (*known, "offset") if has_offset else known
+    """Return the order columns of a connector. Raises OrderRefused if the connector has none and there are no Kafka offsets."""
+    columns = DEFAULTS.get(connector or "", ())
+    order = (*columns, "offset") if has_offset else columns
     if not order:
         raise OrderRefused(
-            f"table {table}: connector {connector or 'unknown'} has no default order and the files keep no Kafka offset. "
-            "Say `order_by:` with columns that order the changes of one key (a timestamp alone is not enough: changes of one transaction tie)."
+            f"table {table}: connector {connector or 'unknown'} has no default order, and the files keep no Kafka offset. Set `order_by:` to columns "
+            "that order the changes of one key (a timestamp alone is not enough, because changes of one transaction have the same)."
         )
     return order
 
 
 def payload_column(name: str) -> str:
-    """The source column that an order column's name means, where it means one: `after.lsn` is the column `lsn`."""
+    """Return the source column that an order column may stand for: `after.lsn` is the column `lsn`."""
     return name.removeprefix("after.")
 
 
 def expression(name: str, images: types.Type, table: str, names: OrderNames = PLAIN_ROWS) -> tuple[str, types.Type]:
-    """SQL on a decoded row, and its type (`bigint`, `string` or `double`). Raises OrderRefused for an unknown name or a type without order."""
+    """Return SQL for an order column of a decoded row, and its type (`bigint`, `string` or `double`). Raises OrderRefused if it has no order.
+
+    `images` is the struct type of AFTER, and `names` decides between columns of the row and fields of the envelope.
+    """
     columns = dict(images[1])
     bare = payload_column(name)
     if name in names.first:
@@ -190,11 +204,13 @@ def expression(name: str, images: types.Type, table: str, names: OrderNames = PL
         return (_COMPUTED["commit_lsn"], ("bigint",)) if part == "sequence" else _number_or_text(part)
     if name == "transaction.total_order":
         return _COMPUTED["total_order"], ("bigint",)
-    raise OrderRefused(f"table {table}: order_by column {name!r} is not in the data; columns found: {', '.join(columns) or 'none'}")
+    raise OrderRefused(
+        f"table {table}: order_by column {name!r} is not in the data; the columns are: {', '.join(columns) or 'none'}. Correct `order_by:`."
+    )
 
 
 def _comparable(text: str) -> str:
-    """SQL: text that is a whole number, an LSN or a time, as a number that sorts as it does."""
+    """SQL: text that is a whole number, an LSN or a time, as a number that sorts in the same order."""
     return f"coalesce(try_cast({text} AS BIGINT), {lsn_number(text)}, {micros(text)})"
 
 
@@ -224,7 +240,7 @@ def _ordered(value: str, kind: types.Type, name: str, table: str) -> tuple[str, 
         return (cast(value, ("bigint",)), ("bigint",)) if kind[1] <= 18 and kind[2] == 0 else (cast(value, ("double",)), ("double",))
     if kind[0] in ("float", "double"):
         return f"CAST({value} AS DOUBLE)", ("double",)
-    raise OrderRefused(f"table {table}: order_by column {name!r} has type {types.text(kind)}, which has no order")
+    raise OrderRefused(f"table {table}: order_by column {name!r} has type {types.text(kind)}, which has no order. Set `order_by:` to another column.")
 
 
 FLAT_METADATA = (
@@ -238,21 +254,21 @@ FLAT_METADATA = (
     ("ts_us", "source_ts_us"),
     ("ts_ms", "source_ts_ms"),
 )
-"""Source field ← what ExtractNewRecordState's `add.fields` calls it, after `__` and with or without `source_`."""
+"""(source field, the name that ExtractNewRecordState's `add.fields` gives it, after `__` and with or without `source_`)."""
 
 
 def flat_source(columns: dict[str, types.Type]) -> dict[str, str]:
-    """Source field → column of a flattened row, for those that are there."""
-    found = {}
+    """Return source field → column of a flattened row, for the fields that the row has."""
+    columns_by_field = {}
     for field, long in FLAT_METADATA:
         for name in (f"__{long}", f"__{long.split('_', 1)[1]}"):
-            if name in columns and field not in found:
-                found[field] = name
-    return found
+            if name in columns and field not in columns_by_field:
+                columns_by_field[field] = name
+    return columns_by_field
 
 
-def flat_connector(found: dict[str, str]) -> str | None:
-    """The connector whose order the metadata columns of a flattened row allow."""
-    if "sequence" in found or "lsn" in found:
+def flat_connector(fields: dict[str, str]) -> str | None:
+    """Return the connector whose order the metadata columns of a flattened row allow (`fields` as `flat_source` returns them)."""
+    if "sequence" in fields or "lsn" in fields:
         return "postgresql"
-    return "mysql" if {"file", "pos"} <= set(found) else None
+    return "mysql" if {"file", "pos"} <= set(fields) else None

@@ -1,11 +1,11 @@
-"""Values that came as text → what Hive stores: PostgreSQL's output format, and what hand-made events write. No expression here can fail (H29).
+"""Convert values that arrive as text to what Hive stores: PostgreSQL's output format, and that of hand-made events. No expression can fail (H29).
 
 | type | text | stored |
 |---|---|---|
 | numbers, boolean | `12.50`, `-3`, `true`, `t` | as the type says; `NaN` of a float, null for a decimal |
 | date, timestamp | ISO, `0044-03-15 BC`, `2024-03-05 10:00:00.5+05:30` | in UTC; `infinity`, and years that the type cannot hold: null |
 | binary | `\\x00ff` (bytea also without `\\x`), else base64 | bytes |
-| array | `{1,NULL,"a \\"b\\""}`, `{{1,2},{3,4}}`, `[0:1]={1,2}`; else JSON `[1,null]` | array; of columns whose values differ in depth JSON text |
+| array | `{1,NULL,"a \\"b\\""}`, `{{1,2},{3,4}}`, `[0:1]={1,2}`; else JSON `[1,null]` | array; JSON text for columns whose values differ in depth |
 """
 
 from __future__ import annotations
@@ -20,20 +20,24 @@ _NUMBER = r"-?[0-9][0-9.eE+-]*+"
 _DEPTHS = 3
 
 ISO_DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
+"""Begins an ISO date or timestamp."""
+
 INFINITE = r"^[+-]?infinity$"
+"""PostgreSQL's infinite dates and timestamps."""
+
 _OPENING = r"^(\{+|\[+)[^\]}]"
 _BOUNDS = r"^(\[[0-9:-]+\])+="
 
 
 def exact_numbers(text: str) -> str:
-    """SQL: the JSON text with every number made a string. JSON readers make doubles of fractions, and 30 digits become 17."""
-    # \G goes on where the last match ended, so that only numbers outside of strings are found; possessive, so that long strings need no stack
+    """SQL: JSON text in which every number is a string. JSON readers make doubles of fractions, and 30 digits become 17."""
+    # \G continues where the last match ended, so only numbers outside of strings match; possessive quantifiers keep long strings off the stack
     pattern = rf'(?s)\G((?:[^"0-9-]++|{_STRING})*+)({_NUMBER})'
     return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
 
 
-def stored(value: str, field: WriterField) -> str:
-    """Text as an expression of type `field.type`."""
+def to_stored(value: str, field: WriterField) -> str:
+    """SQL: text as a value of type `field.type`."""
     kind = field.type
     if field.item is not None:
         return _array(value, field) if kind[0] == "array" else _array_text(value, field.item)
@@ -51,7 +55,7 @@ def stored(value: str, field: WriterField) -> str:
 
 
 def _era(value: str) -> str:
-    """PostgreSQL counts years before Christ from 1, ISO has a year 0: `0044-03-15 BC` is `-0043-03-15`."""
+    """SQL: a date with `BC` as ISO. PostgreSQL counts years before Christ from 1, ISO has a year 0: `0044-03-15 BC` is `-0043-03-15`."""
     year = f"lpad(CAST(CAST(regexp_extract({value}, '^([0-9]+)', 1) AS INT) - 1 AS STRING), 4, '0')"
     return (
         f"CASE WHEN {value} RLIKE '^[0-9]{{4,6}}-.* BC$' THEN concat('-', {year}, regexp_extract({value}, '^[0-9]+(-.*) BC$', 1)) "
@@ -60,7 +64,7 @@ def _era(value: str) -> str:
 
 
 def dimensions(value: str) -> str:
-    """SQL: the number of dimensions of an array's text; null for an empty one and for what is no array, which fit any."""
+    """SQL: the number of dimensions of an array's text. Null for an empty array and for text that is not an array, which fit any number."""
     return f"nullif(length(regexp_extract({_bare(value)}, {literal(_OPENING)}, 1)), 0)"
 
 
@@ -69,7 +73,7 @@ def _bare(value: str) -> str:
 
 
 def _array(value: str, field: WriterField) -> str:
-    """An array of the field's depth. A value of another depth is null; where types come from PostgreSQL, `signatures` made the column text then."""
+    """SQL: an array of the field's depth. A value of another depth is null; `signatures` makes a column of differing depths text."""
     depth, item = 0, field
     while item.item is not None:
         depth, item = depth + 1, item.item
@@ -82,7 +86,7 @@ def _each(parsed: str, depth: int, item: WriterField) -> str:
     if item.type == ("string",):
         return parsed
     inner = f"_i{depth}"
-    return f"transform({parsed}, {inner} -> {_each(inner, depth - 1, item) if depth > 1 else stored(inner, item)})"
+    return f"transform({parsed}, {inner} -> {_each(inner, depth - 1, item) if depth > 1 else to_stored(inner, item)})"
 
 
 def _array_text(value: str, item: WriterField) -> str:
@@ -96,7 +100,7 @@ def _array_text(value: str, item: WriterField) -> str:
 
 
 def as_json(value: str) -> str:
-    """SQL: PostgreSQL's array text as JSON text whose leaves are strings and nulls; JSON stays as it is."""
+    """SQL: PostgreSQL's array text as JSON text whose leaves are strings and nulls. JSON stays as it is."""
     text = _bare(value)
     between = rf"(?:[{{}},]|{_STRING})"
     steps = (

@@ -1,7 +1,7 @@
-"""The writers of records that name their columns (`decode/named.py`): one WriterSchema per table, names and types that occur.
+"""Signatures: the writers of records that name their columns (`decode/named.py`), one WriterSchema for each (table, names, types) that occurs.
 
-Types are declared where the records or the operator declare them. Two things only the values tell, and are counted in one more aggregation where
-they are needed: how deep the arrays of a column are (PostgreSQL's type `integer[]` does not say), and what columns without any type hold.
+Types are those that the records or `schema:` declare. Two things show only in the values, and need one more aggregation: how deep the arrays of a
+column are (PostgreSQL's type `integer[]` is silent about it), and the type of columns without any.
 """
 
 from __future__ import annotations
@@ -29,68 +29,73 @@ _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What is said of columns beside the records: by `schema:`, and by the table as it is."""
+class _Declared:
+    """What is known of columns apart from the records."""
 
     schema: WriterSchema | None
+    """`schema:` of the table."""
+
     stored: Mapping[str, WriterField]
+    """The columns of the table, by name."""
 
     def declared(self, name: str) -> WriterField | None:
-        """The column as `schema:` declares it, its values being text."""
-        said = self.schema.field(name) if self.schema else None
-        return _textual(said) if said else None
+        """Return the column as `schema:` declares it, with values that are text."""
+        field = self.schema.field(name) if self.schema else None
+        return _textual(field) if field else None
 
 
 def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema | None, spec: TableSpec) -> list[WriterSchema]:
-    """One writer per signature. Raises InputRefused when the events belong to several tables and nothing says which to take."""
-    rows = frame.rows.where("_writer IS NOT NULL AND _bad IS NULL").groupBy("_writer")
-    found = rows.agg(named("first(_schema)", "said"), named("max(_op <> 'd')", "whole")).collect()
-    said = {row["_writer"]: json.loads(row.said) for row in found}
-    tables = sorted({str(one.get("table")) for one in said.values()})
+    """Return one writer for each signature. Raises InputRefused if the events belong to several tables and `source_table` is not set."""
+    rows = frame.rows.where("_writer IS NOT NULL AND _invalid IS NULL").groupBy("_writer")
+    collected = rows.agg(named("first(_schema)", "signature"), named("max(_op <> 'd')", "whole")).collect()
+    signatures = {row["_writer"]: json.loads(row.signature) for row in collected}
+    tables = sorted({str(signature.get("table")) for signature in signatures.values()})
     if len(tables) > 1 and spec.source_table is None:
         raise InputRefused(
-            f"table {spec.name}: the stream holds several tables ({', '.join(tables[:5])}). Say `source_table:`, such as `source_table: {tables[0]}`."
+            f"table {spec.name}: the stream holds several tables ({', '.join(tables[:5])}). Set `source_table:`, such as `source_table: {tables[0]}`."
         )
-    known = _Known(schema, {field.name: field for field in stored})
-    named_types = {(name, kind) for one in said.values() for name, kind in _pairs(one) if known.declared(name) is None}
+    columns = _Declared(schema, {field.name: field for field in stored})
+    named_types = {(name, kind) for signature in signatures.values() for name, kind in _pairs(signature) if columns.declared(name) is None}
     arrays = {name for name, kind in named_types if postgres.is_array(kind)}
     bare = {name for name, kind in named_types if kind is None}
-    counts = _counted(frame, sorted(arrays | bare), known) if arrays or bare else {}
+    counts = _counted(frame, sorted(arrays | bare), columns) if arrays or bare else {}
     out = []
-    for row in sorted(found, key=lambda row: str(row["_writer"])):
-        fields = [_field(name, kind, known, counts) for name, kind in _pairs(said[row["_writer"]])]
-        undecided = tuple(name for (name, _), field in zip(_pairs(said[row["_writer"]]), fields) if field is None)
-        told = [field for field in fields if field is not None]
+    for row in sorted(collected, key=lambda row: str(row["_writer"])):
+        pairs = _pairs(signatures[row["_writer"]])
+        fields = [_field(name, kind, columns, counts) for name, kind in pairs]
+        undecided = tuple(name for (name, _), field in zip(pairs, fields) if field is None)
+        decided = [field for field in fields if field is not None]
         if schema:
-            # declared columns are there from the first run on, whether or not an event has told one yet
-            told += [_textual(field) for field in schema.fields if field.name not in {name for name, _ in _pairs(said[row["_writer"]])}]
-        # hand-made events name what they please
+            # declared columns exist from the first run on, even if no event has named them yet
+            decided += [_textual(field) for field in schema.fields if field.name not in {name for name, _ in pairs}]
+        # hand-made events may leave out any column
         whole = bool(row.whole) and frame.omits != ANY
-        out.append(WriterSchema(row["_writer"], tuple(told), undecided=undecided, whole=whole))
+        out.append(WriterSchema(row["_writer"], tuple(decided), undecided=undecided, whole=whole))
     return out
 
 
-def _pairs(said: Mapping[str, Sequence[str | None]]) -> list[tuple[str, str | None]]:
-    names, kinds = said.get("names") or [], said.get("types") or []
+def _pairs(signature: Mapping[str, Sequence[str | None]]) -> list[tuple[str, str | None]]:
+    """Return (name, type or None) of the columns of a signature."""
+    names, kinds = signature.get("names") or [], signature.get("types") or []
     return [(str(name), kinds[at] if at < len(kinds) else None) for at, name in enumerate(names)]
 
 
-def _field(name: str, kind: str | None, known: _Known, counts: Mapping[str, Row]) -> WriterField | None:
-    """The column, or None where nothing tells its type."""
-    declared = known.declared(name)
+def _field(name: str, kind: str | None, columns: _Declared, counts: Mapping[str, Row]) -> WriterField | None:
+    """Return the column, or None if its type cannot be determined yet."""
+    declared = columns.declared(name)
     if declared:
         return declared
     if kind is None:
-        return _inferred(name, known.stored.get(name), counts.get(name))
+        return _inferred(name, columns.stored.get(name), counts.get(name))
     if not postgres.is_array(kind):
         return postgres.column(name, kind)
-    row, held = counts.get(name), known.stored.get(name)
-    if held and held.type == ("string",):
+    row, stored = counts.get(name), columns.stored.get(name)
+    if stored and stored.type == ("string",):
         return postgres.column(name, kind, MIXED)
-    seen = {row.low, row.high} - {None} if row else set()
-    if not seen:
-        return postgres.column(name, kind, _depth(held.type) if held else 1)
-    return postgres.column(name, kind, MIXED if len(seen) > 1 else seen.pop())
+    depths = {row.low, row.high} - {None} if row else set()
+    if not depths:
+        return postgres.column(name, kind, _depth(stored.type) if stored else 1)
+    return postgres.column(name, kind, MIXED if len(depths) > 1 else depths.pop())
 
 
 def _depth(kind: types.Type) -> int:
@@ -98,23 +103,22 @@ def _depth(kind: types.Type) -> int:
 
 
 def _textual(field: WriterField) -> WriterField:
-    """A declared column whose values come as text, whatever `schema:` says of how it would be encoded."""
+    """Return a declared column as one whose values are text, whatever encoding `schema:` gives."""
     item = _textual(WriterField("", field.type[1], field.type[1])) if field.type[0] == "array" else None
     return replace(field, raw=("string",), semantic=TEXT, scale=0, item=item)
 
 
-def _counted(frame: Frame, names: Sequence[str], known: _Known) -> dict[str, Row]:
-    """Per column of text: the depths of its arrays, and which types read all its values without loss."""
-    wanted = ", ".join(literal(name) for name in names)
+def _counted(frame: Frame, names: Sequence[str], columns: _Declared) -> dict[str, Row]:
+    """Return for each of these columns the depths of its arrays, and which types read all its values without loss."""
+    listed = ", ".join(literal(name) for name in names)
     images = "flatten(array_compact(array(arrays_zip(_after.names, _after.`values`), arrays_zip(_before.names, _before.`values`))))"
-    cells = (
-        frame.rows.where("_op IS NOT NULL AND _bad IS NULL").selectExpr(f"inline({images})").where(f"names IN ({wanted}) AND `values` IS NOT NULL")
-    )
+    cells = frame.rows.where("_op IS NOT NULL AND _invalid IS NULL").selectExpr(f"inline({images})")
+    cells = cells.where(f"names IN ({listed}) AND `values` IS NOT NULL")
     value = "`values`"
     fits = [
-        f"WHEN {literal(name)} THEN {value} = '' OR {pg_text.stored(value, _textual(known.stored[name]))} IS NOT NULL"
+        f"WHEN {literal(name)} THEN {value} = '' OR {pg_text.to_stored(value, _textual(columns.stored[name]))} IS NOT NULL"
         for name in names
-        if name in known.stored and known.stored[name].type != ("string",)
+        if name in columns.stored and columns.stored[name].type != ("string",)
     ]
     fraction = f"length(regexp_extract({value}, '[.]([0-9]+)$', 1))"
     rows = cells.groupBy("names").agg(
@@ -132,10 +136,13 @@ def _counted(frame: Frame, names: Sequence[str], known: _Known) -> dict[str, Row
     return {row["names"]: row for row in rows.collect()}
 
 
-def _inferred(name: str, held: WriterField | None, row: Row | None) -> WriterField | None:
-    """The table's type where all values fit it, else the narrowest that reads them all, else text; None for nulls of an unknown column."""
-    if held is not None and (row is None or row.fits):
-        return _textual(held)
+def _inferred(name: str, stored: WriterField | None, row: Row | None) -> WriterField | None:
+    """Return the column with the table's type if all values fit it, else with the narrowest type that reads them all, else as text.
+
+    Returns None for a column that the table does not have and that holds only nulls.
+    """
+    if stored is not None and (row is None or row.fits):
+        return _textual(stored)
     if row is None:
         return None
     kind: types.Type = ("string",)

@@ -8,11 +8,11 @@
 | Position | `nextlsn` (end of the commit), then the place in `change` | `timestamp` (of the commit), then `lsn` |
 
 Rules beyond `decode/named.py`:
-- one record of format 1 is as many events as `change` has elements, or one ignored event when it has none.
-- format 2 tells the commit's LSN in B and C only, which may lie in another file than a change: Positions must not depend on how a stream was
-  cut, so the commit's time orders transactions (of two that touch one row, the later begins its change after the earlier committed).
-- numbers are exact: they are read as text, then as what the type beside them says.
-- a stream of several tables needs `source_table`; lines that do not name the table are checked for being whole, and not taken apart.
+- A record of format 1 is one event for each element of `change`, or one ignored event if there is none.
+- Format 2 has the commit's LSN only in B and C, which may lie in another file than a change. Positions must not depend on where a stream was cut
+  into files, so the commit's time orders transactions. (Of two that touch one row, the later begins its change after the earlier committed.)
+- Numbers are exact: they are read as text, then as the type beside them.
+- A stream of several tables needs `source_table`. Lines that do not contain the table's name are only checked for being complete.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ _OPS = {"i": "c", "insert": "c", "u": "u", "update": "u", "d": "d", "delete": "d
 _SILENT = ("b", "c", "m", "message")
 
 FORMAT_1, FORMAT_2, NO_TIME, NO_LSN = "wal2json 1", "wal2json 2", "wal2json 2 without timestamp", "wal2json without lsn"
-"""What `_source.connector` says, for the default order (`order.DEFAULTS`)."""
+"""Values of `_source.connector`, for the default order (`order.DEFAULTS`)."""
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
-    """One raw frame of JSON text as a Frame of rows that name their columns. Raises InputRefused for files of another format."""
+    """Return one raw frame of JSON text as a Frame of rows that name their columns. Raises InputRefused for files of another format."""
     if raw.schema is not None:
-        raise InputRefused(f"table {spec.name}: wal2json writes JSON text, found files with columns. Say `format: json`, or `container: kafka`.")
+        raise InputRefused(f"table {spec.name}: wal2json writes JSON text, but these files have columns. Set `format: json`, or `container: kafka`.")
     empty = "(_text IS NULL OR trim(_text) = '')"
     keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys")
     options = "map('columnNameOfCorruptRecord', '_corrupt')"
     document = f"from_json({pg_text.exact_numbers('_text')}, {literal(_DOCUMENT)}, {options})"
     documents = keyed.selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d")
-    unusable = (
+    problem = (
         f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object, or not a whole one' "
-        f"WHEN _text RLIKE {literal(named.TWO_DOCUMENTS)} THEN 'holds several JSON documents: one a line is expected' "
-        "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is no wal2json record (neither `action` nor `change`)' END"
+        f"WHEN _text RLIKE {literal(named.TWO_DOCUMENTS)} THEN 'holds several JSON documents, expected one per line' "
+        "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is not a wal2json record (neither `action` nor `change`)' END"
     )
-    # every event gets a copy of what stands beside it here: nothing long, or a transaction of n events costs n * n
+    # every event of a transaction gets a copy of these columns, so none may grow with the transaction
     place = ("_file", "_block", "_row", "_offset", "_partition")
-    told = ("_d.action AS _action", "_d.xid AS _xid", f"{lsn_number('coalesce(_d.lsn, _d.nextlsn)')} AS _lsn", "_d.`timestamp` AS _at")
-    transactions = documents.selectExpr(*place, *told, f"{unusable} AS _unusable", f"{_events()} AS _events")
-    kept = (*place, "_action", "_xid", "_lsn", "_at", "_unusable")
+    document_columns = ("_d.action AS _action", "_d.xid AS _xid", f"{lsn_number('coalesce(_d.lsn, _d.nextlsn)')} AS _lsn", "_d.`timestamp` AS _at")
+    transactions = documents.selectExpr(*place, *document_columns, f"{problem} AS _problem", f"{_events()} AS _events")
+    kept = (*place, "_action", "_xid", "_lsn", "_at", "_problem")
     events = transactions.selectExpr(*kept, "posexplode_outer(_events) AS (_event, _e)")
     names = ", ".join(literal(code) for code in (*_OPS, *_SILENT))
     codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in _OPS.items())
     other = of_other_table("_e.schema", "_e.`table`", spec.source_table)
-    strange = f"CASE WHEN _e.kind NOT IN ({names}) THEN concat('has an unknown action ', _e.kind) END"
+    unknown = f"CASE WHEN _e.kind NOT IN ({names}) THEN concat('has an unknown action ', _e.kind) END"
     rows = events.selectExpr(
-        *(name for name in kept if name != "_unusable"),
+        *(name for name in kept if name != "_problem"),
         "_event",
-        f"coalesce(_unusable, {strange}) AS _bad",
-        f"CASE WHEN _unusable IS NOT NULL OR {other} THEN NULL ELSE CASE _e.kind {codes} END END AS _op",
+        f"coalesce(_problem, {unknown}) AS _invalid",
+        f"CASE WHEN _problem IS NOT NULL OR {other} THEN NULL ELSE CASE _e.kind {codes} END END AS _op",
         "concat_ws('.', _e.schema, _e.`table`) AS _table",
         "_e.new AS _new",
         "_e.old AS _old",
@@ -83,10 +83,10 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
 
 
 def _mentions(spec: TableSpec) -> str:
-    """SQL: whether a line can hold an event of this table at all; most lines of a shared stream cannot, and need no taking apart."""
-    wanted = [part.strip().split(".", 1)[-1] for part in (spec.source_table or "*").split(",")]
-    plain = all(name.isascii() and name.isprintable() and not set(name) & set('*"\\') for name in wanted)
-    return "(" + " OR ".join(f"instr(_text, {literal(f'{chr(34)}{name}{chr(34)}')}) > 0" for name in wanted) + ")" if plain else "true"
+    """SQL: whether a line can hold an event of this table. Most lines of a shared stream cannot, and need not be parsed."""
+    tables = [part.strip().split(".", 1)[-1] for part in (spec.source_table or "*").split(",")]
+    plain = all(name.isascii() and name.isprintable() and not set(name) & set('*"\\') for name in tables)
+    return "(" + " OR ".join(f"instr(_text, {literal(f'{chr(34)}{name}{chr(34)}')}) > 0" for name in tables) + ")" if plain else "true"
 
 
 def _events() -> str:
@@ -117,10 +117,10 @@ def _source(spec: TableSpec) -> str:
     )
 
 
-# ---- tables without key: what tells events of one LSN apart ----------------------------------------------------------------
-# COPY writes many rows at one LSN. In format 1 the place in the transaction tells them apart; in format 2 their content does, and equal rows
-# are numbered as they follow each other. Sent again, they get the same numbers. Only equal rows of one COPY that a sink puts into two files cannot
-# be told from one row sent twice.
+# ---- tables without key: distinguish events of one LSN ----------------------------------------------------------------------
+# COPY writes many rows at one LSN. In format 1 their place in the transaction distinguishes them. In format 2 their content does, and equal rows are
+# numbered in their order; sent again, they get the same numbers. Only equal rows of one COPY that a sink puts into two files look like one row that
+# was sent twice.
 
 _IN_FILE = "PARTITION BY _file ORDER BY _block, _row, _event"
 

@@ -1,7 +1,9 @@
-"""The history of one commit: what is stored of the batch's keys is looked up, put in order with it, and written.
+"""Write the history of one commit: look up the stored events of the batch's keys, merge the batch into them, and write the result.
 
-Nothing is read of a key but its last event, unless something of the batch lies before that; then its later events too, out of the closed parts
-that reach so far. A closed part is written again only when a stored event of it changes.
+Of a key only its last event is read, unless something of the batch lies before that. Then its later events are read too, out of the closed parts
+that reach so far. A closed part is written again only if one of its events changes.
+
+In: a Resolution. Out: the table's new History; its parts hold stored events (`history/versions.py`).
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.model import times
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import History, HistoryPart, Truncated, compaction_due, to_merge, tracked
 from compactor.core.model.layout import Layout
@@ -22,28 +24,32 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.ports import Storage
 from compactor.spark.history.parts import Parts, Writer
 from compactor.spark.history.versions import CLOSED, MOVED, OPEN, Versions
+from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
-from compactor.spark.rows.conform import key_columns
 from compactor.spark.rows.resolution import Resolution
 from compactor.spark.rows.resolve import union
-from compactor.spark.sql import literal, named, quoted
+from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
-from compactor.spark.tables.table_reader import Stored
+from compactor.spark.tables.table_reader import TableReader
 
 _MAX_ROUNDS = 16
-"""Key changes of one row followed within one run, as in `engine`."""
+"""The number of key changes of one row that are followed within one run, as in `rows/resolution.py`."""
 
 _DAY_US = 86_400_000_000
 
 
 def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str) -> History:
-    """The parent's history with the batch. Raises InputRefused when a change has no time, CheckFailed when what was written is wrong."""
+    """Write the history of a batch and return the table's new history.
+
+    Raises Refused for unknown columns in `track`, InputRefused if a change has no time, CheckFailed if what was written is wrong.
+    """
     spec, schema = batch.spec, batch.summary.evolved.schema
     sources = {field.source: field.name for field in schema.payload}
     unknown = sorted({*spec.track, *spec.track_except} - set(sources))
     if unknown:
         raise Refused(
-            f"table {spec.name}: `{'track' if spec.track else 'track_except'}` names {unknown[0]}, which is no column; there are {', '.join(sources)}"
+            f"table {spec.name}: `{'track' if spec.track else 'track_except'}` names {unknown[0]}, which is not a column of the table. "
+            f"Its columns are: {', '.join(sources)}."
         )
     columns = [sources[name] for name in tracked(list(sources), spec.track, spec.track_except)]
     versions = Versions(schema, batch.summary.order, batch.version, columns, spec.history_zero_length == "keep")
@@ -52,22 +58,24 @@ def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str)
 
 @dataclass(frozen=True)
 class _Work:
+    """The work on one batch; `cached` are the rows to free at the end."""
+
     spark: SparkSession
     storage: Storage
     batch: Resolution
     commit: str
     versions: Versions
     layout: Layout
-    held: list[DataFrame] = dataclasses.field(default_factory=list)
+    cached: list[DataFrame] = dataclasses.field(default_factory=list)
 
     @property
-    def known(self) -> History | None:
+    def stored_history(self) -> History | None:
         return self.batch.parent.history if self.batch.parent else None
 
     @property
     def whole(self) -> bool:
-        """Whether everything is written: the history begins, or a column has changed its type (H14)."""
-        return self.known is None or bool(self.batch.summary.evolved.retyped)
+        """Whether everything is written anew: the history begins, or a column has changed its type (H14)."""
+        return self.stored_history is None or bool(self.batch.summary.evolved.retyped)
 
     @property
     def keys(self) -> list[str]:
@@ -77,187 +85,187 @@ class _Work:
         parent = self.batch.parent
         return Parts(self.spark, self.layout, self.versions, parent.schema if parent else self.versions.schema)
 
-    def _hold(self, rows: DataFrame) -> DataFrame:
-        self.held.append(table_writer.held(rows))
-        return self.held[-1]
+    def _materialize(self, rows: DataFrame) -> DataFrame:
+        self.cached.append(table_writer.materialize(rows))
+        return self.cached[-1]
 
     def done(self) -> History:
-        """Look up, put in order, write; then let Spark's cache go."""
+        """Look up, merge and write; then free the cached rows."""
         try:
             return self._made()
         finally:
-            for rows in self.held:
+            for rows in self.cached:
                 rows.unpersist()
 
     def _made(self) -> History:
-        known, summary, versions = self.known, self.batch.summary, self.versions
+        stored, summary, versions = self.stored_history, self.batch.summary, self.versions
         changes, linked = self.batch.changes, self.batch.linked
         timed = _timed(changes if linked is None else linked.unionByName(changes.where("_op = 't'")), self.batch)
         truncates, new, moved = self._surveyed(timed)
         events = versions.events(timed.where("_op <> 't'"))
-        events = self._hold(events.unionByName(versions.ends(events)))
-        partial = tuple(sorted({*summary.partial, *(known.partial if known else ())}))
-        moves = moved or (known.moves if known else False)
-        wanted = self._wanted(events, timed, new)
-        loaded, reach = self._stored(wanted)
+        events = self._materialize(events.unionByName(versions.ends(events)))
+        partial = tuple(sorted({*summary.unavailable_columns, *(stored.unavailable_columns if stored else ())}))
+        moves = moved or (stored.moves if stored else False)
+        keys = self._keys_of(events, timed, new)
+        loaded, reach = self._stored(keys)
         if partial and moves and not self.whole:
-            wanted, loaded, reach = self._reached(events, wanted, loaded, reach)
-        loaded = self._hold(loaded)
-        rows = union([events.join(wanted, self.keys, "left"), loaded])
+            keys, loaded, reach = self._reached(events, keys, loaded, reach)
+        loaded = self._materialize(loaded)
+        rows = union([events.join(keys, self.keys, "left"), loaded])
         if truncates:
-            rows = rows.unionByName(versions.truncated(wanted, truncates).join(wanted, self.keys, "left"), allowMissingColumns=True)
+            rows = rows.unionByName(versions.truncated(keys, truncates).join(keys, self.keys, "left"), allowMissingColumns=True)
         if partial:
-            rows = self._with_first(versions.linked(rows), wanted)
-        rows = versions.once(rows)
-        made = self._hold(versions.versions(self._filled(rows, partial, moves)))
+            rows = self._with_first(versions.link(rows), keys)
+        rows = versions.deduplicate(rows)
+        made = self._materialize(versions.versions(self._filled(rows, partial, moves)))
         removed = self._removed(made, loaded, reach)
-        return self._written(made, loaded, wanted, removed, dataclasses.replace(self._kept(), truncates=truncates, partial=partial, moves=moves))
+        kept = dataclasses.replace(self._kept(), truncates=truncates, unavailable_columns=partial, moves=moves)
+        return self._written(made, loaded, keys, removed, kept)
 
     # what there is ------------------------------------------------------------------------------------------------
 
     def _surveyed(self, timed: DataFrame) -> tuple[tuple[Truncated, ...], tuple[Truncated, ...], bool]:
-        """All truncates known, those of the batch, and whether keys change in it. Raises InputRefused for changes without a time."""
+        """Return all truncates, those of the batch, and whether a key changes in the batch. Raises InputRefused for changes without a time."""
         summary, spec = self.batch.summary, self.batch.spec
-        found = timed.agg(
+        row = timed.agg(
             named("count_if(_op <> 't' AND _time IS NULL)", "timeless"),
             named("min(CASE WHEN _time IS NULL THEN _file END)", "file"),
             named("collect_list(CASE WHEN _op = 't' THEN struct(_position AS p, _time AS t) END)", "truncates"),
             named("min(_time)", "first"),
             named("max(_from IS NOT NULL OR (_op = 'c' AND size(_missing) > 0 AND _link IS NOT NULL))", "moved"),
         ).collect()[0]
-        if found.timeless:
+        if row.timeless:
             raise InputRefused(
-                f"table {spec.name}: {found.timeless} changes of {found.file} tell no time, and neither does its folder, so that a history cannot be "
-                "made of them. Say `order_by:` with a timestamp first, let the source's time come along (`__ts_ms`), or leave `history` out."
+                f"table {spec.name}: {row.timeless} changes of {row.file} have no time, and neither has its folder; a history needs one. Set "
+                "`order_by:` with a timestamp first, have the connector add the source's time (`__ts_ms`), or leave `history` out."
             )
-        barriers = [(position.from_row(row.p), row.t) for row in found.truncates] if spec.truncate == "apply" else []
+        barriers = [(position.from_row(truncate.p), truncate.t) for truncate in row.truncates] if spec.truncate == "apply" else []
         if summary.truncate is not None and not any(_event(at, summary.order) == _event(summary.truncate, summary.order) for at, _ in barriers):
-            barriers.append((summary.truncate, found.first))
-        known = self.known.truncates if self.known else ()
-        events = {_event(one.position, summary.order) for one in known}
+            barriers.append((summary.truncate, row.first))
+        stored = self.stored_history.truncates if self.stored_history else ()
+        events = {_event(one.position, summary.order) for one in stored}
         new: list[Truncated] = []
         for at, time in barriers:
             if at is not None and _event(at, summary.order) not in events:
                 events.add(_event(at, summary.order))
-                new.append(Truncated(at, time if time is not None else found.first or 0))
-        return (*known, *new), tuple(new), bool(found.moved)
+                new.append(Truncated(at, time if time is not None else row.first or 0))
+        return (*stored, *new), tuple(new), bool(row.moved)
 
-    def _wanted(self, events: DataFrame, timed: DataFrame, new: Sequence[Truncated]) -> DataFrame:
-        """The keys to work on, with `__first`: the earliest event that is new to each."""
-        versions, known = self.versions, self.known
-        found = [events.selectExpr(*versions.keys, f"{versions.event()} AS __first")]
+    def _keys_of(self, events: DataFrame, timed: DataFrame, new: Sequence[Truncated]) -> DataFrame:
+        """Return the keys to work on, with `__first`: the earliest event of each that is new."""
+        versions, stored = self.versions, self.stored_history
+        frames = [events.selectExpr(*versions.keys, f"{versions.event()} AS __first")]
         if "_to" in timed.columns:
-            names = key_columns("_to", [versions.schema.field(name).type for name in versions.schema.key])
+            names = key_columns("_to", key_types(versions.schema))
             went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, names)]
-            found.append(timed.where("_to IS NOT NULL").selectExpr(*went, f"{versions.event()} AS __first"))
+            frames.append(timed.where("_to IS NOT NULL").selectExpr(*went, f"{versions.event()} AS __first"))
         order = self.batch.summary.order
         for one in new:
             at = position.fixed(one.position, order)
-            if known is None or self.whole:
+            if stored is None or self.whole:
                 rows = self._everything()
             else:
-                reach = [part for part in known.closed if _reaches(part.last, one.position, order)]
-                rows = union([self.parts().open(known, None).drop("__origin", "__was"), self.parts().rows(reach)])
+                reach = [part for part in stored.closed if _reaches(part.last, one.position, order)]
+                rows = union([self.parts().open(stored, None).drop("__origin", "__digest"), self.parts().rows(reach)])
             met = rows.where(f"_position < {at} AND (__end_position IS NULL OR __end_position > {at})")
-            found.append(met.selectExpr(*versions.keys, f"{versions.event(at)} AS __first"))
-        return self._hold(_earliest(union(found), versions))
+            frames.append(met.selectExpr(*versions.keys, f"{versions.event(at)} AS __first"))
+        return self._materialize(_earliest(union(frames), versions))
 
-    def _stored(self, wanted: DataFrame) -> tuple[DataFrame, list[HistoryPart]]:
-        """What is stored of these keys and must be looked at, and the closed parts that were."""
-        known, parts, versions, order = self.known, self.parts(), self.versions, self.batch.summary.order
-        if known is None or self.whole:
-            return self._everything().join(wanted, self.keys, "left"), list(known.closed) if known else []
-        rows = parts.open(known, wanted)
-        if not known.closed:
+    def _stored(self, keys: DataFrame) -> tuple[DataFrame, list[HistoryPart]]:
+        """Return the stored events of these keys that the batch may change, and the closed parts that were read."""
+        stored, parts, versions, order = self.stored_history, self.parts(), self.versions, self.batch.summary.order
+        if stored is None or self.whole:
+            return self._everything().join(keys, self.keys, "left"), list(stored.closed) if stored else []
+        rows = parts.open(stored, keys)
+        if not stored.closed:
             return rows, []
-        # a key's last event is where its first new one would have to come after; the earliest of those that do not
-        rows = self._hold(rows)
+        # events are late where a key's last event does not come before its first new one; the earliest of these decides what to read
+        rows = self._materialize(rows)
         late = rows.where(f"__first <= {versions.event()}").agg(named("min(__first)", "first")).collect()[0].first
-        reach = [part for part in known.closed if late is not None and _reaches(part.last, tuple(late), order)]
+        reach = [part for part in stored.closed if late is not None and _reaches(part.last, tuple(late), order)]
         if not reach:
             return rows, []
-        closed = parts.loaded(parts.rows(reach, wanted), CLOSED)
+        closed = parts.loaded(parts.rows(reach, keys), CLOSED)
         return rows.unionByName(closed.where(f"{versions.event('__end_position')} >= __first")), reach
 
     def _everything(self) -> DataFrame:
-        """All that is stored of the history; where it begins, the rows of the table."""
-        known, parts = self.known, self.parts()
-        if known is None:
+        """Return all stored events, or the rows of the table where the history begins."""
+        stored, parts = self.stored_history, self.parts()
+        if stored is None:
             return self._seeds()
-        return union([parts.open(known, None), parts.loaded(parts.rows(known.closed), CLOSED)])
+        return union([parts.open(stored, None), parts.loaded(parts.rows(stored.closed), CLOSED)])
 
     def _seeds(self) -> DataFrame:
-        """A table that has rows already: each is so since its own time, or else since the newest that the table knows."""
+        """Return the rows of a table that exists when its history begins. Each begins at its own time, else at the newest time the table has."""
         parent, versions = self.batch.parent, self.versions
         if parent is None:
             return versions.seeds(table_writer.read(self.spark, versions.schema, self.batch.summary.order, {}), "0L")
-        stored = Stored(self.spark, self.layout, parent, versions.schema)
-        base, delta = stored.base(None), stored.delta()
+        reader = TableReader(self.spark, self.layout, parent, versions.schema)
+        base, delta = reader.base(None), reader.delta()
         if delta is not None:
             base = base.join(delta.select(*versions.keys), self.keys, "left_anti").unionByName(delta)
-        return versions.seeds(base, f"coalesce({', '.join([*_ordered_by_time(self.batch), f'{_micros(_since(parent))}L'])}, NULL)")
+        return versions.seeds(base, f"coalesce({', '.join([*_ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)")
 
     def _reached(
-        self, events: DataFrame, wanted: DataFrame, loaded: DataFrame, reach: list[HistoryPart]
+        self, events: DataFrame, keys: DataFrame, loaded: DataFrame, reach: list[HistoryPart]
     ) -> tuple[DataFrame, DataFrame, list[HistoryPart]]:
-        """With the keys to which rows went that may now hold other values: a change of the old key is passed along (H10), chains included."""
-        versions, told = self.versions, None
-        kinds = [versions.schema.field(name).type for name in versions.schema.key]
-        went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, key_columns("_moved_to", kinds))]
+        """Add the keys that rows moved to, if they may now hold other values: a change of the old key is carried along, through chains too (H10)."""
+        versions, digest = self.versions, None
+        went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, key_columns("_moved_to", key_types(versions.schema)))]
         columns = ["_moved_to", f"{versions.event()} AS __e"]
         fresh = events.where(MOVED).selectExpr(*columns)
         for _ in range(_MAX_ROUNDS):
-            # kept before it is looked into: Spark's optimizer loses track of members of structs that it takes through joins
-            old = self._hold(loaded.where(MOVED).selectExpr(*columns, "__first")).where("__e >= __first").drop("__first")
+            # materialize before filtering: Spark's optimizer loses members of structs that it moves through joins
+            old = self._materialize(loaded.where(MOVED).selectExpr(*columns, "__first")).where("__e >= __first").drop("__first")
             more = fresh.unionByName(old).selectExpr(*went, "__e AS __first")
-            wanted = self._hold(_earliest(wanted.unionByName(more), versions))
-            before, told = told, wanted.agg(named("bit_xor(xxhash64(to_json(struct(*))))", "s")).collect()[0].s
-            if told == before:
+            keys = self._materialize(_earliest(keys.unionByName(more), versions))
+            before, digest = digest, keys.agg(named(DIGEST, "s")).collect()[0].s
+            if digest == before:
                 break
-            loaded, reach = self._stored(wanted)
-        return wanted, loaded, reach
+            loaded, reach = self._stored(keys)
+        return keys, loaded, reach
 
     # what becomes of it -------------------------------------------------------------------------------------------
 
-    def _with_first(self, rows: DataFrame, wanted: DataFrame) -> DataFrame:
-        return rows.drop("__first").join(wanted, self.keys, "left")
+    def _with_first(self, rows: DataFrame, keys: DataFrame) -> DataFrame:
+        return rows.drop("__first").join(keys, self.keys, "left")
 
     def _filled(self, rows: DataFrame, partial: Sequence[str], moves: bool) -> DataFrame:
         versions = self.versions
         if not (partial and moves):
-            return versions.filled(rows, partial)
-        rows, told = self._hold(versions.given(rows, partial)), None
+            return versions.fill(rows, partial)
+        rows, digest = self._materialize(versions.with_stored_carried(rows, partial)), None
         for _ in range(_MAX_ROUNDS):
-            filled = versions.filled(rows, partial)
-            found = self._hold(versions.passed_on(rows, filled, partial))
-            before, told = told, found.agg(named("bit_xor(xxhash64(to_json(struct(*))))", "s")).collect()[0].s
-            rows = found
-            if told == before:
+            filled = versions.fill(rows, partial)
+            rows = self._materialize(versions.carry(rows, filled, partial))
+            before, digest = digest, rows.agg(named(DIGEST, "s")).collect()[0].s
+            if digest == before:
                 break
-        return versions.filled(rows, partial)
+        return versions.fill(rows, partial)
 
     def _removed(self, made: DataFrame, loaded: DataFrame, reach: Sequence[HistoryPart]) -> list[HistoryPart]:
-        """The closed parts that are replaced: those of which a stored event changed, and small ones that become one."""
-        known = self.known
-        if known is None or self.whole:
-            return list(known.closed) if known else []
+        """Return the closed parts to replace: those with an event that changed, and small ones that are merged."""
+        stored = self.stored_history
+        if stored is None or self.whole:
+            return list(stored.closed) if stored else []
         touched: set[str] = set()
         if reach:
             same = made.where("__same").select(*self.versions.keys, "_position")
             changed = loaded.where(f"__origin = {CLOSED}").join(same, [*self.keys, "_position"], "left_anti")
             touched = {row[0] for row in changed.select("__part").distinct().collect()}
-        merged = {part.id for part in to_merge(part for part in known.closed if part.path not in touched)}
-        return [part for part in known.closed if part.path in touched or part.id in merged]
+        merged = {part.id for part in to_merge(part for part in stored.closed if part.path not in touched)}
+        return [part for part in stored.closed if part.path in touched or part.id in merged]
 
     def _kept(self) -> History:
-        """What carries over before anything is written."""
-        if self.known is not None:
-            return self.known
+        """Return the history that the new parts are added to."""
+        if self.stored_history is not None:
+            return self.stored_history
         parent = self.batch.parent
         since = _since(parent) if parent else None
         return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=since)
 
-    def _written(self, made: DataFrame, loaded: DataFrame, wanted: DataFrame, removed: Sequence[HistoryPart], kept: History) -> History:
+    def _written(self, made: DataFrame, loaded: DataFrame, keys: DataFrame, removed: Sequence[HistoryPart], kept: History) -> History:
+        """Write the events that changed: ended ones into closed parts, last ones into the Delta or, if a compaction is due, into open parts."""
         parts, versions, spec = self.parts(), self.versions, self.batch.spec
         columns = [quoted(name) for name, _ in versions.stored]
         gone = ", ".join(literal(part.path) for part in removed)
@@ -268,20 +276,20 @@ class _Work:
             mine = loaded.where(f"__origin = {CLOSED}").select(*versions.keys, "_position")
             ended = ended.unionByName(rest.join(mine, [*self.keys, "_position"], "left_anti"))
         closed = ended.selectExpr("*", "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd')) AS history_part")
-        # an open part's row that stays as it is stays where it is
+        # a row of an open part that did not change stays there
         stays = "false" if self.whole else f"__origin = {OPEN} AND __same"
         last = made.where(f"__end_position IS NULL AND NOT ({stays})").selectExpr(*columns)
         if kept.delta and not self.whole:
-            untouched = parts.rows([kept.delta]).selectExpr(*columns).join(wanted.select(*versions.keys), self.keys, "left_anti")
+            untouched = parts.rows([kept.delta]).selectExpr(*columns).join(keys.select(*versions.keys), self.keys, "left_anti")
             last = last.unionByName(untouched)
         changes = self.batch.summary.changes
-        held = sum(part.rows for part in kept.open)
+        open_rows = sum(part.rows for part in kept.open)
         writer = Writer(self.spark, self.storage, self.layout, versions, self.commit, spec.name)
-        compact = self.whole or not kept.open or compaction_due(held, (kept.delta.rows if kept.delta else 0) + changes, changes)
+        compact = self.whole or not kept.open or compaction_due(open_rows, (kept.delta.rows if kept.delta else 0) + changes, changes)
         about = 2 * changes + sum(part.rows for part in removed)
         if compact:
             if not self.whole and kept.open:
-                last = self._hold(last)
+                last = self._materialize(last)
                 others = parts.rows(kept.open).selectExpr(*columns).join(last.select(*versions.keys), self.keys, "left_anti")
                 last = last.unionByName(others)
             writer.write(closed, about)
@@ -291,38 +299,39 @@ class _Work:
             writer.write(closed.unionByName(last.selectExpr("*", "'delta' AS history_part")), about + (kept.delta.rows if kept.delta else 0))
         return self._named(kept, writer.written(), removed, compact)
 
-    def _named(self, kept: History, found: Sequence[HistoryPart], removed: Sequence[HistoryPart], compact: bool) -> History:
-        closed = tuple(part for part in found if part.low is not None and not part.id.endswith(".delta") and ".open-" not in part.id)
+    def _named(self, kept: History, written: Sequence[HistoryPart], removed: Sequence[HistoryPart], compact: bool) -> History:
+        """Return the history with the parts that were written instead of those that were removed."""
+        closed = tuple(part for part in written if part.low is not None and not part.id.endswith(".delta") and ".open-" not in part.id)
         closed = tuple(dataclasses.replace(part, low=None) for part in closed)
         gone = {part.id for part in removed}
         made = dataclasses.replace(
             kept,
             closed=(*(part for part in kept.closed if part.id not in gone), *closed),
             set=f"{self.commit}.closed" if removed else kept.set,
-            delta=next((dataclasses.replace(part, low=None) for part in found if part.id.endswith(".delta")), None),
-            last=latest([kept.last, *(part.last for part in found)]),
+            delta=next((dataclasses.replace(part, low=None) for part in written if part.id.endswith(".delta")), None),
+            last=latest([kept.last, *(part.last for part in written)]),
         )
         if not compact:
             return made
-        opened = [part for part in found if ".open-" in part.id]
+        opened = [part for part in written if ".open-" in part.id]
         lows: list[tuple[Any, ...] | None] = [None, *(part.low for part in opened[1:])]
         tiled = [dataclasses.replace(part, low=low, high=high) for part, low, high in zip(opened, lows, [*lows[1:], None])]
         return dataclasses.replace(made, open=tuple(tiled), open_id=f"{self.commit}.open", delta=None)
 
 
 def _timed(changes: DataFrame, batch: Resolution) -> DataFrame:
-    """Changes with `_time` wherever anything tells it: the source, a timestamp that orders them, the folder's hour."""
-    told = ["_time", *_ordered_by_time(batch)]
+    """Return Changes with TIME from the first that has one: the source, a timestamp that orders the changes, the hour of the file's folder."""
+    sources = ["_time", *_ordered_by_time(batch)]
     hours = {item.path: item.hour for item in batch.summary.inputs if item.hour}
     if hours and batch.spec.source.plain_rows:
-        pairs = ", ".join(f"{literal(path)}, {_micros(hour)}L" for path, hour in hours.items())
-        told.append(f"try_element_at(map({pairs}), _file)")
+        pairs = ", ".join(f"{literal(path)}, {times.to_micros(hour)}L" for path, hour in hours.items())
+        sources.append(f"try_element_at(map({pairs}), _file)")
     columns = [quoted(name) for name in changes.columns if name != "_time"]
-    return changes.selectExpr(*columns, f"coalesce({', '.join(told)}, NULL) AS _time")
+    return changes.selectExpr(*columns, f"coalesce({', '.join(sources)}, NULL) AS _time")
 
 
 def _ordered_by_time(batch: Resolution) -> list[str]:
-    """SQL for microseconds since 1970 out of a Position, where it is a time that orders the changes first."""
+    """SQL for microseconds since 1970 out of a Position, if the first order column is a time."""
     if not batch.summary.order:
         return []
     name, kind = batch.summary.order[0]
@@ -332,7 +341,7 @@ def _ordered_by_time(batch: Resolution) -> list[str]:
     if by == "date":
         return [f"_position.o1 * {_DAY_US}L"]
     if by == kind == "string":
-        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unix_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
+        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unixtimes.to_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
     return []
 
 
@@ -345,17 +354,11 @@ def _event(at: Position | None, order: position.Order) -> Position | None:
 
 
 def _reaches(last: Position | None, first: Position, order: position.Order) -> bool:
-    """Whether a part whose last event ended at `last` holds something that may change with an event at `first` (a whole Position or an event's)."""
-    wanted = first if position.by_file(order) or len(first) == len(order) + 1 else event_part(first)
-    return last is not None and sort_key(_event(last, order) or ()) >= sort_key(wanted)
+    """Whether a part whose last event ended at `last` holds something that an event at `first` may change. `first`: a Position or its event part."""
+    event = first if position.by_file(order) or len(first) == len(order) + 1 else event_part(first)
+    return last is not None and sort_key(_event(last, order) or ()) >= sort_key(event)
 
 
 def _since(parent: Snapshot) -> str:
-    """The newest time that a table without a history knows of."""
+    """Return the newest time that a table without a history has."""
     return parent.source_time or parent.hour or parent.time
-
-
-def _micros(text: str) -> int:
-    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)

@@ -1,17 +1,19 @@
-"""History: the events of each key → the versions they make. Pure steps; what is stored and looked up is `history_store` and `history_commit`.
+"""Versions: the events of each key make the versions of its history. Pure steps; `parts.py` reads and writes, `commit.py` runs the steps.
 
-Rows are stored events (`core/history_views.state_types`), and beside them, while they are worked on:
+In and out: stored events (`core/catalog/history_views.state_types`). While they are worked on they also have:
 
-| column | meaning |
-|---|---|
-| `__origin` | EVENT, MADE (out of a key change, a truncate or the table's rows), OPEN (an open part), DELTA (the open Delta), CLOSED |
-| `__part` | path of the part it was read from |
-| `__was` | what `told` gave when it was read: a row for which it gives the same needs no writing |
-| `__first` | the earliest event of its key that is new; what lies before it is as it was stored, and is `__frozen` |
-| `__given` | values of columns that the event did not tell and that came with a key change |
+| column | type | meaning |
+|---|---|---|
+| `__origin` | int | EVENT (of the batch), MADE (a key change, truncate or row of the table), OPEN (an open part), DELTA, CLOSED (a closed part) |
+| `__part` | string | the path of the part that holds the event |
+| `__digest` | bigint | `digest()` of the event as it is stored: an event with the same digest need not be written again |
+| `__first` | struct | the earliest event of the key that is new; events before it stay as they are stored |
+| `__frozen` | boolean | whether the event is stored and lies before `__first` |
+| `__carried` | struct | values of columns that the event does not carry and that came with a key change |
+| `__same` | boolean | whether the event need not be written again |
 
-A batch is worked on with, of each of its keys, the stored events from the last one before the batch's first: nothing older can change.
-The order is that of Positions, and times follow it (H26).
+A batch is worked on together with the stored events of its keys, from the last event before the batch's first on: nothing older can change. Events
+are in the order of their Positions, and times follow that order (H26).
 """
 
 from __future__ import annotations
@@ -25,54 +27,59 @@ from compactor.core.catalog.history_views import state_types
 from compactor.core.model import types
 from compactor.core.model.history import FOREVER, Truncated
 from compactor.core.model.schema import Schema
+from compactor.spark.columns import LINK_MARK
+from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
-from compactor.spark.rows.conform import key_columns, key_text
-from compactor.spark.rows.resolve import LINK
 from compactor.spark.sql import literal, named, null, quoted
 
 EVENT, MADE, OPEN, DELTA, CLOSED = range(5)
 
 _EXACT = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\", 'ignoreNullFields', 'false')"
 
-KNOWN_FROM = f"(_from IS NOT NULL AND NOT startswith(_from, '{LINK}'))"
-"""SQL: whether the key is known that a row had before."""
+HAS_OLD_KEY = f"(_from IS NOT NULL AND NOT startswith(_from, '{LINK_MARK}'))"
+"""SQL: whether the key that a row had before is known."""
 
-MOVED = f"(_op = 'd' AND _moved_to IS NOT NULL AND NOT startswith(_moved_to, '{LINK}'))"
+MOVED = f"(_op = 'd' AND _moved_to IS NOT NULL AND NOT startswith(_moved_to, '{LINK_MARK}'))"
 """SQL: whether the row of a delete is known to live on under another key."""
 
 
 @dataclass(frozen=True)
 class Versions:
-    """The rules for one table. `tracked`: stored names of the columns whose changes make a version; `zero_length`: whether those of no time count."""
+    """The rules for the history of one table."""
 
     schema: Schema
+    """The stored columns and the key."""
+
     order: position.Order
+    """The order columns of the Positions."""
+
     version: int
+    """The version that is being made."""
+
     tracked: Sequence[str]
+    """Stored names of the columns whose changes make a version."""
+
     zero_length: bool = True
+    """Whether versions that last no time are shown."""
 
     @property
     def keys(self) -> list[str]:
-        """Quoted key columns."""
+        """Return the quoted key columns."""
         return [quoted(name) for name in self.schema.key]
 
     @property
     def stored(self) -> list[tuple[str, str]]:
-        """Name and type of every column of a stored event."""
+        """Return name and type of every column of a stored event."""
         return [*((field.name, field.type) for field in self.schema.fields), *state_types(position.ddl(self.order))]
 
     @property
     def key_text(self) -> str:
-        """SQL: a row's key as one text."""
-        return key_text(self.keys, self._kinds)
+        """SQL: the key of a row as text."""
+        return row_key(self.schema)
 
     def event(self, value: str = "_position") -> str:
-        """SQL: what names an event at its source."""
+        """SQL: what identifies an event at its source."""
         return position.event(value, self.order)
-
-    @property
-    def _kinds(self) -> list[str]:
-        return [self.schema.field(name).type for name in self.schema.key]
 
     @property
     def _along(self) -> str:
@@ -85,7 +92,7 @@ class Versions:
     # making rows --------------------------------------------------------------------------------------------------
 
     def events(self, changes: DataFrame) -> DataFrame:
-        """Changes (no truncates; with `_time`) as rows."""
+        """Return Changes (without truncates, with TIME) as rows."""
         arrived = "_op = 'c' AND size(_missing) > 0 AND _from IS NULL AND _link IS NOT NULL"
         return self._rows(
             changes.selectExpr(*[quoted(name) for name in changes.columns if name != "_missing"], "coalesce(_missing, array()) AS _missing"),
@@ -95,31 +102,31 @@ class Versions:
                 "_position": "_position",
                 "__time_us": "_time",
                 "__missing": "array_sort(_missing)",
-                "_from": f"CASE WHEN {arrived} THEN '{LINK}' || _link ELSE _from END",
-                "_moved_to": f"CASE WHEN _op = 'd' THEN '{LINK}' || _link END",
+                "_from": f"CASE WHEN {arrived} THEN '{LINK_MARK}' || _link ELSE _from END",
+                "_moved_to": f"CASE WHEN _op = 'd' THEN '{LINK_MARK}' || _link END",
                 "__link": "_link",
             },
             {name: quoted(name) for name in self.schema.names},
         )
 
     def ends(self, moved: DataFrame) -> DataFrame:
-        """The deletes of the keys that rows have left."""
-        old = dict(zip(self.schema.key, key_columns("_from", self._kinds)))
+        """Return a delete for each key that a row has left."""
+        old = dict(zip(self.schema.key, key_columns("_from", key_types(self.schema))))
         return self._rows(
-            moved.where(KNOWN_FROM),
+            moved.where(HAS_OLD_KEY),
             MADE,
             {"_op": "'d'", "_position": "_position", "__time_us": "__time_us", "_moved_to": self.key_text},
             old,
         )
 
     def truncated(self, keys: DataFrame, truncates: Sequence[Truncated]) -> DataFrame:
-        """Truncates as they meet these keys (with `__first`)."""
-        told = ", ".join(f"named_struct('__p', {position.fixed(one.position, self.order)}, '__t', {one.time}L)" for one in truncates)
-        met = keys.selectExpr("*", f"inline(array({told}))").where(f"{self.event('__p')} >= __first")
+        """Return the truncates as they meet each of these keys (with `__first`)."""
+        structs = ", ".join(f"named_struct('__p', {position.fixed(one.position, self.order)}, '__t', {one.time}L)" for one in truncates)
+        met = keys.selectExpr("*", f"inline(array({structs}))").where(f"{self.event('__p')} >= __first")
         return self._rows(met, MADE, {"_op": "'t'", "_position": "__p", "__time_us": "__t"}, {name: quoted(name) for name in self.schema.key})
 
     def seeds(self, states: DataFrame, time: str) -> DataFrame:
-        """The rows that a table holds when its history begins; `time`: SQL for microseconds since 1970."""
+        """Return the rows that a table has when its history begins. `time` is SQL for microseconds since 1970."""
         return self._rows(
             states,
             MADE,
@@ -127,103 +134,109 @@ class Versions:
             {name: quoted(name) for name in self.schema.names},
         )
 
-    def _rows(self, rows: DataFrame, origin: int, told: dict[str, str], values: dict[str, str]) -> DataFrame:
-        given = {"_version": f"CAST({self.version} AS BIGINT)", "__missing": "CAST(array() AS ARRAY<STRING>)", **told}
+    def _rows(self, rows: DataFrame, origin: int, state: dict[str, str], values: dict[str, str]) -> DataFrame:
+        """Return stored events out of SQL for their state columns and stored columns (name → SQL); all others are null."""
+        given = {"_version": f"CAST({self.version} AS BIGINT)", "__missing": "CAST(array() AS ARRAY<STRING>)", **state}
         payload = [f"{values.get(field.name) or null(types.parse(field.type))} AS {quoted(field.name)}" for field in self.schema.fields]
-        state = [f"{given.get(name) or null(types.parse(kind))} AS {name}" for name, kind in state_types(position.ddl(self.order))]
-        return rows.selectExpr(*payload, *state, f"{origin} AS __origin", "CAST(NULL AS STRING) AS __part", "CAST(NULL AS BIGINT) AS __was")
+        columns = [f"{given.get(name) or null(types.parse(kind))} AS {name}" for name, kind in state_types(position.ddl(self.order))]
+        return rows.selectExpr(*payload, *columns, f"{origin} AS __origin", "CAST(NULL AS STRING) AS __part", "CAST(NULL AS BIGINT) AS __digest")
 
-    def told(self) -> str:
-        """SQL: everything that a stored event says, as a number."""
+    def digest(self) -> str:
+        """SQL: a number that changes when anything of a stored event changes."""
         computed = ("__shown", "__start_us", "__end_us", "__begun_us", "__is_deleted", "__start_position", "__end_position", "__previous_key")
         columns = [*(quoted(name) for name in self.schema.values), "_op", "_from", "_moved_to", "__link", *computed]
         return _text_hash(columns)
 
     # steps --------------------------------------------------------------------------------------------------------
 
-    def linked(self, rows: DataFrame) -> DataFrame:
-        """Creates that wait for the other half of their key change, with the key of the delete of the same transaction and LSN."""
+    def link(self, rows: DataFrame) -> DataFrame:
+        """Return rows with FROM filled for creates that wait for the delete of the same transaction and LSN, and a delete for each such old key."""
         left = rows.where("_op = 'd' AND __link IS NOT NULL").selectExpr("__link", f"{self.key_text} AS __left").groupBy("__link")
         halves = left.agg(named("min(__left)", "__left"), named("count(DISTINCT __left)", "__n")).where("__n = 1").drop("__n")
         joined = rows.join(halves, ["__link"], "left")
-        waits = f"_op = 'u' AND startswith(_from, '{LINK}') AND __left <> {self.key_text}"
+        waits = f"_op = 'u' AND startswith(_from, '{LINK_MARK}') AND __left <> {self.key_text}"
         columns = [f"CASE WHEN {waits} THEN __left ELSE _from END AS _from" if name == "_from" else quoted(name) for name in rows.columns]
-        found = joined.selectExpr(*columns, f"coalesce({waits}, false) AS __found")
-        ends = self.ends(found.where("__found"))
-        return found.drop("__found").unionByName(ends, allowMissingColumns=True)
+        resolved = joined.selectExpr(*columns, f"coalesce({waits}, false) AS __linked")
+        ends = self.ends(resolved.where("__linked"))
+        return resolved.drop("__linked").unionByName(ends, allowMissingColumns=True)
 
-    def once(self, rows: DataFrame) -> DataFrame:
-        """Each event once. A stored one stays as it is; where one place holds several (ties), each is at its latest delivery, as in the table."""
+    def deduplicate(self, rows: DataFrame) -> DataFrame:
+        """Return each event once, with `__frozen`.
+
+        A stored event stays as it is. Where several events share one Position (ties), each stands at its latest delivery, as in the table.
+        """
         values = [
             f"CASE WHEN _op <> 'u' OR array_contains(__missing, {literal(name)}) THEN NULL ELSE {quoted(name)} END" for name in self.schema.values
         ]
         named_values = [f"{value} AS `v{at}`" for at, value in enumerate(values)]
-        found = rows.selectExpr("*", f"{_text_hash(['_op', *named_values])} AS __c", f"{self.event()} AS __e")
+        events = rows.selectExpr("*", f"{_text_hash(['_op', *named_values])} AS __c", f"{self.event()} AS __e")
         place = f"(PARTITION BY {', '.join(self.keys)}, __e)"
-        found = found.selectExpr("*", f"min(__c) OVER {place} <> max(__c) OVER {place} AS __tied")
+        events = events.selectExpr("*", f"min(__c) OVER {place} <> max(__c) OVER {place} AS __tied")
         same = f"PARTITION BY {', '.join(self.keys)}, __e, __c"
         best = f"({same} ORDER BY CASE WHEN __tied THEN _position END DESC, __origin DESC, _position)"
         whole = f"({same} ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
         columns = [quoted(name) for name in rows.columns if name not in ("_from", "_moved_to")]
-        found = found.selectExpr(
+        events = events.selectExpr(
             *columns,
-            f"coalesce(max(CASE WHEN {KNOWN_FROM} THEN _from END) OVER {whole}, _from) AS _from",
+            f"coalesce(max(CASE WHEN {HAS_OLD_KEY} THEN _from END) OVER {whole}, _from) AS _from",
             f"coalesce(max(CASE WHEN {MOVED} THEN _moved_to END) OVER {whole}, _moved_to) AS _moved_to",
             f"row_number() OVER {best} AS __rank",
         )
         frozen = f"coalesce(__origin >= {OPEN} AND {self.event()} < __first, __origin >= {OPEN})"
-        return found.where("__rank = 1").drop("__rank").selectExpr("*", f"{frozen} AS __frozen")
+        return events.where("__rank = 1").drop("__rank").selectExpr("*", f"{frozen} AS __frozen")
 
-    def filled(self, rows: DataFrame, partial: Sequence[str]) -> DataFrame:
-        """Values that events did not tell, out of those before them; a delete keeps what it ended, for a create under another key."""
+    def fill(self, rows: DataFrame, partial: Sequence[str]) -> DataFrame:
+        """Return rows in which values that events do not carry come from the events before them.
+
+        A delete keeps the values that it ended, for a create under another key. `partial` names the columns that some events do not carry.
+        """
         kept = rows.columns
         rows = rows.selectExpr("*", f"lag(_op) OVER ({self._along}) AS __before")
         begins = "CASE WHEN _op = 't' OR (_op = 'u' AND __before IN ('d', 't')) THEN 1 ELSE 0 END"
         rows = rows.selectExpr("*", f"sum({begins}) OVER {self._until} AS __life")
         life = f"(PARTITION BY {', '.join(self.keys)}, __life ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-        known = "((__frozen AND _op <> 't') OR _op = 'u')"
+        carries = "((__frozen AND _op <> 't') OR _op = 'u')"
         rest = [name for name in self.schema.values if name not in partial]
         whole = ", ".join(f"{quoted(name)} AS v{at}" for at, name in enumerate(rest)) or "1 AS v0"
-        found = [f"last(CASE WHEN {known} THEN struct({whole}) END, true) OVER {life} AS __rest"]
+        parts = [f"last(CASE WHEN {carries} THEN struct({whole}) END, true) OVER {life} AS __rest"]
         for at, name in enumerate(partial):
             missing = f"array_contains(__missing, {literal(name)}) AND NOT __frozen"
-            given = (
-                f"WHEN _op = 'u' AND {missing} AND __given IS NOT NULL THEN struct(__given.{quoted(name)} AS v)" if "__given" in rows.columns else ""
-            )
-            told = f"CASE WHEN {known} AND NOT ({missing}) THEN struct({quoted(name)} AS v) {given} END"
-            found.append(f"last({told}, true) OVER {life} AS __p{at}")
-        rows = rows.selectExpr("*", *found)
+            arrived = f"WHEN _op = 'u' AND {missing} AND __carried IS NOT NULL THEN struct(__carried.{quoted(name)} AS v)"
+            carried = arrived if "__carried" in rows.columns else ""
+            own = f"CASE WHEN {carries} AND NOT ({missing}) THEN struct({quoted(name)} AS v) {carried} END"
+            parts.append(f"last({own}, true) OVER {life} AS __p{at}")
+        rows = rows.selectExpr("*", *parts)
         values = {name: f"__rest.v{at}" for at, name in enumerate(rest)} | {name: f"__p{at}.v" for at, name in enumerate(partial)}
         return rows.selectExpr(*[f"{values[name]} AS {quoted(name)}" if name in values else quoted(name) for name in kept])
 
-    def given(self, rows: DataFrame, partial: Sequence[str]) -> DataFrame:
-        """Rows with `__given`: for those stored after a key change, what they held."""
+    def with_stored_carried(self, rows: DataFrame, partial: Sequence[str]) -> DataFrame:
+        """Return rows with `__carried`: the values that stored events already got with their key change."""
         values = ", ".join(f"{quoted(name)} AS {quoted(name)}" for name in partial)
-        moved = f"_op = 'u' AND {KNOWN_FROM} AND size(__missing) > 0 AND __origin >= {OPEN} AND NOT __frozen"
-        return rows.selectExpr("*", f"CASE WHEN {moved} THEN struct({values}) END AS __given")
+        moved = f"_op = 'u' AND {HAS_OLD_KEY} AND size(__missing) > 0 AND __origin >= {OPEN} AND NOT __frozen"
+        return rows.selectExpr("*", f"CASE WHEN {moved} THEN struct({values}) END AS __carried")
 
-    def passed_on(self, rows: DataFrame, filled: DataFrame, partial: Sequence[str]) -> DataFrame:
-        """`rows` with `__given` out of what the keys that their rows had before held then, where those are among `filled`."""
-        moves = filled.where(f"_op = 'u' AND {KNOWN_FROM} AND size(__missing) > 0 AND NOT __frozen")
+    def carry(self, rows: DataFrame, filled: DataFrame, partial: Sequence[str]) -> DataFrame:
+        """Return `rows` with `__carried`: the values that the old key had at the key change, where `filled` has the old key."""
+        moves = filled.where(f"_op = 'u' AND {HAS_OLD_KEY} AND size(__missing) > 0 AND NOT __frozen")
         moves = moves.selectExpr(*self.keys, "_position", "_from AS __k", "_position AS __p")
         values = ", ".join(f"{quoted(name)} AS {quoted(name)}" for name in partial)
         sources = filled.selectExpr(f"{self.key_text} AS __k", "_position AS __at", f"CASE WHEN _op <> 't' THEN struct({values}) END AS __v")
         pairs = moves.join(sources, ["__k"], "inner").where("__at < __p")
         taken = pairs.groupBy(*self.keys, "_position").agg(named("max_by(__v, __at)", "__taken"))
         joined = rows.join(taken, [*self.schema.key, "_position"], "left")
-        columns = [quoted(name) for name in rows.columns if name != "__given"]
-        return joined.selectExpr(*columns, "coalesce(__taken, __given) AS __given")
+        columns = [quoted(name) for name in rows.columns if name != "__carried"]
+        return joined.selectExpr(*columns, "coalesce(__taken, __carried) AS __carried")
 
     def versions(self, rows: DataFrame) -> DataFrame:
-        """Filled rows with everything that depends on their neighbours."""
+        """Return filled rows with the columns that depend on their neighbours: what is shown, from when to when, and `__same`."""
         content = f"CASE WHEN _op = 'u' THEN {_text_hash([quoted(name) for name in self.tracked])} END AS __t"
         begun = f"max(CASE WHEN __frozen THEN __begun_us ELSE __time_us END) OVER {self._until} AS __b"
         rows = rows.selectExpr("*", content, begun)
         rows = rows.selectExpr("*", f"lag(struct(_op AS o, __t AS t)) OVER ({self._along}) AS __l")
-        begins = f"(_op = 'u' AND (__l IS NULL OR __l.o <> 'u' OR __l.t <> __t OR {KNOWN_FROM}))"
+        begins = f"(_op = 'u' AND (__l IS NULL OR __l.o <> 'u' OR __l.t <> __t OR {HAS_OLD_KEY}))"
         rows = rows.selectExpr("*", f"{begins} AS __n")
         stored = "struct(__start_us AS us, __start_position AS at, __previous_key AS k)"
-        own = f"struct(__b AS us, _position AS at, CASE WHEN {KNOWN_FROM} THEN _from END AS k)"
+        own = f"struct(__b AS us, _position AS at, CASE WHEN {HAS_OLD_KEY} THEN _from END AS k)"
         rows = rows.selectExpr(
             "*",
             f"last(CASE WHEN __frozen THEN {stored} WHEN __n THEN {own} END, true) OVER {self._until} AS __run",
@@ -246,10 +259,10 @@ class Versions:
             "__previous_key": "CASE WHEN _op = 'u' THEN __run.k END",
         }
         columns = [f"{computed[name]} AS {name}" if name in computed else quoted(name) for name, _ in self.stored]
-        made = rows.selectExpr(*columns, "__origin", "__part", "__was")
-        return made.selectExpr("*", f"coalesce(__was = {self.told()}, false) AS __same")
+        made = rows.selectExpr(*columns, "__origin", "__part", "__digest")
+        return made.selectExpr("*", f"coalesce(__digest = {self.digest()}, false) AS __same")
 
 
 def _text_hash(columns: Sequence[str]) -> str:
-    """SQL: a number for these values. By way of text: Spark's own hash passes nulls over, so (1, null) and (null, 1) would be the same."""
+    """SQL: a number for these values. It hashes their text, because Spark's own hash skips nulls: (1, null) and (null, 1) would be equal."""
     return f"xxhash64(to_json(struct({', '.join(columns)}), {_EXACT}))" if columns else "0L"

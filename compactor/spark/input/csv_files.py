@@ -1,8 +1,8 @@
-"""CSV files → raw frames whose values are text; `text_types` gives the values types.
+"""CSV files become raw frames whose values are text; `csv_types` gives the values types.
 
-Dialect (RFC 4180 as AWS DMS and most exporters write it): a value with delimiter, quote or line break stands in quotes, a quote inside is doubled;
-a line ends with LF or CRLF. Each file is read whole by one task, because a line break may stand inside a value. An unquoted empty value and the
-null marker are told from `""`; a quoted null marker is not told from an unquoted one.
+Dialect (RFC 4180, as AWS DMS and most exporters write it): a value with delimiter, quote or line break stands in quotes, and a quote inside is
+doubled. A line ends with LF or CRLF. One task reads each file whole, because a line break may stand inside a value. An unquoted empty value and the
+null marker differ from `""`; a quoted null marker does not differ from an unquoted one.
 """
 
 from __future__ import annotations
@@ -20,45 +20,52 @@ from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.schema.writer import from_avro
 from compactor.core.sources import increment
 from compactor.spark import failures
+from compactor.spark.columns import UNREADABLE
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import files
 from compactor.spark.input.files import Origins, RawFrame
 from compactor.spark.sql import literal, quoted
 
 _EMPTY = "\u0001empty\u0001"
-"""What Spark gives for an unquoted empty value, so that it can be told from the null marker and from a quoted empty one."""
+"""The text that Spark gives for an unquoted empty value, to distinguish it from the null marker and from a quoted empty value."""
 
-_BROKEN = "_broken_line"
+_CORRUPT = "_corrupt_line"
 _HEAD_BYTES = (1 << 16, 16 << 20)
+"""How many bytes to read to find the end of the first record: first few, then many."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Layout:
-    """What files that can be read together share: column names, whether the first line holds them, whether lines end with CRLF."""
+    """The layout of files that can be read together."""
 
     names: tuple[str, ...]
+    """The columns."""
+
     header: bool
+    """Whether the first line holds the names."""
+
     crlf: bool
+    """Whether lines end with CRLF."""
 
 
 def settings(spec: TableSpec) -> Csv:
-    """Return the table's CSV settings, completed by the defaults of its envelope. Names may come from `schema:`."""
-    said = spec.csv
-    columns = said.columns
-    if not columns and not said.header and spec.avro_schema:
+    """Return the table's CSV settings, completed by the defaults of its envelope. The column names may come from `schema:`."""
+    configured = spec.csv
+    columns = configured.columns
+    if not columns and not configured.header and spec.avro_schema:
         columns = tuple(field.name for field in from_avro(spec.avro_schema).fields)
-    header = said.header if said.header is not None else (spec.source.csv_header and not said.columns)
-    null_value = said.null_value if said.null_value is not None else spec.source.csv_null
-    return dataclasses.replace(said, header=header, columns=columns, null_value=null_value)
+    header = configured.header if configured.header is not None else (spec.source.csv_header and not configured.columns)
+    null_value = configured.null_value if configured.null_value is not None else spec.source.csv_null
+    return dataclasses.replace(configured, header=header, columns=columns, null_value=null_value)
 
 
 def read(spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence[str], reads: ConsistentReads) -> list[RawFrame]:
-    """Raw frames, one per layout: `_value` is a struct of text, `_broken` tells why a line cannot be used. Raises InputRefused naming a file."""
+    """Return one raw frame for each layout: VALUE is a struct of text, UNREADABLE is set for lines that do not fit. Raises InputRefused."""
     used = settings(spec)
     if not used.header and not used.columns:
         raise InputRefused(
-            f"table {spec.name}: {paths[0]}: nothing names the columns of this CSV file. Say `csv: {{columns: [..]}}` with the names in the "
-            "file's order, or `schema:` with an .avsc file, or, when the first line of each file holds the names (DMS: AddColumnName), "
+            f"table {spec.name}: {paths[0]}: this CSV file has no header, and nothing else names its columns. Set `csv: {{columns: [..]}}` to the "
+            "names in the file's order, or `schema:` to an .avsc file. If the first line of each file holds the names (DMS: AddColumnName), set "
             "`csv: {header: true}`."
         )
     groups: dict[_Layout, list[str]] = {}
@@ -73,7 +80,9 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
         names = tuple(first)
         twice = sorted({name for name in names if names.count(name) > 1 or not name})
         if twice:
-            raise InputRefused(f"table {spec.name}: {path}: the header names {twice[0]!r} twice or not at all; names must differ. Repair the file.")
+            raise InputRefused(
+                f"table {spec.name}: {path}: the header names {twice[0]!r} twice, or has an empty name; expected different names. Repair the file."
+            )
         return _Layout(names, True, crlf)
     columns = used.columns
     operation = spec.source.operation_column
@@ -83,17 +92,17 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
 
 
 def _has_operation(more: int, path: str) -> bool:
-    """Whether a file without header begins with the operation, by how many more values than columns its first line has."""
+    """Whether a file without header begins with the operation. `more` is how many more values than columns its first line has."""
     return more == 1 or (more != 0 and not increment.is_full_load(path))
 
 
 def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str], bool]:
-    """The first record's values, and whether its line ends with CRLF. Values that are longer than the head are cut."""
+    """Return the values of the first record, and whether its line ends with CRLF. Values longer than the head are cut."""
     for size in _HEAD_BYTES:
         try:
             head = files.head(spark, path, size, unpack=True)
         except Exception as error:
-            failures.spare_the_data(error)
+            failures.raise_environment_error(error)
             raise InputRefused(f"{path}: cannot be read ({files.reason(error)}). Have the sink write it again, or remove it.") from None
         text = head.decode("utf-8-sig", errors="replace")
         lines = io.StringIO(text, newline="\n")
@@ -105,16 +114,16 @@ def _first_record(spark: SparkSession, path: str, used: Csv) -> tuple[list[str],
         try:
             first = next(records, [])
         except csv.Error as error:
-            raise InputRefused(f"{path}: its first line is no CSV ({error}). Correct `csv:`, or repair the file.") from None
+            raise InputRefused(f"{path}: the first line is not CSV ({error}). Correct `csv:`, or repair the file.") from None
         if len(head) < size or lines.tell() < len(text):
             break
     return first, text[: lines.tell()].endswith("\r\n")
 
 
 def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, paths: list[str], reads: ConsistentReads) -> RawFrame:
-    # positions instead of names: Spark compares names without case
+    # numbers instead of names: Spark compares names without regard to case
     places = [f"_c{at}" for at in range(len(layout.names))]
-    struct = T.StructType([T.StructField(name, T.StringType()) for name in (*places, _BROKEN)])
+    struct = T.StructType([T.StructField(name, T.StringType()) for name in (*places, _CORRUPT)])
     reader = spark.read.schema(struct).options(
         header=layout.header,
         multiLine=True,
@@ -125,7 +134,7 @@ def _frame(spark: SparkSession, used: Csv, layout: _Layout, origins: Origins, pa
         nullValue=_EMPTY,
         emptyValue="",
         mode="PERMISSIVE",
-        columnNameOfCorruptRecord=_BROKEN,
+        columnNameOfCorruptRecord=_CORRUPT,
         enforceSchema=True,
         maxCharsPerColumn=-1,
         columnPruning=False,
@@ -139,14 +148,15 @@ def _named(rows: DataFrame, used: Csv, layout: _Layout, origins: Origins) -> Raw
     for at, name in enumerate(layout.names):
         value = f"_c{at}"
         if layout.crlf and at == len(layout.names) - 1:
-            # what is left of the line's end; alone it stands for an unquoted empty value
+            # the rest of the line's end; alone it stands for an unquoted empty value
             value = f"CASE WHEN {value} <> '\\r' THEN regexp_replace({value}, '\\\\r$', '') END"
         # an unquoted empty value arrives as null
         empty = "NULL" if used.null_value == "" else "''"
         marked = "" if used.null_value == "" else f"WHEN {value} = {literal(used.null_value)} THEN NULL "
         values.append(f"{literal(name)}, CASE WHEN {value} IS NULL THEN {empty} {marked}ELSE {value} END")
     shown = ", ".join(layout.names[:12]) + (", .." if len(layout.names) > 12 else "")
-    why = f"has another number of values than there are columns ({len(layout.names)}: {shown})"
-    broken = f"CASE WHEN {quoted(_BROKEN)} IS NOT NULL THEN {literal(why)} END"
+    why = f"does not have {len(layout.names)} values, one for each column ({shown})"
+    unreadable_line = f"CASE WHEN {quoted(_CORRUPT)} IS NOT NULL THEN {literal(why)} END"
     schema = ("struct", tuple((name, ("string",)) for name in layout.names))
-    return RawFrame(rows.selectExpr(*files.origin(origins), f"named_struct({', '.join(values)}) AS _value", f"{broken} AS _broken"), schema)
+    value = f"named_struct({', '.join(values)}) AS _value"
+    return RawFrame(rows.selectExpr(*files.origin(origins), value, f"{unreadable_line} AS {UNREADABLE}"), schema)

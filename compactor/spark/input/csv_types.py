@@ -1,16 +1,16 @@
-"""Text values (CSV) → typed values: declared by a schema, else guessed from the values, exactly.
+"""Values of CSV files get types: declared by a schema, else inferred from the values without loss.
 
-A guess never changes a value: printed, it is the text that was read. So it makes no difference in how many runs the files come, and a column
-whose guess fails later becomes text without loss. A column is
+Inference never changes a value: printed again, it is the text that was read. So it makes no difference how many runs the files come in, and a column
+whose inferred type fails later becomes text without loss. The type of a column is
 
-| type | when every value of the run, and the column as it is stored, is |
+| type | if every value of the run, and the column as it is stored, is |
 |---|---|
 | bigint; beyond 64 bits decimal(38,0) | a whole number as a computer writes it: no leading zero, no plus sign (`007` and `+7` are text) |
 | decimal(19+s, s) | such a number with s digits after the point, in every value; wider for more whole digits, up to 38 in all |
-| string | anything else: numbers with exponent or of differing scale, dates and times (their form and zone only a schema can tell) |
+| string | anything else: numbers with exponent or of differing scale, dates and times (only a schema can give their form and zone) |
 
-A guess is no statement of the source, so one that differs never makes a second column of one name (`WriterField.guessed`).
-A declared type that a value does not fit makes the row unusable, never null.
+The source did not state an inferred type, so a different one never makes a second column of one name (`WriterField.guessed`). A value that does not
+fit a declared type makes the record invalid, never null.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from compactor.core.model import types
 from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.spark.columns import BLOCK, FILE, ROW, UNREADABLE, VALUE
 from compactor.spark.decode import conversions
 from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, named, quoted, struct
@@ -30,21 +31,21 @@ _FRACTION = "^-?(0|[1-9][0-9]*)[.][0-9]+$"
 _MINUS_ZERO = "^-0[.]0*$"
 _NO_VALUE = ("infinity", "-infinity", "inf", "-inf", "nan")
 _FAR = "^[+-]?[0-9]{5,}-"
-"""What databases write for values that no engine's date, time or decimal holds: null by policy (docs/sources.md), not a fault."""
+"""Special values that databases write and that no engine's date, time or decimal can hold: null by policy (docs/sources.md), not an error."""
 
 _DIGITS_MAX = 38
 _WHOLE_DIGITS = 19
-"""Whole digits of a guessed decimal, where there is room: more than most columns ever need, so that it need not widen."""
+"""Whole digits of an inferred decimal, where there is room: enough for most columns, so that the type seldom needs to widen."""
 
 
-def typed(
-    raws: Sequence[RawFrame], known: Sequence[WriterField], schema: WriterSchema | None, words: Sequence[str] = (), twins: str = ""
+def add_types(
+    raws: Sequence[RawFrame], stored: Sequence[WriterField], schema: WriterSchema | None, words: Sequence[str] = (), twins: str = ""
 ) -> list[RawFrame]:
-    """Text frames with their values typed. `known`: the stored columns; `schema`: what is declared.
+    """Return text frames with typed values. `stored` are the table's columns, `schema` has the declared ones.
 
-    `words` are columns that stay text (an operation code); a column `twins` + x has the type of x (a before image).
+    `words` are columns that stay text (an operation code). `twins` is the prefix of before images: a column `twins` + x has the type of x.
     """
-    guesses: dict[str, types.Type | None] = {field.name: field.type for field in known}
+    guesses: dict[str, types.Type | None] = {field.name: field.type for field in stored}
     for raw in raws:
         for name, guess in _guessed(raw, schema, words, twins).items():
             own = name[len(twins) :] if twins and name.startswith(twins) and name[len(twins) :] in dict(_columns(raw)) else name
@@ -59,7 +60,7 @@ def _columns(raw: RawFrame) -> tuple[tuple[str, types.Type], ...]:
 
 
 def _joined(left: types.Type | None, right: types.Type | None) -> types.Type | None:
-    """The type that prints the values of both as they were read."""
+    """Return the type that prints the values of both types as they were read."""
     if left is None or right is None:
         return left or right
     joined = types.widest(left, right)
@@ -67,23 +68,24 @@ def _joined(left: types.Type | None, right: types.Type | None) -> types.Type | N
 
 
 def _scale(kind: types.Type) -> Any:
-    """What decides how a number is printed: digits after the point, 0 for whole numbers."""
+    """Return what decides how a number is printed: the digits after the point, 0 for whole numbers."""
     return kind[2] if kind[0] == "decimal" else 0 if kind[0] in ("tinyint", "smallint", "int", "bigint") else kind
 
 
 def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], twins: str) -> dict[str, types.Type | None]:
-    """A type per column that is not declared; None where there is no value. One Spark job."""
+    """Infer a type for each column that is not declared, None where there is no value. One Spark job."""
     names = [name for name, _ in _columns(raw) if name not in words and not (schema and schema.field(name))]
     if not names:
         return {}
     # a row without before image has empty values there, whatever stands for null elsewhere
     texts = {name: f"nullif(_value.{quoted(name)}, '')" if twins and name.startswith(twins) else f"_value.{quoted(name)}" for name in names}
-    summary = [part for at, name in enumerate(names) for part in _facts(texts[name], at)]
-    row = raw.rows.where(f"{raw.broken} IS NULL").agg(*summary).collect()[0]
+    summary = [part for at, name in enumerate(names) for part in _counts(texts[name], at)]
+    row = raw.rows.where(f"{raw.unreadable} IS NULL").agg(*summary).collect()[0]
     return {name: _guess(row, at) for at, name in enumerate(names)}
 
 
-def _facts(value: str, at: int) -> list[Any]:
+def _counts(value: str, at: int) -> list[Any]:
+    """Return the aggregations over one column that `_guess` needs: letter of the figure + number of the column."""
     scale = f"length(regexp_extract({value}, '[.]([0-9]+)$', 1))"
     return [
         named(f"count({value})", f"n{at}"),
@@ -97,7 +99,7 @@ def _facts(value: str, at: int) -> list[Any]:
 
 
 def _guess(row: Any, at: int) -> types.Type | None:
-    count, not_whole, not_fraction, big, whole, least, scale = (row[f"{fact}{at}"] for fact in "nwfbils")
+    count, not_whole, not_fraction, big, whole, least, scale = (row[f"{letter}{at}"] for letter in "nwfbils")
     if not count:
         return None
     if not not_whole and not big:
@@ -117,32 +119,33 @@ def _typed(raw: RawFrame, guesses: dict[str, types.Type | None], schema: WriterS
     faults: list[str] = []
     for name, _ in columns:
         own = name[len(twins) :] if twins and name.startswith(twins) and name[len(twins) :] in present else name
-        said = schema.field(own) if schema else None
-        kind = ("string",) if name in words else said.type if said else guesses.get(own)
+        declared = schema.field(own) if schema else None
+        kind = ("string",) if name in words else declared.type if declared else guesses.get(own)
         if kind is None:
-            # nothing but nulls: text for the struct, and no field, so that the column stays undecided
+            # only nulls: text in the struct, and no field, so that the column stays undecided
             members.append((name, f"_value.{quoted(name)}"))
             fields.append((name, ("string",), None))
             continue
-        plain = WriterField(name, kind, kind, guessed=said is None)
-        told = dataclasses.replace(said, name=name, raw=kind) if said else plain
+        inferred = WriterField(name, kind, kind, guessed=declared is None)
+        described = dataclasses.replace(declared, name=name, raw=kind) if declared else inferred
         text = f"_value.{quoted(name)}"
         value = conversions.from_text(text, kind)
         members.append((name, value))
-        fields.append((name, kind, told))
-        if said and kind[0] != "string":
+        fields.append((name, kind, described))
+        if declared and kind[0] != "string":
             faults.append(_fault(text, value, kind, name))
     made = struct(members)
-    fault = f"coalesce({raw.broken}, {', '.join(faults)})" if faults else raw.broken
-    rows = raw.rows.selectExpr("_file", "_block", "_row", f"{made} AS _value", f"{fault} AS _broken")
+    fault = f"coalesce({raw.unreadable}, {', '.join(faults)})" if faults else raw.unreadable
+    rows = raw.rows.selectExpr(FILE, BLOCK, ROW, f"{made} AS {VALUE}", f"{fault} AS {UNREADABLE}")
     kinds: types.Type = ("struct", tuple((name, kind) for name, kind, _ in fields))
     return RawFrame(rows, kinds, None, tuple(field for _, _, field in fields if field is not None), raw.paths)
 
 
 def _fault(text: str, value: str, kind: types.Type, name: str) -> str:
+    """SQL: why a value does not fit its declared type, or null."""
     special = ", ".join(literal(word) for word in _NO_VALUE)
     rounded = f" OR {text} RLIKE '[.][0-9]{{{kind[2]}}}0*[1-9]'" if kind[0] == "decimal" else ""
     far = f" AND NOT {text} RLIKE '{_FAR}'" if kind[0] in ("date", "timestamp") else ""
     wrong = f"trim({text}) <> '' AND lower({text}) NOT IN ({special}){far} AND ({value} IS NULL{rounded})"
-    why = f"concat({literal(f'holds in column {name} ')}, substr({text}, 1, 80), {literal(f', which is no {types.text(kind)}')})"
+    why = f"concat({literal(f'column {name} holds ')}, substr({text}, 1, 80), {literal(f', expected {types.text(kind)}')})"
     return f"CASE WHEN {wrong} THEN {why} END"

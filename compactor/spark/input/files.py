@@ -1,9 +1,7 @@
-"""Landed files → raw DataFrames: `_file` (path below the landing root), `_block`, `_row`, and `_text` (JSON) or `_value` (a struct).
+"""Landed files become raw DataFrames: FILE, BLOCK, ROW, and TEXT (JSON) or VALUE (a struct), as `spark/columns.py` describes them.
 
-`_block` is the offset of the file's block and `_row` the order inside it: together they order the rows of one file even
-when Spark splits it (H29). Nothing here knows of envelopes.
-
-CSV has a module of its own, `csv_files`, and its frames a column more: `_broken`, why a line cannot be used, else null.
+BLOCK is the offset of the file's block, and ROW the order inside it. Together they order the rows of one file even if Spark splits it (H29). Nothing
+here depends on the envelope. CSV has a module of its own, `csv_files`; its frames also have UNREADABLE.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from compactor.core.model.layout import join, relative
 from compactor.core.schema import avro
 from compactor.core.schema.writer import WriterField
 from compactor.spark import failures
+from compactor.spark.columns import UNREADABLE
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.sql import literal
 
@@ -31,35 +30,46 @@ _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 
 @dataclass(frozen=True)
 class RawFrame:
-    """Rows of files that share a schema. `schema` is None for JSON text; `avro` holds the writer's schema text of Avro files; `fields` describe
-    the columns where their types were declared or guessed (CSV); `paths` are locations."""
+    """Rows of files that share a schema."""
 
     rows: DataFrame
+    """FILE, BLOCK, ROW, then TEXT or VALUE; CSV and Kafka files also UNREADABLE."""
+
     schema: types.Type | None = None
+    """The struct type of VALUE. None for JSON text."""
+
     avro: str | None = None
+    """The writer's schema text, for Avro."""
+
     fields: tuple[WriterField, ...] | None = None
+    """The columns, where their types were declared or inferred (CSV)."""
+
     paths: tuple[str, ...] = ()
+    """The locations of the files."""
 
     @property
-    def broken(self) -> str:
-        """SQL: why a raw row cannot be used, or null."""
-        return "_broken" if "_broken" in self.rows.columns else "CAST(NULL AS STRING)"
+    def unreadable(self) -> str:
+        """SQL: why a raw record cannot be decoded, or null."""
+        return UNREADABLE if UNREADABLE in self.rows.columns else "CAST(NULL AS STRING)"
 
 
 @dataclass(frozen=True)
 class Origins:
-    """Where files lie, and how they are called: by their path below the first of `roots` that holds them, or by a name of their own."""
+    """The names of files: a file is called by its path below a root, or by a name of its own."""
 
     roots: tuple[str, ...]
+    """Folders that hold the files. The first that holds a file counts."""
+
     named: tuple[tuple[str, str], ...] = ()
+    """(location, name) of files with a name of their own."""
 
     def path(self, location: str) -> str:
-        """What the file at a location is called."""
+        """Return the name of the file at a location."""
         root = next(root for root in self.roots if location.startswith(join(root) + "/"))
         return dict(self.named).get(location, relative(location, root))
 
     def sql(self) -> str:
-        """SQL: the same, for the file a row is read from, whose URI Spark reports encoded."""
+        """SQL: the name of the file that a row was read from. Spark reports its URI percent-encoded."""
         # url_decode would turn a plus sign into a blank, and sinks put plus signs into names
         decoded = "url_decode(replace(_metadata.file_path, '+', '%2B'))"
         cases = [f"WHEN endswith({decoded}, {literal(_bare(location))}) THEN {literal(name)}" for location, name in self.named]
@@ -73,7 +83,7 @@ def _bare(location: str) -> str:
 
 
 def from_spark(kind: T.DataType) -> types.Type:
-    """Spark's type as ours."""
+    """Return Spark's type as ours."""
     if isinstance(kind, T.DecimalType):
         return ("decimal", kind.precision, kind.scale)
     if isinstance(kind, T.ArrayType):
@@ -87,37 +97,40 @@ def from_spark(kind: T.DataType) -> types.Type:
 
 
 @dataclass(frozen=True)
-class Why:
-    """Why a file cannot be opened; `unfinished`: its end is missing, as while a sink that writes in place is at it."""
+class Problem:
+    """Why a file cannot be read."""
 
     text: str
+    """The reason, for people."""
+
     unfinished: bool = False
+    """Whether the end of the file is missing, as while a sink writes it in place."""
 
 
-Broken = dict[str, Why]
-"""Location of a file that cannot be opened → why."""
+Unreadable = dict[str, Problem]
+"""Location of a file that cannot be read → why."""
 
 
-def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str], reads: ConsistentReads) -> tuple[list[RawFrame], Broken]:
-    """Raw frames of files of one format, and which of the files cannot be opened."""
-    broken: Broken = {}
+def read(spark: SparkSession, kind: str, origins: Origins, paths: Sequence[str], reads: ConsistentReads) -> tuple[list[RawFrame], Unreadable]:
+    """Return the raw frames of files of one format, and the files that cannot be opened."""
+    unreadable: Unreadable = {}
     if kind == "json":
         rows = reads.open(lambda: spark.read.text(list(paths)), paths)
-        return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(paths))], broken
+        return [RawFrame(rows.selectExpr(*origin(origins), "value AS _text"), paths=tuple(paths))], unreadable
     if kind == "parquet":
-        return [_parquet(spark, origins, schema, group, reads) for schema, group in _by_footer(spark, paths, broken).items()], broken
+        return [_parquet(spark, origins, schema, group, reads) for schema, group in _by_footer(spark, paths, unreadable).items()], unreadable
     if kind == "avro":
-        return [_avro(spark, origins, text, group, reads) for text, group in _by_header(spark, paths, broken).items()], broken
-    raise Refused(f"format {kind!r} is not known: use parquet, avro, json or csv")
+        return [_avro(spark, origins, text, group, reads) for text, group in _by_header(spark, paths, unreadable).items()], unreadable
+    raise Refused(f"file format {kind!r} is unknown; expected parquet, avro, json or csv. Set `format:`.")
 
 
 def origin(origins: Origins) -> tuple[str, ...]:
-    """SQL for `_file`, `_block` and `_row` of text and Avro files."""
+    """Return SQL for FILE, BLOCK and ROW of text and Avro files."""
     return (f"{origins.sql()} AS _file", "_metadata.file_block_start AS _block", f"{_IN_PARTITION} AS _row")
 
 
-def _by_footer(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dict[str, list[str]]:
-    """Parquet files by the schema in their footer, read by the JVM's own reader: 20 times faster than `read.parquet(...).schema`."""
+def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
+    """Group Parquet files by the schema in their footer. The JVM's own reader is 20 times faster than `read.parquet(...).schema`."""
     jvm: Any = spark._jvm
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     session_conf = spark._jsparkSession.sessionState().conf()
@@ -133,10 +146,10 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dic
             finally:
                 reader.close()
         except Exception as error:
-            failures.spare_the_data(error)
+            failures.raise_environment_error(error)
             why = reason(error)
-            # said of files without the magic bytes at their end: the footer is written last
-            broken[path] = Why(f"not a readable Parquet file ({why})", "is not a Parquet file" in why)
+            # Parquet reports this for files without the magic bytes at their end, and the footer is written last
+            unreadable[path] = Problem(f"not a readable Parquet file ({why})", "is not a Parquet file" in why)
             continue
         groups.setdefault(schema, []).append(path)
     return groups
@@ -149,19 +162,19 @@ def _parquet(spark: SparkSession, origins: Origins, schema: str, paths: list[str
     return RawFrame(rows.selectExpr(*origin, "struct(*) AS _value"), from_spark(struct), paths=tuple(paths))
 
 
-def _by_header(spark: SparkSession, paths: Sequence[str], broken: Broken) -> dict[str, list[str]]:
-    """Avro container files by the writer's schema in their header; the header is parsed here because fastavro is not on the cluster (H30)."""
+def _by_header(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
+    """Group Avro files by the writer's schema in their header. The header is parsed here, because fastavro is not on the cluster (H30)."""
     groups: dict[str, list[str]] = {}
     for path in paths:
         try:
             groups.setdefault(avro.container_schema(head(spark, path)), []).append(path)
         except ValueError as error:
-            broken[path] = Why(str(error), "cut short" in str(error))
+            unreadable[path] = Problem(str(error), "cut short" in str(error))
     return groups
 
 
 def head(spark: SparkSession, path: str, size: int = 4 << 20, unpack: bool = False) -> bytes:
-    """The first bytes of a file; with `unpack`, of what it holds when its suffix says that it is compressed."""
+    """Return the first bytes of a file. With `unpack`, a file whose suffix names a compression is unpacked."""
     return ConsistentReads.again_if_empty(lambda: _head(spark, path, size, unpack))
 
 
@@ -184,7 +197,7 @@ def _avro(spark: SparkSession, origins: Origins, text: str, paths: list[str], re
 
 
 def reason(error: BaseException) -> str:
-    """The first telling line of a Java or Python error, without its stack trace."""
+    """Return the first line of a Java or Python error's innermost cause, without the stack trace."""
     java = getattr(error, "java_exception", None)
     cause = java
     while cause is not None and cause.getCause() is not None:

@@ -1,4 +1,4 @@
-"""The inputs of a batch while they are read: where each lies, what opens as which raw frames, and which cannot be opened."""
+"""The inputs of a batch while they are read: the location of each, their raw frames, and the files that Spark cannot read."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished
+from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join
-from compactor.core.model.snapshot import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations
 from compactor.core.schema.writer import WriterField, WriterSchema
@@ -24,6 +24,7 @@ from compactor.spark.input import csv_files, csv_types, files, zstandard
 from compactor.spark.tables import table_writer
 
 FORMATS = ("parquet", "avro", "json", "csv")
+"""The file formats that a table can set."""
 
 
 class LoadSetAside(Exception):
@@ -31,9 +32,10 @@ class LoadSetAside(Exception):
 
 
 class Inputs:
-    """Opens files and remembers which were `broken` (location → why). `scratch` holds what is unpacked on the way, until it is closed.
+    """Opens the files of a batch.
 
-    `reads` checks what Spark reads of the files; it raises InconsistentRead. `storage` is for its questions.
+    `places` has the location of each input. `unreadable` collects files that cannot be read (location → problem). `reads` checks what Spark reads of
+    the files and raises InconsistentRead. `scratch` frees cached rows and unpacked copies when it is closed.
     """
 
     def __init__(
@@ -43,66 +45,69 @@ class Inputs:
         self._spark, self.spec, self.inputs, self._scratch = spark, spec, inputs, scratch
         self.places = {item: locations.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
         roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
-        odd = tuple((place, item.path) for item, place in self.places.items() if place in locations.values() and roots.path(place) != item.path)
-        self.origins = dataclasses.replace(roots, named=odd)
+        renamed = tuple((place, item.path) for item, place in self.places.items() if place in locations.values() and roots.path(place) != item.path)
+        self.origins = dataclasses.replace(roots, named=renamed)
         self.reads = ConsistentReads({place: item.size for item, place in self.places.items()}, spec.name, storage)
-        self.broken: files.Broken = {}
+        self.unreadable: files.Unreadable = {}
 
     def by_format(self) -> dict[str, list[str]]:
-        """Locations by file format, told by the configuration or by the file's name, without the broken ones."""
-        found: dict[str, list[str]] = {}
+        """Return the locations by file format, without unreadable files. The format comes from the settings, else from the file's name."""
+        by_format: dict[str, list[str]] = {}
         for item, place in self.places.items():
             kind = self.spec.format if self.spec.format != "auto" else increment.file_format(item.path)
             if kind is None:
-                self.broken[place] = files.Why(f"the name tells no format; say `format: {'|'.join(FORMATS)}`")
-            if place not in self.broken:
-                found.setdefault(str(kind), []).append(place)
-        return found
+                self.unreadable[place] = files.Problem(f"the file name has no known suffix; set `format: {'|'.join(FORMATS)}`")
+            if place not in self.unreadable:
+                by_format.setdefault(str(kind), []).append(place)
+        return by_format
 
-    def raw(self, kind: str, paths: list[str], known: Sequence[WriterField], schema: WriterSchema | None) -> list[files.RawFrame]:
-        """The raw frames of files of one format, with typed values; `known` are the stored columns, `schema` what is declared."""
-        found = self._opened(kind, paths)
+    def raw(self, kind: str, paths: list[str], stored: Sequence[WriterField], schema: WriterSchema | None) -> list[files.RawFrame]:
+        """Return the raw frames of files of one format. CSV values get types: `stored` are the table's columns, `schema` declares columns."""
+        raws = self._opened(kind, paths)
         if kind == "parquet":
-            return found
-        found = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.held)) for raw in found]
+            return raws
+        raws = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.materialize)) for raw in raws]
         if kind != "csv":
-            return found
+            return raws
         operation = self.spec.op or self.spec.source.operation_column
-        return csv_types.typed(found, known, schema, (operation,) if operation else (), self.spec.source.before_prefix)
+        return csv_types.add_types(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
 
-    def held(self, rows: DataFrame) -> DataFrame:
-        """Rows computed once and kept until the batch is closed."""
-        kept = table_writer.held(rows)
+    def materialize(self, rows: DataFrame) -> DataFrame:
+        """Return the rows computed once. They are freed when the batch is closed."""
+        kept = table_writer.materialize(rows)
         self._scratch.callback(kept.unpersist)
         return kept
 
-    def find_broken(self) -> bool:
-        """Find the files that make Spark fail: read each half alone until single files are left (H29). Whether there are any."""
-        before = len(self.broken)
+    def find_unreadable(self) -> bool:
+        """Find the files that make Spark fail by reading each half alone until single files are left (H29). Returns whether there are any."""
+        before = len(self.unreadable)
         for kind, paths in self.by_format().items():
             self._read_halves(kind, paths)
-        return len(self.broken) > before
+        return len(self.unreadable) > before
 
     def unusable(self) -> list[Unusable]:
-        """The broken files."""
-        return [Unusable(item.path, self.broken[place].text) for item, place in self.places.items() if place in self.broken]
+        """Return the unreadable files as entries of the quarantine."""
+        return [Unusable(item.path, self.unreadable[place].text) for item, place in self.places.items() if place in self.unreadable]
 
     @property
     def unfinished(self) -> frozenset[str]:
-        """Paths of the broken files that lack their end."""
-        return frozenset(item.path for item, place in self.places.items() if place in self.broken and self.broken[place].unfinished)
+        """Return the paths of unreadable files whose end is missing, which a sink may still be writing."""
+        return frozenset(item.path for item, place in self.places.items() if place in self.unreadable and self.unreadable[place].unfinished)
 
-    def within_limits(self, bad: int, read: int, records: Sequence[Unusable] = ()) -> None:
-        """Raises InputRefused when more of the inputs cannot be used than the table allows; InputUnfinished when all that is wrong may pass."""
+    def within_limits(self, invalid: int, read: int, records: Sequence[Unusable] = ()) -> None:
+        """Check the limits of the quarantine. `invalid` of `read` records are invalid; `records` are the first of them.
+
+        Raises InputRefused if more is unusable than the table allows, InputUnfinished if no file is readable and some may be complete later.
+        """
         self.set_aside(records)
-        broken = self.unusable()
-        judged = [item for item in broken if item.path not in self.unfinished]
+        unreadable = self.unusable()
+        judged = [item for item in unreadable if item.path not in self.unfinished]
         limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share)
         where = f"table {self.spec.name}: {join(self.spec.landing)}"
-        if problem := limits.problem([*judged, *records], bad, read, len(judged), len(self.inputs)):
+        if problem := limits.problem([*judged, *records], invalid, read, len(judged), len(self.inputs)):
             raise InputRefused(f"{where}: {problem}")
-        if broken and len(broken) == len(self.inputs):
-            problem = limits.problem(broken, bad, read, len(broken), len(self.inputs))
+        if unreadable and len(unreadable) == len(self.inputs):
+            problem = limits.problem(unreadable, invalid, read, len(unreadable), len(self.inputs))
             raise InputUnfinished(self.unfinished, f"{where}: {problem}")
 
     def set_aside(self, records: Sequence[Unusable]) -> None:
@@ -112,60 +117,60 @@ class Inputs:
         """
         if not self.spec.source.full_loads:
             return
-        why = {item.path: self.broken[place] for item, place in self.places.items() if place in self.broken}
+        why = {item.path: self.unreadable[place] for item, place in self.places.items() if place in self.unreadable}
         for record in records:
-            why.setdefault(record.path, files.Why(f"record {record.record}: {record.reason}" if record.record else record.reason))
-        folders: dict[str, tuple[str, files.Why]] = {}
+            why.setdefault(record.path, files.Problem(f"record {record.record}: {record.reason}" if record.record else record.reason))
+        folders: dict[str, tuple[str, files.Problem]] = {}
         for item in self.inputs:
             # where one file is unusable for good, waiting for the end of another would not help
             if item.path in why and (item.folder not in folders or not why[item.path].unfinished):
                 folders[item.folder] = (item.path, why[item.path])
         others = {}
         for item, place in self.places.items():
-            if item.folder in folders and place not in self.broken:
+            if item.folder in folders and place not in self.unreadable:
                 path, reason = folders[item.folder]
-                others[place] = why.get(item.path) or files.Why(
+                others[place] = why.get(item.path) or files.Problem(
                     f"belongs to a full load that is not usable: {path}: {reason.text}", reason.unfinished
                 )
         if others:
-            self.broken.update(others)
+            self.unreadable.update(others)
             raise LoadSetAside
 
     def _opened(self, kind: str, paths: list[str]) -> list[files.RawFrame]:
-        found, broken = self._read(kind, paths)
-        while not self.reads.confirmed({path: why.text for path, why in broken.items()}):
-            found, broken = self._read(kind, paths)
-        self.broken.update(broken)
-        return found
+        raws, unreadable = self._read(kind, paths)
+        while not self.reads.confirmed({path: why.text for path, why in unreadable.items()}):
+            raws, unreadable = self._read(kind, paths)
+        self.unreadable.update(unreadable)
+        return raws
 
-    def _read(self, kind: str, paths: list[str]) -> tuple[list[files.RawFrame], files.Broken]:
-        """The raw frames of the files, and those that cannot be opened."""
-        packed = [path for path in paths if kind in ("csv", "json") and zstandard.needed(self._spark, path)]
+    def _read(self, kind: str, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
+        """Return the raw frames of the files, and the files that cannot be opened. Packs that Hadoop cannot read are unpacked first."""
+        packed = [path for path in paths if kind in ("csv", "json") and zstandard.must_unpack(self._spark, path)]
         plain = [path for path in paths if path not in packed]
-        out, broken = self._read_plain(kind, self.origins, plain) if plain else ([], {})
+        out, unreadable = self._read_plain(kind, self.origins, plain) if plain else ([], {})
         if packed:
             place = self._scratch.enter_context(tempfile.TemporaryDirectory(prefix="compactor-"))
             copies = {}
             for path in packed:
                 try:
-                    copies[zstandard.copied(self._spark, path, join(place, self.origins.path(path)))] = path
+                    copies[zstandard.unpack(self._spark, path, join(place, self.origins.path(path)))] = path
                 except InputRefused as error:
-                    broken[path] = files.Why(str(error))
+                    unreadable[path] = files.Problem(str(error))
             frames, refused = self._read_plain(kind, files.Origins((place,)), [*copies]) if copies else ([], {})
-            out += [zstandard.renamed(raw) for raw in frames]
-            broken.update({copies[copy]: why for copy, why in refused.items()})
-        return out, broken
+            out += [zstandard.with_original_names(raw) for raw in frames]
+            unreadable.update({copies[copy]: problem for copy, problem in refused.items()})
+        return out, unreadable
 
-    def _read_plain(self, kind: str, origins: files.Origins, paths: list[str]) -> tuple[list[files.RawFrame], files.Broken]:
+    def _read_plain(self, kind: str, origins: files.Origins, paths: list[str]) -> tuple[list[files.RawFrame], files.Unreadable]:
         if kind != "csv":
             return files.read(self._spark, kind, origins, paths, self.reads)
         try:
             return csv_files.read(self._spark, self.spec, origins, paths, self.reads), {}
         except InputRefused as error:
             if len(paths) == 1:
-                return [], {paths[0]: files.Why(str(error))}
+                return [], {paths[0]: files.Problem(str(error))}
             alone = [self._read_plain(kind, origins, [path]) for path in paths]
-            return [raw for frames, _ in alone for raw in frames], {path: why for _, broken in alone for path, why in broken.items()}
+            return [raw for frames, _ in alone for raw in frames], {path: problem for _, each in alone for path, problem in each.items()}
 
     def _read_halves(self, kind: str, paths: list[str]) -> None:
         try:
@@ -174,7 +179,7 @@ class Inputs:
         except InconsistentRead:
             raise
         except Exception as error:
-            failures.spare_the_data(error)
+            failures.raise_environment_error(error)
             half = len(paths) // 2
             if half:
                 self._read_halves(kind, paths[:half])
@@ -184,4 +189,4 @@ class Inputs:
             if not self.reads.confirmed({paths[0]: reason}):
                 self._read_halves(kind, paths)
                 return
-            self.broken[paths[0]] = files.Why(f"cannot be read ({reason})")
+            self.unreadable[paths[0]] = files.Problem(f"cannot be read ({reason})")

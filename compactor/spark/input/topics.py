@@ -1,6 +1,6 @@
-"""Topics: Kafka as Spark reads it, in batches between given offsets, and asked for its bounds by Kafka's own client inside Spark's JVM.
+"""Kafka topics: read records between given offsets with Spark, and ask Kafka's own client, inside Spark's JVM, for the offsets there are.
 
-Both come with the package spark-sql-kafka. Records are written as they are: what they hold is decoded when they are absorbed.
+Both come with the package spark-sql-kafka. Records are written unchanged; a run decodes them when it absorbs them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIMEOUT_MS = "20000"
 
 
 class KafkaTopics:
-    """A cluster. `properties` are Kafka's client settings (`security.protocol`, ...), which may hold secrets and are shown nowhere."""
+    """A Kafka cluster. `properties` are client settings (`security.protocol`, ...). They may hold secrets and are never logged."""
 
     def __init__(self, spark: SparkSession, storage: Storage, servers: str, properties: Mapping[str, str]) -> None:
         self._spark, self._storage = spark, storage
@@ -35,7 +35,7 @@ class KafkaTopics:
         self._properties = {"bootstrap.servers": servers, "request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **properties}
 
     def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """(topic, partition) → (first offset still there, offset the next record will get)."""
+        """Return (topic, partition) → (first offset still there, offset of the next record)."""
         jvm: Any = self._spark._jvm
         settings = jvm.java.util.Properties()
         for name, value in self._properties.items():
@@ -56,45 +56,48 @@ class KafkaTopics:
             first, last = (self._offsets(admin, places, made) for made in (spec.earliest(), spec.latest()))
             return {place: (offset, last[place]) for place, offset in first.items()}
         except Py4JJavaError as error:
-            raise self._told(error) from None
+            raise self._translated(error) from None
         finally:
             admin.close()
 
-    def fetch(self, wanted: Sequence[Offsets], staging: str) -> list[Fetched]:
-        """Write these records below `staging`: a task reads one partition and writes one file."""
-        places = {(item.topic, item.partition): item for item in wanted}
-        if len(places) != len(wanted):
-            raise ValueError("a partition is wanted twice")
+    def fetch(self, ranges: Sequence[Offsets], staging: str) -> list[Fetched]:
+        """Write these records below `staging`. Each task reads one partition and writes one file."""
+        places = {(item.topic, item.partition): item for item in ranges}
+        if len(places) != len(ranges):
+            raise ValueError("each partition may be given once")
         try:
-            self._read(wanted).selectExpr(*_COLUMNS).write.partitionBy("_topic", "_partition").mode("overwrite").parquet(staging)
-            found = self._facts(staging) if self._any(staging) else []
+            self._read(ranges).selectExpr(*_COLUMNS).write.partitionBy("_topic", "_partition").mode("overwrite").parquet(staging)
+            rows = self._written(staging) if self._any(staging) else []
         except (Py4JJavaError, PySparkException) as error:
-            raise self._told(error) from None
-        told = {(row.topic, row.partition): row for row in found}
+            raise self._translated(error) from None
+        by_place = {(row.topic, row.partition): row for row in rows}
         out = []
         for info in self._storage.list(staging):
             match = _PLACE.fullmatch(info.path[len(join(staging)) + 1 :])
             if match:
-                row = told[match["topic"], int(match["partition"])]
+                row = by_place[match["topic"], int(match["partition"])]
                 out.append(Fetched(places[row.topic, row.partition], info, row.records, row.until.timestamp()))
-        if len(out) != len(told):
-            raise Refused(f"kafka: {staging} holds {len(out)} files of {len(told)} partitions; is another ingest at work in this warehouse?")
+        if len(out) != len(by_place):
+            raise Refused(
+                f"kafka: {staging} holds {len(out)} files, expected {len(by_place)}, one per partition. Check that no other `compactor ingest` works "
+                "in this warehouse, then run again."
+            )
         return out
 
-    def _read(self, wanted: Sequence[Offsets]) -> Any:
+    def _read(self, ranges: Sequence[Offsets]) -> Any:
         by_topic: dict[str, list[Offsets]] = {}
-        for item in wanted:
+        for item in ranges:
             by_topic.setdefault(item.topic, []).append(item)
-        said = {
+        assigned = {
             "assign": {topic: [item.partition for item in items] for topic, items in by_topic.items()},
             "startingOffsets": {topic: {str(item.partition): item.first for item in items} for topic, items in by_topic.items()},
             "endingOffsets": {topic: {str(item.partition): item.last + 1 for item in items} for topic, items in by_topic.items()},
         }
         client = {f"kafka.{name}": value for name, value in {"isolation.level": "read_committed", **self._properties}.items()}
-        options = {**{name: json.dumps(value) for name, value in said.items()}, **client, "includeHeaders": "true"}
+        options = {**{name: json.dumps(value) for name, value in assigned.items()}, **client, "includeHeaders": "true"}
         return self._spark.read.format("kafka").options(**options).load()
 
-    def _facts(self, staging: str) -> list[Any]:
+    def _written(self, staging: str) -> list[Any]:
         rows = self._spark.read.parquet(staging).groupBy("topic", "partition")
         return rows.agg(named("count(*)", "records"), named("max(timestamp)", "until")).collect()
 
@@ -103,16 +106,16 @@ class KafkaTopics:
 
     def _offsets(self, admin: Any, places: Sequence[Any], which: Any) -> dict[tuple[str, int], int]:
         jvm: Any = self._spark._jvm
-        asked = jvm.java.util.HashMap()
+        questions = jvm.java.util.HashMap()
         for place in places:
-            asked.put(place, which)
-        answer = admin.listOffsets(asked).all().get()
+            questions.put(place, which)
+        answer = admin.listOffsets(questions).all().get()
         return {(place.topic(), place.partition()): answer.get(place).offset() for place in places}
 
-    def _told(self, error: Exception) -> Exception:
-        said = reason(error)
-        if "UnknownTopicOrPartition" in said:
-            return Refused(f"kafka: {self._servers} has no such topic: {said}. `topic:` names it, as the connector created it.")
-        if "Timeout" in said or "TimedOut" in said or "Disconnect" in said or "No resolvable bootstrap" in said:
-            return Unavailable(f"kafka: {self._servers} did not answer: {said}")
-        return Refused(f"kafka: {self._servers}: {said}")
+    def _translated(self, error: Exception) -> Exception:
+        message = reason(error)
+        if "UnknownTopicOrPartition" in message:
+            return Refused(f"kafka: {self._servers} has no such topic: {message}. Set `topic:` to the name that the connector gave it.")
+        if "Timeout" in message or "TimedOut" in message or "Disconnect" in message or "No resolvable bootstrap" in message:
+            return Unavailable(f"kafka: {self._servers} did not answer: {message}")
+        return Refused(f"kafka: {self._servers}: {message}")

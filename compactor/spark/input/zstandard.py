@@ -1,6 +1,6 @@
-"""Text files packed with zstd, for Sparks whose Hadoop has no native library (the one on PyPI): unpacked into a scratch directory first.
+"""Unpack text files that are packed with zstd into a scratch directory, for a Spark whose Hadoop has no native library (the one on PyPI).
 
-Hadoop reads `.gz`, `.bz2` and `.snappy` with Java alone, `.zst` only with its native library, which EMR has. Parquet and Avro files are not
+Hadoop reads `.gz`, `.bz2` and `.snappy` with Java alone, and `.zst` only with its native library, which EMR has. Parquet and Avro files are not
 concerned: they are packed inside, and Spark unpacks those itself.
 """
 
@@ -18,10 +18,10 @@ from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input.files import RawFrame, reason
 
 _PLAIN = ".plain"
-"""Ends the name of an unpacked copy: `.zst` at its end would have Hadoop unpack it again."""
+"""The suffix of an unpacked copy. With `.zst` at its end Hadoop would unpack it again."""
 
 
-def needed(spark: SparkSession, path: str) -> bool:
+def must_unpack(spark: SparkSession, path: str) -> bool:
     """Whether a text file must be unpacked before Spark can read it."""
     if not path.endswith(".zst"):
         return False
@@ -33,19 +33,19 @@ def needed(spark: SparkSession, path: str) -> bool:
     return False
 
 
-def copied(spark: SparkSession, path: str, copy: str) -> str:
-    """The location of an unpacked copy, called like `copy` and a suffix. Raises InputRefused naming a file that cannot be unpacked."""
+def unpack(spark: SparkSession, path: str, copy: str) -> str:
+    """Unpack a file and return the location of the copy: `copy` and a suffix. Raises InputRefused, naming the file, if it cannot be unpacked."""
     if not str(spark.sparkContext.master).startswith("local"):
         raise InputRefused(
             f"{path}: this cluster's Hadoop cannot unpack zstd (no native library). Have the sink write gzip, or install libhadoop with zstd."
         )
     target = copy + _PLAIN
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    ConsistentReads.again_if_empty(lambda: _unpack(spark, path, target))
+    ConsistentReads.again_if_empty(lambda: _copy_unpacked(spark, path, target))
     return target
 
 
-def _unpack(spark: SparkSession, path: str, target: str) -> int:
+def _copy_unpacked(spark: SparkSession, path: str, target: str) -> int:
     """Unpack a file and return the size of its content in bytes."""
     jvm: Any = spark._jvm
     location = jvm.org.apache.hadoop.fs.Path(path)
@@ -53,15 +53,15 @@ def _unpack(spark: SparkSession, path: str, target: str) -> int:
     try:
         jvm.org.apache.commons.io.FileUtils.copyInputStreamToFile(jvm.com.github.luben.zstd.ZstdInputStream(stream), jvm.java.io.File(target))
     except Exception as error:
-        failures.spare_the_data(error)
+        failures.raise_environment_error(error)
         raise InputRefused(f"{path}: cannot be unpacked ({reason(error)}). Have the sink write it again, or remove it.") from None
     finally:
         stream.close()
     return os.path.getsize(target)
 
 
-def renamed(raw: RawFrame) -> RawFrame:
-    """A frame of copies with the names of the files that they are copies of."""
+def with_original_names(raw: RawFrame) -> RawFrame:
+    """Return a frame of copies with the names of the original files."""
     rows = raw.rows.selectExpr(
         *[f"substr(_file, 1, length(_file) - {len(_PLAIN)}) AS _file" if name == "_file" else name for name in raw.rows.columns]
     )

@@ -1,10 +1,10 @@
-"""Keyless tables as keyed ones (H13): the key is `_row_id`, the identity of the event that brought the row.
+"""Tables without key (H13): the key is `_row_id`, the identity of the event that brought the row.
 
-Two steps. `identified` gives every decoded record its identity, and turns an update into a removal (op `x`, the before image) and an insert, a
-delete into a removal. `matched` lets every removal take away one equal row, the lowest first, or wait for it like a tombstone:
-rows of equal content cannot be told apart, so which of them goes makes no difference, and neither does when.
+Two steps. `identify` gives every decoded record its identity. It turns an update into a removal (op `x`, the before image) and an insert, and a
+delete into a removal. `match_removals` lets every removal take one row with equal content, the lowest first. A removal without such a row waits for
+one, as a tombstone does. Rows with equal content are interchangeable, so it makes no difference which of them goes, or when.
 
-A stored removal has `_op` = 'd', `_from` = 'x', and `_moved_to` = 'found' once it took its row.
+A stored removal has `_op` = 'd' and `_from` = 'x'. Once it took its row, `_moved_to` is 'found'.
 """
 
 from __future__ import annotations
@@ -17,25 +17,32 @@ from compactor.spark.decode.order import expression
 from compactor.spark.rows import position
 from compactor.spark.sql import literal, quoted
 
-REMOVAL, FOUND = "x", "found"
+REMOVAL = "x"
+"""The operation of a removal, and its FROM once it is stored."""
+
+MATCHED = "found"
+"""The MOVED_TO of a removal that took its row, and of the row that it took."""
 
 
-def identified(frame: Frame, order: position.Order, contents: dict[str, str]) -> Frame:
-    """The frame with `_identity` and `_source_kind`, updates and deletes as removals. `contents`: file → hash of its content."""
+def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> Frame:
+    """Return the frame with `_identity` (key text) and ORIGIN; updates and deletes become removals.
+
+    `order` are the order columns. `contents` maps each file to a hash of its content; it is read only where neither source nor sink numbers events.
+    """
     assert frame.images is not None
     rows = frame.rows
     has_order = "total_order" in dict(rows.dtypes)["_source"]
     event = "concat_ws(':', 'e', _position.epoch, _source.sequence, _source.lsn, _source.txId, _source.total_order)" if has_order else "NULL"
-    known = "_source.total_order IS NOT NULL" if has_order else "false"
+    has_number = "_source.total_order IS NOT NULL" if has_order else "false"
     if any(name == "offset" for name, _ in order):
         offset = expression("offset", frame.images, "", frame.order_names)[0]
         place = f"concat_ws(':', 'o', _position.epoch, _partition, {offset})"
     else:
-        # neither source nor sink numbers the event: the same line of the same content is the same event, under whatever name it lands
+        # nothing numbers the event: the same line of the same content is the same event, whatever the name of the file
         content = f"try_element_at(map({', '.join(f'{literal(file)}, {literal(digest)}' for file, digest in contents.items())}), _file)"
         rows = rows.selectExpr("*", "row_number() OVER (PARTITION BY _file ORDER BY _block, _row) AS _line")
         place = f"concat_ws(':', 'f', {content}, _line)"
-    rows = rows.selectExpr("*", f"CASE WHEN {known} THEN {event} ELSE {place} END AS _id")
+    rows = rows.selectExpr("*", f"CASE WHEN {has_number} THEN {event} ELSE {place} END AS _id")
     split = rows.selectExpr(
         "*",
         f"explode(CASE WHEN _op = 'u' THEN array('{REMOVAL}', 'c') WHEN _op = 'd' THEN array('{REMOVAL}') ELSE array(_op) END) AS _k",
@@ -46,25 +53,27 @@ def identified(frame: Frame, order: position.Order, contents: dict[str, str]) ->
         "_k AS _op",
         f"CASE WHEN _k = '{REMOVAL}' THEN _before ELSE _after END AS _after",
         f"CASE WHEN _k = '{REMOVAL}' THEN concat(_id, ':x') ELSE _id END AS _identity",
-        f"CASE WHEN _k = '{REMOVAL}' AND _op = 'u' THEN 1 ELSE 0 END AS _source_kind",
+        f"CASE WHEN _k = '{REMOVAL}' AND _op = 'u' THEN 1 ELSE 0 END AS _origin",
     )
     return Frame(out, frame.images, frame.writers)
 
 
-def content(schema: Schema) -> str:
-    """SQL: a digest of everything a row holds but its identity."""
+def content_digest(schema: Schema) -> str:
+    """SQL: a digest of all values of a row except its identity."""
     members = ", ".join(quoted(name) for name in schema.values)
     return f"sha2(to_json(struct({members}), map('ignoreNullFields', 'false')), 256)"
 
 
-def waiting() -> str:
-    """SQL: whether a state is a removal that has not found its row."""
+def is_waiting() -> str:
+    """SQL: whether a state is a removal that still waits for its row."""
     return f"(_op = 'd' AND _from = '{REMOVAL}' AND _moved_to IS NULL)"
 
 
-def matched(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
-    """States (one per identity) with removals paired off with equal rows."""
-    ranked = heads.selectExpr("*", f"{content(schema)} AS _content", f"CASE WHEN {waiting()} THEN 'w' WHEN _op = 'u' THEN 'l' ELSE 'n' END AS _kind")
+def match_removals(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
+    """Return states (one for each identity) in which removals and rows of equal content have taken each other."""
+    ranked = heads.selectExpr(
+        "*", f"{content_digest(schema)} AS _content", f"CASE WHEN {is_waiting()} THEN 'w' WHEN _op = 'u' THEN 'l' ELSE 'n' END AS _kind"
+    )
     counted = ranked.selectExpr(
         "*",
         "row_number() OVER (PARTITION BY _content, _kind ORDER BY _position, _row_id) AS _n",
@@ -81,5 +90,5 @@ def matched(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
         f"CASE WHEN {gone} THEN 'd' ELSE _op END AS _op",
         f"CASE WHEN {gone} OR {took} THEN CAST({version} AS BIGINT) ELSE _version END AS _version",
         f"CASE WHEN {gone} THEN greatest(_position, _removed_at) ELSE _position END AS _position",
-        f"CASE WHEN {gone} OR {took} THEN '{FOUND}' ELSE _moved_to END AS _moved_to",
+        f"CASE WHEN {gone} OR {took} THEN '{MATCHED}' ELSE _moved_to END AS _moved_to",
     )

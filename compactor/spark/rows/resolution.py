@@ -1,4 +1,8 @@
-"""Resolution: a batch and what is stored, resolved to one row per key; what became of every event."""
+"""Resolution: resolve a batch with the stored rows to one row for each key, and count what became of every event.
+
+In: a SparkBatch (Changes). Out: `outcomes` (every state of every key, ranked) and `heads` (the rows that stay), both in the columns of
+`rows/resolve.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,89 +24,89 @@ from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX
 from compactor.spark.reading import SparkBatch, record_place
 from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.resolve import EVENT, MOVED, Resolver, union
-from compactor.spark.sql import literal, named, quoted
+from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
-from compactor.spark.tables.table_reader import Stored
+from compactor.spark.tables.table_reader import TableReader
 
 _MAX_ROUNDS = 16
-"""Key changes of one row followed within one run. A longer chain leaves its unavailable values unknown, and counted."""
+"""The number of key changes of one row that are followed within one run. Values behind a longer chain stay unavailable and are counted."""
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """A batch resolved with what is stored. Spark's cache holds its rows until `close`."""
+    """A batch resolved with the stored rows. Spark caches its rows until `close`."""
 
     batch: SparkBatch
     """The batch, without the changes that were set aside as beyond retention."""
     whole: bool
-    """Whether it was resolved with the whole base, for a new base."""
+    """Whether the batch was resolved with the whole base, for a new base."""
     resolver: Resolver
-    """What it was resolved by."""
+    """The rules that were applied."""
     outcomes: DataFrame
-    """Every state of every key, with `_outcome` and `_tie`."""
+    """Every state of every key, with OUTCOME and TIE."""
     heads: DataFrame
     """The rows that stay: one per key."""
     counts: dict[str, int]
-    """What became of every event, by `snapshot.COUNTS`."""
+    """The number of events by outcome; the keys are `snapshot.COUNTS`."""
     ties: int
-    """Events whose order columns were all equal to another's of the same key."""
+    """Events whose order columns equal those of another event of the same key."""
     linked: DataFrame | None = None
-    """The changes without truncates, with what stored rows tell of key changes; None when they tell nothing."""
+    """The Changes without truncates, with the old and new keys that stored rows add to key changes. None if none were looked up."""
     event_outcomes: DataFrame | None = None
-    """Key, `_position` and `_event_outcome` of each event, for `feed: all`."""
+    """Key, POSITION and EVENT_OUTCOME of each event, for `feed: all`."""
     own: tuple[DataFrame, ...] = ()
-    """Cached rows that only this Resolution needs."""
+    """The cached rows that `close` frees."""
 
     @property
     def summary(self) -> BatchSummary:
-        """The facts about the batch."""
+        """Return the counts and bounds of the batch."""
         return self.batch.summary
 
     @property
     def spec(self) -> TableSpec:
-        """The table."""
+        """Return the table."""
         return self.batch.spec
 
     @property
     def parent(self) -> Snapshot | None:
-        """The version that it continues."""
+        """Return the version that the batch continues."""
         return self.batch.parent
 
     @property
     def version(self) -> int:
-        """The version that is being made."""
+        """Return the version that is being made."""
         return self.batch.version
 
     @property
     def changes(self) -> DataFrame:
-        """The changes of the batch."""
+        """Return the Changes of the batch."""
         return self.batch.changes
 
     @property
     def schema(self) -> Schema:
-        """The stored columns."""
+        """Return the stored columns."""
         return self.resolver.schema
 
     @property
     def order(self) -> position.Order:
-        """The Position columns."""
+        """Return the order columns."""
         return self.resolver.order
 
     @property
     def layout(self) -> Layout:
-        """The paths of the table."""
+        """Return the paths of the table."""
         return Layout(self.spec.root, self.spec.landing)
 
     def close(self) -> None:
-        """Let the cache go."""
+        """Free the cached rows."""
         for rows in self.own:
             rows.unpersist()
 
 
 def resolve(spark: SparkSession, batch: SparkBatch, whole: bool) -> Resolution:
-    """Resolve a batch with the parent's Delta and either the whole base or the base rows that must be compared.
+    """Resolve a batch with the parent's Delta, and with the whole base or only the base rows that the batch may change.
 
-    Changes that may be older than a purged tombstone are set aside, and the others resolved again (H12).
+    Changes that may be older than a purged tombstone are set aside, and the rest is resolved again (H12).
     """
     made, aside = _resolved(spark, batch, whole)
     if aside is None:
@@ -114,16 +118,16 @@ def resolve(spark: SparkSession, batch: SparkBatch, whole: bool) -> Resolution:
 
 
 def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool = True) -> tuple[Resolution, DataFrame | None]:
-    """The resolution, and the keys whose changes are beyond retention."""
+    """Return the resolution, and the keys whose changes are beyond retention (None if there are none)."""
     spec, summary, parent = batch.spec, batch.summary, batch.parent
     resolver = Resolver(summary.evolved.schema, summary.order, batch.version, spec.keyless)
-    stored = Stored(spark, Layout(spec.root, spec.landing), parent, resolver.schema) if parent else None
-    partial = _partial(batch)
+    stored = TableReader(spark, Layout(spec.root, spec.landing), parent, resolver.schema) if parent else None
+    partial = _partial_columns(batch)
     own: list[DataFrame] = []
     linked = None
     changes = batch.changes.where("_op <> 't'")
     if stored and partial and _other_half_may_be_stored(batch):
-        linked = changes = table_writer.held(stored.relinked(changes))
+        linked = changes = table_writer.materialize(stored.link_key_changes(changes))
         own.append(linked)
     events = resolver.states(changes)
     frames = [events]
@@ -134,43 +138,43 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     gone = f"_position <= {position.fixed(barrier, summary.order)}" if barrier else "false"
     states = union(frames).where(f"NOT ({gone})")
     if partial:
-        states = _moved(resolver, states, stored, partial)
-    outcomes = table_writer.held(resolver.outcomes(states, partial))
+        states = _with_fills(resolver, states, stored, partial)
+    outcomes = table_writer.materialize(resolver.outcomes(states, partial))
     own.append(outcomes)
     counts, ties = _counts(batch, outcomes, events, gone)
     heads = resolver.heads(outcomes)
     if spec.keyless:
-        heads = keyless.matched(heads, resolver.schema, batch.version)
+        heads = keyless.match_removals(heads, resolver.schema, batch.version)
     aside = _beyond_retention(batch, heads) if judge else None
     event_outcomes = None
     if spec.feed == ALL and aside is None:
-        told = outcomes.where(f"_source = {EVENT}")
-        event_outcomes = table_writer.held(told.selectExpr(*resolver.keys, "_position", "_outcome AS _event_outcome"))
+        events_only = outcomes.where(f"_origin = {EVENT}")
+        event_outcomes = table_writer.materialize(events_only.selectExpr(*resolver.keys, "_position", "_outcome AS _event_outcome"))
         own.append(event_outcomes)
     return Resolution(batch, whole, resolver, outcomes, heads, counts, ties, linked, event_outcomes, tuple(own)), aside
 
 
 def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
-    """The batch without the changes of these keys, which count as beyond retention."""
+    """Return the batch without the changes of these keys; they count as beyond retention."""
     key = list(batch.summary.evolved.schema.key)
     rows = batch.changes.where("_op <> 't'").join(keys, key, "left_semi")
     rows = rows.selectExpr("*", *record_place(batch.spec))
     counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
-    told = survey.unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
+    set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
     inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in batch.summary.inputs)
-    unusable = (*batch.summary.unusable, *told)[:LISTED_MAX]
+    unusable = (*batch.summary.unusable, *set_aside)[:LISTED_MAX]
     summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
-    return dataclasses.replace(batch, summary=summary, changes=table_writer.held(batch.changes.join(keys, key, "left_anti")))
+    return dataclasses.replace(batch, summary=summary, changes=table_writer.materialize(batch.changes.join(keys, key, "left_anti")))
 
 
-def _compared(stored: Stored, batch: SparkBatch, events: DataFrame, partial: bool) -> DataFrame | None:
+def _compared(stored: TableReader, batch: SparkBatch, events: DataFrame, partial: bool) -> DataFrame | None:
     if batch.spec.keyless:
-        return stored.of_content(events)
-    return stored.compared_with(events, batch.summary.first, partial, batch.spec.soft)
+        return stored.rows_for_removals(events)
+    return stored.rows_to_compare(events, batch.summary.first, partial, batch.spec.soft)
 
 
 def _late(batch: SparkBatch) -> bool:
-    """Whether a change may be no newer than what is stored; of one place at the source, whichever file told it first."""
+    """Whether the batch may hold a change that is no newer than the stored rows. Events compare by their place at the source, not by their file."""
     first, stored = batch.summary.first, batch.parent.position_max if batch.parent else None
     if first is None or stored is None:
         return False
@@ -178,69 +182,70 @@ def _late(batch: SparkBatch) -> bool:
 
 
 def _other_half_may_be_stored(batch: SparkBatch) -> bool:
-    """Whether a create without its values, or a delete that a row without values waits for, is in the batch."""
+    """Whether the batch has a create without all values, or a delete that a stored row without all values may wait for."""
     if batch.spec.keyless:
         return False
     arrived = "_op = 'c' AND size(_missing) > 0 AND _from IS NULL"
-    left = "_op = 'd'" if batch.parent and batch.parent.partial and _late(batch) else "false"
+    left = "_op = 'd'" if batch.parent and batch.parent.unavailable_columns and _late(batch) else "false"
     return not batch.changes.where(f"_link IS NOT NULL AND (({arrived}) OR {left})").isEmpty()
 
 
-def _partial(batch: SparkBatch) -> tuple[str, ...]:
-    """The columns that need registers of their own: changes that do not tell them, or late changes that meet rows which do not."""
+def _partial_columns(batch: SparkBatch) -> tuple[str, ...]:
+    """Return the columns that need a register of their own: some change, or a stored row that a late change meets, has no value for them."""
     if batch.spec.keyless:
         return ()
-    stored = batch.parent.partial if batch.parent else ()
-    needed = batch.summary.partial or (stored and _late(batch))
-    return tuple(sorted({*batch.summary.partial, *stored})) if needed else ()
+    stored = batch.parent.unavailable_columns if batch.parent else ()
+    needed = batch.summary.unavailable_columns or (stored and _late(batch))
+    return tuple(sorted({*batch.summary.unavailable_columns, *stored})) if needed else ()
 
 
-def _moved(resolver: Resolver, states: DataFrame, stored: Stored | None, partial: Sequence[str]) -> DataFrame:
-    """The states with what key changes carry along, one step of a chain a round, until a round tells nothing new (H10)."""
+def _with_fills(resolver: Resolver, states: DataFrame, stored: TableReader | None, partial: Sequence[str]) -> DataFrame:
+    """Return the states with the values that key changes carry along. Each round follows one step of a chain, until a round adds nothing (H10)."""
     if states.where(MOVED).isEmpty():
         return states
-    found, told = states, None
+    result, digest = states, None
     for _ in range(_MAX_ROUNDS):
-        fills = table_writer.held(resolver.fills(found, partial))
-        before, told = told, fills.agg(named("bit_xor(xxhash64(to_json(struct(*))))", "s")).collect()[0].s
-        if told == before:
+        fills = table_writer.materialize(resolver.fills(result, partial))
+        before, digest = digest, fills.agg(named(DIGEST, "s")).collect()[0].s
+        if digest == before:
             break
-        base = stored.of_keys(fills) if stored else None
+        base = stored.rows_with_keys_of(fills) if stored else None
         frames = [states, fills]
         if base is not None:
             frames.append(base.join(states.select(*resolver.keys).distinct(), list(resolver.schema.key), "left_anti"))
-        found = union(frames)
-    return found
+        result = union(frames)
+    return result
 
 
 def _beyond_retention(batch: SparkBatch, heads: DataFrame) -> DataFrame | None:
-    """H12: a change older than purged tombstones, with no stored row, may be one that a purged delete had ended. The keys of such changes.
+    """Return the keys of changes that are older than purged tombstones and have no stored row, or None if there are none (H12).
 
-    Raises InputRefused under `beyond_retention: refuse`.
+    A purged delete may have ended such a row. Raises InputRefused under `beyond_retention: refuse`.
     """
     purged = batch.parent.purged_to if batch.parent else None
     if purged is None or batch.spec.beyond_retention == "apply" or not at_or_below(batch.summary.first, purged):
         return None
-    found = heads.where(f"_source = {EVENT} AND _position <= {position.fixed(purged, batch.summary.order)}")
-    keys = table_writer.held(found.select(*[quoted(name) for name in batch.summary.evolved.schema.key]))
+    older = heads.where(f"_origin = {EVENT} AND _position <= {position.fixed(purged, batch.summary.order)}")
+    keys = table_writer.materialize(older.select(*[quoted(name) for name in batch.summary.evolved.schema.key]))
     if keys.isEmpty():
         return None
     if batch.spec.beyond_retention == "refuse":
         raise InputRefused(
-            f"table {batch.spec.name}: the changes of {keys.count()} keys are older than tombstones that were purged (tombstone_retention); whether "
-            "they were deleted since cannot be known. They stay in landing. Say `beyond_retention: apply` to insert them, or remove the files."
+            f"table {batch.spec.name}: the changes of {keys.count()} keys are older than tombstones that were purged (`tombstone_retention`), so the "
+            "table cannot know whether the rows were deleted since. The changes stay in landing. Set `beyond_retention: apply` to insert them, or "
+            "remove the files."
         )
     return keys
 
 
 def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str) -> tuple[dict[str, int], int]:
-    """What became of every event, and how many ties there were. Raises CheckFailed unless the sum is what was read."""
-    grouped = outcomes.where(f"_source = {EVENT}").groupBy("_outcome")
+    """Return the number of events by outcome, and the number of ties. Raises CheckFailed unless the sum is the number of events read."""
+    grouped = outcomes.where(f"_origin = {EVENT}").groupBy("_outcome")
     rows = grouped.agg(named("count(1)", "n"), named("count_if(_tie)", "t")).collect()
     counts = dict.fromkeys(COUNTS, 0)
     counts.update({row["_outcome"]: row.n for row in rows})
-    # truncates themselves are applied; what lies at or below the barrier is superseded by it
-    counts["superseded"] += 0 if gone == "false" else events.where(f"_source = {EVENT} AND ({gone})").count()
+    # truncates themselves are applied; they supersede all states at or below the barrier
+    counts["superseded"] += 0 if gone == "false" else events.where(f"_origin = {EVENT} AND ({gone})").count()
     counts["applied"] += batch.summary.truncates
     counts["duplicate"] += batch.summary.unchanged
     counts["late"] += batch.summary.late
@@ -248,6 +253,7 @@ def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str
     counts["quarantined"], counts["beyond_retention"] = batch.summary.quarantined, batch.summary.beyond_retention
     if sum(counts.values()) != batch.summary.read:
         raise CheckFailed(
-            f"table {batch.spec.name}: {batch.summary.read} events read, but {counts} add up to {sum(counts.values())}. Nothing was committed."
+            f"table {batch.spec.name}: read {batch.summary.read} events, but the outcomes {counts} add up to {sum(counts.values())}. "
+            "Nothing was committed."
         )
     return counts, sum(row.t for row in rows)

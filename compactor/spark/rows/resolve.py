@@ -1,14 +1,13 @@
-"""Resolve: many states of each key → one.
+"""Resolve: many states of each key become one row.
 
-Input and output are *states*: stored columns, then `_op`, `_version`, `_position`, `_older`, `_from`, `_moved_to` (what Delta and base files hold),
-and beside them `_source`: EVENT (a raw change), MADE (a delete or fill derived from a key change), DELTA, BASE.
+In and out: *states*, which are the table's stored columns, then `columns.STATE` (what base and Delta files hold), and beside them ORIGIN and FILE.
 
-The rule is one sentence: **every column of a row is a last-writer-wins register, and a delete writes "unknown" to all of them.**
-An event writes the columns it tells at its Position; the row's own operation is a register too. Taking the greatest Position per
-register does not depend on order, repetition or grouping, which is why late, duplicated and split deliveries end in the same table.
+The rule: **every column of a row is a last-writer-wins register, and a delete writes "unknown" to all of them.** An event writes the columns it
+carries at its Position. The operation of the row is a register too. Taking the greatest Position of each register depends neither on order nor on
+repetition nor on grouping. That is why late, duplicated and split deliveries end in the same table.
 
-`_older` holds the registers that differ from the row's Position: `column → (at, via, known)`; whole rows have none. A tombstone's `_older` holds
-the registers of the row it hides, under their names or under `*` for all, so that a create under another key can take them (H10).
+`_older` holds the registers that differ from the row's Position: `column → (at, via, known)`. Rows that are complete have none. The `_older` of a
+tombstone holds the registers of the row it hides, under their names or under `*` for all, so that a create under another key can take them (H10).
 """
 
 from __future__ import annotations
@@ -20,70 +19,79 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model import types
 from compactor.core.model.schema import Schema
+from compactor.spark.columns import FILE, FROM, HEAD, LINK_MARK, MOVED_TO, OP, ORIGIN, OUTCOME, POSITION, TIE, VERSION
+from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
-from compactor.spark.rows.conform import key_columns, key_text
 from compactor.spark.sql import literal, null, quoted
 
 EVENT, MADE, DELTA, BASE = 0, 1, 2, 3
-STATE = ("_op", "_version", "_position", "_older", "_from", "_moved_to")
-ALL = "*"
-LINK = "#"
-"""Begins a `_from` or `_moved_to` that names no key yet, only the transaction and LSN that the other half of a key change shares (H10)."""
-_MARKS = ("_source", "_file", "_head", "_outcome", "_tie")
+"""Values of ORIGIN: a change of the batch, a state derived from a key change, a row of the Delta, a row of the base."""
 
-MOVED = f"(_op = 'd' AND NOT startswith(_moved_to, '{LINK}'))"
+ALL = "*"
+"""The key in `_older` that stands for all columns without an entry of their own."""
+
+_MARKS = (ORIGIN, FILE, HEAD, OUTCOME, TIE)
+
+MOVED = f"(_op = 'd' AND NOT startswith(_moved_to, '{LINK_MARK}'))"
 """SQL: whether a state is a tombstone whose row is known to live on under another key."""
 
-_NEWEST_STATE = f"CASE _source WHEN {DELTA} THEN 0 WHEN {BASE} THEN 1 ELSE 2 END"
-"""The Delta knows more than the base, and both more than an event delivered again."""
+_STORED_FIRST = f"CASE _origin WHEN {DELTA} THEN 0 WHEN {BASE} THEN 1 ELSE 2 END"
+"""SQL to sort by: of equal events, the Delta's is more complete than the base's, and both more than the event when it is delivered again."""
 
 
 @dataclass(frozen=True)
 class Resolver:
-    """Resolution for one table: its schema, its order columns, the version being made."""
+    """The rules for one table."""
 
     schema: Schema
+    """The stored columns and the key."""
+
     order: position.Order
+    """The order columns of the Positions."""
+
     version: int
+    """The version that is being made. Rows that change get it."""
+
     keyless: bool = False
+    """Whether the table has no key of its own (`rows/keyless.py`)."""
 
     @property
     def keys(self) -> list[str]:
-        """Quoted key columns."""
+        """Return the quoted key columns."""
         return [quoted(name) for name in self.schema.key]
 
     @property
     def columns(self) -> list[str]:
-        """Quoted stored names."""
+        """Return the quoted stored columns."""
         return [quoted(name) for name in self.schema.names]
 
     @property
     def _latest(self) -> str:
         if self.keyless:
-            # one identity is one event, however often delivered: what is stored stays, else an applied removal would wait again
-            return f"{_NEWEST_STATE}, _position"
-        # fills never are the row; of equal Positions the stored one stays, so that a file absorbed twice changes nothing
-        return f"_op = 'f', _position DESC, {_NEWEST_STATE}"
+            # an identity is one event, however often it is delivered: the stored state stays, else a removal that took its row would wait again
+            return f"{_STORED_FIRST}, _position"
+        # fills are never the row; of equal Positions the stored state stays, so that absorbing a file twice changes nothing
+        return f"_op = 'f', _position DESC, {_STORED_FIRST}"
 
     def states(self, changes: DataFrame) -> DataFrame:
-        """Raw changes (no truncates) as states: one per change, and one tombstone per key change for the key it left."""
+        """Return Changes (without truncates) as states: one for each change, and for each key change a tombstone under the old key."""
         older = self._unknown("_missing")
-        kinds = [self.schema.field(name).type for name in self.schema.key]
+        waits = f"'{LINK_MARK}' || _link"
         op = "CASE WHEN _op IN ('d', 'x') THEN 'd' ELSE 'u' END"
         events = changes.selectExpr(
             *self.columns,
             f"{op} AS _op",
             f"CAST({self.version} AS BIGINT) AS _version",
-            "_position",
+            POSITION,
             f"{older} AS _older",
-            f"CASE WHEN _op = 'x' THEN 'x' WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, '{LINK}' || _link) ELSE _from END AS _from",
-            f"CASE WHEN _op = 'd' THEN coalesce(_to, '{LINK}' || _link) END AS _moved_to",
-            "_source",
-            "_file",
+            f"CASE WHEN _op = 'x' THEN 'x' WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, {waits}) ELSE _from END AS _from",
+            f"CASE WHEN _op = 'd' THEN coalesce(_to, {waits}) END AS _moved_to",
+            ORIGIN,
+            FILE,
         )
         if self.keyless:
             return events
-        old_keys = dict(zip(self.schema.key, key_columns("_from", kinds)))
+        old_keys = dict(zip(self.schema.key, key_columns(FROM, key_types(self.schema))))
         left = [
             f"{old_keys[name]} AS {quoted(name)}" if name in old_keys else f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}"
             for name in self.schema.names
@@ -92,12 +100,12 @@ class Resolver:
             *left,
             "'d' AS _op",
             f"CAST({self.version} AS BIGINT) AS _version",
-            "_position",
+            POSITION,
             f"CAST(NULL AS {position.older_ddl(self.order)}) AS _older",
             "CAST(NULL AS STRING) AS _from",
-            f"{key_text(self.keys, kinds)} AS _moved_to",
-            f"{MADE} AS _source",
-            "_file",
+            f"{row_key(self.schema)} AS _moved_to",
+            f"{MADE} AS _origin",
+            FILE,
         )
         return events.unionByName(moves)
 
@@ -108,9 +116,12 @@ class Resolver:
         return f"CASE WHEN size({missing}) > 0 THEN CAST(map_from_entries({entries}) AS {position.older_ddl(self.order)}) END"
 
     def outcomes(self, states: DataFrame, partial: Sequence[str] = ()) -> DataFrame:
-        """Every state with `_head` (it is the row that stays), `_outcome` of events, and, on the head, the resolved columns.
+        """Rank the states of each key.
 
-        `partial` names the columns that need registers of their own; all others are told by every event and share one (`*`).
+        `partial` names the columns that some events do not carry; each has a register of its own, and all others share one (`*`).
+
+        Returns every state with HEAD (this state is the row of its key), OUTCOME of events and TIE. On the head the stored columns and STATE are
+        resolved.
         """
         ranked = self._ranked(states)
         return self._registers(ranked, partial) if partial else self._whole(ranked)
@@ -118,32 +129,32 @@ class Resolver:
     def _ranked(self, states: DataFrame) -> DataFrame:
         by_key = f"PARTITION BY {', '.join(self.keys)}"
         latest = f"({by_key} ORDER BY {self._latest})"
-        # the hash passes over nulls: where they stand is told beside
+        # the hash passes over nulls, so the places of nulls are compared beside it
         nulls = f"array({', '.join(f'{quoted(name)} IS NULL' for name in self.schema.names)})"
         hashed = [*(self._hashable(name) for name in self.schema.names), nulls]
         same = f"struct({position.event('_position', self.order)} AS e, xxhash64(_op, {', '.join(hashed)}) AS h)"
         ranked = states.selectExpr(
             "*",
             f"row_number() OVER {latest} = 1 AS _head",
-            f"first(_source) OVER {latest} AS _head_source",
+            f"first(_origin) OVER {latest} AS _head_origin",
             f"first(_position) OVER {latest} AS _head_position",
             f"first(_op) OVER {latest} AS _head_op",
             f"lag({same}) OVER {latest} AS _before_it",
             f"first({same}) OVER {latest} AS _head_same",
             f"{same} AS _same",
         )
-        # an event that comes again under a later file name stands above the stored row it once made
-        again = f"max(_source >= {DELTA} AND _same = _head_same) OVER ({by_key})"
-        ranked = ranked.selectExpr("*", f"(_head_source < {DELTA} AND {again}) AS _again")
+        # an event that was delivered again under a later file name ranks above the stored row that it made before
+        again = f"max(_origin >= {DELTA} AND _same = _head_same) OVER ({by_key})"
+        ranked = ranked.selectExpr("*", f"(_head_origin < {DELTA} AND {again}) AS _again")
         own = position.event("_position", self.order)
-        stored_twin = f"(_head_source >= {DELTA} AND {own} = {position.event('_head_position', self.order)})"
+        stored_twin = f"(_head_origin >= {DELTA} AND {own} = {position.event('_head_position', self.order)})"
         twin = f"(_before_it IS NOT NULL AND _before_it = _same) OR {stored_twin}"
         tie = f"(_before_it IS NOT NULL AND _before_it.e = _same.e AND _before_it.h <> _same.h AND NOT {stored_twin})"
         outcome = (
-            f"CASE WHEN _source <> {EVENT} THEN NULL WHEN _head AND NOT coalesce(_again, false) THEN 'applied' "
-            f"WHEN _head OR {twin} THEN 'duplicate' WHEN _head_source >= {DELTA} THEN 'late' ELSE 'superseded' END"
+            f"CASE WHEN _origin <> {EVENT} THEN NULL WHEN _head AND NOT coalesce(_again, false) THEN 'applied' "
+            f"WHEN _head OR {twin} THEN 'duplicate' WHEN _head_origin >= {DELTA} THEN 'late' ELSE 'superseded' END"
         )
-        return ranked.selectExpr("*", f"{outcome} AS _outcome", f"(_source = {EVENT} AND {tie}) AS _tie").drop(
+        return ranked.selectExpr("*", f"{outcome} AS _outcome", f"(_origin = {EVENT} AND {tie}) AS _tie").drop(
             "_before_it", "_same", "_head_same", "_again"
         )
 
@@ -152,7 +163,7 @@ class Resolver:
         return f"to_json({quoted(name)})" if "map" in types.text(kind) else quoted(name)
 
     def _whole(self, ranked: DataFrame) -> DataFrame:
-        """No state carries older columns: the head is the row; a tombstone takes over what the state below it told."""
+        """Resolve where every event carries every column: the head is the row. A tombstone takes over the values of the state below it."""
         below = f"(PARTITION BY {', '.join(self.keys)} ORDER BY {self._latest})"
         payload = ", ".join(quoted(name) for name in self.schema.values)
         hidden = f"lead(struct(_op AS _lop, _position AS _lat, _older AS _lolder{', ' + payload if payload else ''})) OVER {below}"
@@ -165,120 +176,119 @@ class Resolver:
             for name in self.schema.names
         ]
         older = f"CAST(CASE WHEN {takes} THEN {keeps} ELSE _older END AS {position.older_ddl(self.order)}) AS _older"
-        return rows.selectExpr(*columns, "_op", "_version", "_position", older, "_from", "_moved_to", *_MARKS)
+        return rows.selectExpr(*columns, OP, VERSION, POSITION, older, FROM, MOVED_TO, *_MARKS)
 
     def _registers(self, ranked: DataFrame, partial: Sequence[str]) -> DataFrame:
-        """The full rule: per register the greatest (at, via), lowered to unknown by a delete above it."""
+        """Resolve each register by itself: the greatest (at, via) wins, and a delete above it makes it unknown."""
         by_key = f"(PARTITION BY {', '.join(self.keys)})"
         named = [name for name in self.schema.values if name in partial]
         rest = [name for name in self.schema.values if name not in partial]
         below = "_position < _head_position"
-        # A tombstone hides the last life of its row: deletes after that life's last event take nothing from it.
+        # A tombstone hides the last life of its row. Deletes after the last event of that life take nothing from it.
         hidden = "array_max(transform(filter(map_values(_older), _e -> _e.known), _e -> _e.at))"
         lived = f"CASE WHEN _op = 'u' AND {below} THEN _position WHEN _op = 'd' THEN {hidden} END"
         rows = ranked.selectExpr("*", f"CASE WHEN _head_op = 'd' THEN max({lived}) OVER {by_key} ELSE _head_position END AS _life")
         rows = rows.selectExpr("*", f"max(CASE WHEN _op = 'd' AND _position < _life THEN _position END) OVER {by_key} AS _floor")
-        told = {name: quoted(name) for name in named}
-        told[ALL] = "struct(" + ", ".join(quoted(name) for name in rest) + ")" if rest else "struct(1)"
+        registers = {name: quoted(name) for name in named}
+        registers[ALL] = "struct(" + ", ".join(quoted(name) for name in rest) + ")" if rest else "struct(1)"
         best = []
-        for name, value in told.items():
+        for name, value in registers.items():
             own = self._register(name)
-            newest = f"struct({own}.at AS a, {own}.via AS b, _source AS s)"
-            best.append(f"max_by(struct({own} AS r, {value} AS v, _source AS s), {newest}) OVER {by_key} AS {_best(name)}")
+            newest = f"struct({own}.at AS a, {own}.via AS b, _origin AS s)"
+            best.append(f"max_by(struct({own} AS r, {value} AS v, _origin AS s), {newest}) OVER {by_key} AS {_best(name)}")
         rows = rows.selectExpr("*", *best)
         columns = [*self.keys]
-        columns += [f"CASE WHEN {_stands(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
-        columns += [f"CASE WHEN {_stands(ALL)} THEN {_best(ALL)}.v.{quoted(name)} END AS {quoted(name)}" for name in rest]
-        # a stored row changes when an event fills one of its columns, or when a late delete ends one
-        changes = " OR ".join(f"({_best(name)}.r.known AND ({_best(name)}.s < {DELTA} OR NOT {_stands(name)}))" for name in told)
-        version = f"CASE WHEN _head_source >= {DELTA} AND ({changes}) THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
+        columns += [f"CASE WHEN {_has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
+        columns += [f"CASE WHEN {_has_value(ALL)} THEN {_best(ALL)}.v.{quoted(name)} END AS {quoted(name)}" for name in rest]
+        # a stored row changes when an event fills one of its columns, or when a late delete ends one of them
+        changes = " OR ".join(f"({_best(name)}.r.known AND ({_best(name)}.s < {DELTA} OR NOT {_has_value(name)}))" for name in registers)
+        version = f"CASE WHEN _head_origin >= {DELTA} AND ({changes}) THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
         moved_to = f"max(CASE WHEN _op = 'd' AND _position = _head_position THEN _moved_to END) OVER {by_key}"
-        entries = ", ".join(self._entry(name) for name in told)
+        entries = ", ".join(self._entry(name) for name in registers)
         mapped = f"filter(array({entries}), _e -> _e IS NOT NULL)"
-        result = rows.selectExpr(*columns, "_op", version, "_position", f"{mapped} AS _entries", "_from", f"{moved_to} AS _moved_to", *_MARKS)
+        result = rows.selectExpr(*columns, OP, version, POSITION, f"{mapped} AS _entries", FROM, f"{moved_to} AS _moved_to", *_MARKS)
         older = f"CAST(CASE WHEN size(_entries) > 0 THEN map_from_entries(_entries) END AS {position.older_ddl(self.order)}) AS _older"
-        return result.selectExpr(*self.columns, "_op", "_version", "_position", older, "_from", "_moved_to", *_MARKS)
+        return result.selectExpr(*self.columns, OP, VERSION, POSITION, older, FROM, MOVED_TO, *_MARKS)
 
     def _register(self, name: str) -> str:
-        own = f"CASE WHEN _op = 'u' THEN named_struct('at', _position, 'via', _position, 'known', true) ELSE {self._nothing} END"
+        own = f"CASE WHEN _op = 'u' THEN named_struct('at', _position, 'via', _position, 'known', true) ELSE {self._unknown_register} END"
         return f"coalesce(try_element_at(_older, {literal(name)}), try_element_at(_older, '{ALL}'), {own})"
 
     def _entry(self, name: str) -> str:
-        """The `_older` entry of a register: none when a live row's value is as new as the row, or when a tombstone hides no value."""
+        """SQL: the `_older` entry of a register. Null if a live row's value is as new as the row, or if a tombstone hides no value."""
         best = _best(name)
         lowest = f"CASE WHEN _floor IS NULL OR {best}.r.at >= _floor THEN {best}.r.at ELSE _floor END"
         unknown = f"named_struct('at', {lowest}, 'via', CAST(NULL AS {position.ddl(self.order)}), 'known', false)"
-        pair = f"named_struct('key', {literal(name)}, 'value', CASE WHEN {_stands(name)} THEN {best}.r ELSE {unknown} END)"
-        current = f"({_stands(name)} AND {best}.r.at = _position AND {best}.r.via = _position)"
+        pair = f"named_struct('key', {literal(name)}, 'value', CASE WHEN {_has_value(name)} THEN {best}.r ELSE {unknown} END)"
+        current = f"({_has_value(name)} AND {best}.r.at = _position AND {best}.r.via = _position)"
         live = "false" if name == ALL else f"(_op = 'u' AND NOT coalesce({current}, false))"
-        return f"CASE WHEN {live} OR (_op = 'd' AND {_stands(name)}) THEN {pair} END"
+        return f"CASE WHEN {live} OR (_op = 'd' AND {_has_value(name)}) THEN {pair} END"
 
     def heads(self, outcomes: DataFrame) -> DataFrame:
-        """The rows that stay, as states (their `_source` tells where they come from)."""
-        return outcomes.where("_head AND _op <> 'f'").drop("_head", "_outcome", "_tie")
+        """Return the rows that stay, one for each key, as states. ORIGIN says where each comes from."""
+        return outcomes.where("_head AND _op <> 'f'").drop(HEAD, OUTCOME, TIE)
 
     def fills(self, states: DataFrame, partial: Sequence[str]) -> DataFrame:
-        """What the rows that moved away have to tell the keys they moved to: states with `_op` = 'f' at the Position of the move.
+        """Return the values that rows carry along to their new keys: states with `_op` = 'f' at the Position of the move.
 
-        Every tombstone that moved tells what its row knew at that moment, also when the key has lived again since (a swap through
-        a third key). Only keys that this batch touches are asked.
+        Every tombstone with a new key passes on what its row held at that moment, also if the old key has a row again since (a swap through a third
+        key). Only keys that this batch touches are looked at.
         """
         by_key = f"PARTITION BY {', '.join(self.keys)}"
         until = f"({by_key} ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
         earlier = f"({by_key} ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
         rows = states.selectExpr("*", f"max(CASE WHEN _op = 'd' THEN _position END) OVER {earlier} AS _last_delete")
-        # the delete before the life that this tombstone ends; what a stored tombstone hides has been cleared of older lives already
+        # the delete before the life that this tombstone ends; a stored tombstone hides no values of older lives
         life = "CASE WHEN _op = 'u' THEN struct(_last_delete AS p) WHEN _op = 'd' AND _older IS NOT NULL THEN struct(CAST(NULL AS {0}) AS p) END"
         begin = f"last({life.format(position.ddl(self.order))}, true) OVER {until}.p"
-        touched = f"max(_source < {DELTA}) OVER ({by_key})"
+        touched = f"max(_origin < {DELTA}) OVER ({by_key})"
         best = []
         for name in partial:
             own = self._register(name)
             best.append(f"max_by(struct({own} AS r, {quoted(name)} AS v), struct({own}.at AS a, {own}.via AS b)) OVER {until} AS {_best(name)}")
         rows = rows.selectExpr("*", f"{begin} AS _floor", f"{touched} AS _touched", *best)
-        kinds = [self.schema.field(name).type for name in self.schema.key]
-        new_keys = dict(zip(self.schema.key, key_columns("_moved_to", kinds)))
-        values = [f"CASE WHEN {_stands(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in partial]
+        new_keys = dict(zip(self.schema.key, key_columns(MOVED_TO, key_types(self.schema))))
+        values = [f"CASE WHEN {_has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in partial]
         rest = [f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}" for name in self.schema.values if name not in partial]
-        entries = ", ".join(f"named_struct('key', {literal(name)}, 'value', {self._passed(name)})" for name in partial)
-        unknown = f"named_struct('key', '{ALL}', 'value', {self._nothing})"
+        entries = ", ".join(f"named_struct('key', {literal(name)}, 'value', {self._carried(name)})" for name in partial)
+        unknown = f"named_struct('key', '{ALL}', 'value', {self._unknown_register})"
         return rows.where(f"{MOVED} AND _touched").selectExpr(
             *[f"{new_keys[name]} AS {quoted(name)}" for name in self.schema.key],
             *values,
             *rest,
             "'f' AS _op",
             f"CAST({self.version} AS BIGINT) AS _version",
-            "_position",
+            POSITION,
             f"CAST(map_from_entries(array({entries}, {unknown})) AS {position.older_ddl(self.order)}) AS _older",
             "CAST(NULL AS STRING) AS _from",
             "CAST(NULL AS STRING) AS _moved_to",
-            f"{MADE} AS _source",
+            f"{MADE} AS _origin",
             "CAST(NULL AS STRING) AS _file",
         )
 
     @property
-    def _nothing(self) -> str:
+    def _unknown_register(self) -> str:
         pos = position.ddl(self.order)
         return f"named_struct('at', CAST(NULL AS {pos}), 'via', CAST(NULL AS {pos}), 'known', false)"
 
-    def _passed(self, name: str) -> str:
-        """A register as it arrives under the new key: at the Position of the move, by way of its own."""
+    def _carried(self, name: str) -> str:
+        """SQL: a register as it arrives under the new key. `at` is the Position of the move, `via` that under the old key."""
         moved = f"named_struct('at', _position, 'via', {_best(name)}.r.at, 'known', true)"
-        return f"CASE WHEN {_stands(name)} THEN {moved} ELSE {self._nothing} END"
+        return f"CASE WHEN {_has_value(name)} THEN {moved} ELSE {self._unknown_register} END"
 
 
 def _best(name: str) -> str:
     return quoted("_r_" + name)
 
 
-def _stands(name: str) -> str:
-    """SQL: whether the best register of a column tells a value that no delete has ended."""
+def _has_value(name: str) -> str:
+    """SQL: whether the best register of a column holds a value that no delete has ended."""
     best = _best(name)
     return f"({best}.r.known AND {best}.r.at IS NOT NULL AND (_floor IS NULL OR {best}.r.at >= _floor))"
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """All frames, columns by name."""
+    """Return the rows of all frames. Columns are matched by name; a column that a frame lacks is null."""
     out = frames[0]
     for frame in frames[1:]:
         out = out.unionByName(frame, allowMissingColumns=True)

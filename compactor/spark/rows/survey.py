@@ -1,6 +1,7 @@
-"""Surveys: the few aggregations over raw rows that must be known before Changes can be made - writers, Positions, what is unusable.
+"""Surveys: the aggregations over decoded rows whose results the driver needs before it can make Changes.
 
-Each function is one Spark job and gives plain Python values.
+They count records, and find the writers, the Positions and the invalid records. Each function runs one Spark job for each frame and returns plain
+Python values.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from compactor.core.model import types
+from compactor.core.model import times, types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.position import Partitions, Position, earliest, latest
 from compactor.core.model.spec import TableSpec
@@ -30,14 +30,14 @@ from compactor.spark.sql import literal, named
 
 
 def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: WriterSchema | None = None, bare: bool = False) -> list[WriterSchema]:
-    """The writers of JSON text: their schema out of the records, or inferred from the values where records carry none.
+    """Return the writers of JSON text: with the schema of the records, or with types inferred from the values where records carry none.
 
-    `bare`: the records are rows without envelope. Where no connector added columns (`__op`) they are hand-made: a column that some lack was not away.
-    A declared `schema` tells the meaning of columns whose records carry none.
-    Records whose writer wrote deletes only tell the types of the key, never of other columns: their other values are fillers.
+    `bare`: the records are rows without envelope. Unless a connector added columns to them (`__op`), they are taken as hand-made, and a type that
+    differs never makes a second column. `schema` gives the types and meanings of declared columns, for records that carry no schema. A writer that
+    wrote only deletes gives the types of the key columns alone, because its other values are fillers.
     """
     image = "coalesce(_after, _before)"
-    found = (
+    rows = (
         frame.rows.where("_writer IS NOT NULL AND _op IS NOT NULL")
         .groupBy("_writer")
         .agg(
@@ -48,25 +48,18 @@ def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: Wr
         .collect()
     )
     out = []
-    for row in sorted(found, key=lambda row: str(row["_writer"])):
+    for row in sorted(rows, key=lambda row: str(row["_writer"])):
         if row.text:
-            known = dataclasses.replace(writer.from_connect(row.text), id=row["_writer"])
+            described = dataclasses.replace(writer.from_connect(row.text), id=row["_writer"])
         else:
-            known = _inferred(
-                spark,
-                frame,
-                row["_writer"],
-                "_after" if row.rows else "_before",
-                list(json.loads(row.sample)) if row.sample else [],
-                bare,
-            )
-            known = writer.declared(known, schema) if schema else known
+            names = list(json.loads(row.sample)) if row.sample else []
+            described = _inferred(spark, frame, row["_writer"], "_after" if row.rows else "_before", names, bare)
+            described = writer.declared(described, schema) if schema else described
         if not row.rows and not row.text:
-            others = tuple(field.name for field in known.fields if field.name not in key)
-            known = dataclasses.replace(
-                known, fields=tuple(field for field in known.fields if field.name in key), undecided=(*known.undecided, *others)
-            )
-        out.append(known)
+            others = tuple(field.name for field in described.fields if field.name not in key)
+            fields = tuple(field for field in described.fields if field.name in key)
+            described = dataclasses.replace(described, fields=fields, undecided=(*described.undecided, *others))
+        out.append(described)
     return out
 
 
@@ -75,7 +68,7 @@ def _inferred(spark: SparkSession, frame: Frame, writer_id: str, image: str, nam
     jvm = spark._jvm
     assert jvm is not None
     strings = getattr(texts._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
-    # not prefersDecimal: it takes text that looks like a number for one
+    # not prefersDecimal: it takes text that looks like a number for a number
     reader = spark._jsparkSession.read().option("dropFieldIfAllNull", "true")
     struct = T.StructType.fromJson(json.loads(reader.json(strings).schema().json()))
     kinds = {field.name: _number(from_spark(field.dataType)) for field in struct.fields if not field.name.startswith("_corrupt")}
@@ -86,7 +79,7 @@ def _inferred(spark: SparkSession, frame: Frame, writer_id: str, image: str, nam
 
 
 def _number(kind: types.Type) -> types.Type:
-    """Fractions in JSON are doubles: that is what JSON's own readers and writers make of them. Whole numbers beyond 64 bits stay exact."""
+    """Return the type for an inferred one: fractions are doubles, as in all JSON readers; whole numbers beyond 64 bits stay exact."""
     if kind[0] == "decimal":
         return ("double",) if kind[2] else ("decimal", 38, 0)
     if kind[0] == "array":
@@ -97,40 +90,70 @@ def _number(kind: types.Type) -> types.Type:
 
 
 @dataclass(frozen=True)
-class FileFacts:
-    """What one input holds; `bad` records cannot be used."""
+class FileCounts:
+    """The records of one input."""
 
     rows: int
-    bad: int
+    """All records."""
+
+    invalid: int
+    """Records that go to quarantine."""
+
     first: Position | None
+    """The smallest Position of a change."""
+
     last: Position | None
+    """The greatest Position of a change."""
 
 
 @dataclass(frozen=True)
 class SurveyResult:
-    """What a frame set holds: per file, per writer, and in all. `partial`: (writer id, source column) of unavailable values."""
+    """The records of all frames of a batch."""
 
-    files: dict[str, FileFacts]
+    files: dict[str, FileCounts]
+    """By input path."""
+
     writers: list[tuple[str, Position | None, Position | None]]
+    """(id, first and last Position of a row) of each writer that wrote rows."""
+
     read: int
+    """All records."""
+
     ignored: int
-    bad: int
-    partial: tuple[tuple[str, str], ...]
+    """Records without a row of this table."""
+
+    invalid: int
+    """Records that go to quarantine."""
+
+    unavailable_columns: tuple[tuple[str, str], ...]
+    """(writer id, source column) of columns with unavailable values."""
+
     unlinked: int
+    """Creates with unavailable values that no header links to an old key."""
+
     moves: int
+    """Key changes that a header names."""
+
     truncates: int
+    """Truncates."""
+
     truncate: Position | None
+    """The Position of the newest truncate."""
+
     source_time: str | None
+    """The newest commit time at the source, ISO 8601 in UTC."""
+
     offsets: Partitions = ()
+    """(partition, greatest offset), where the records have Kafka offsets."""
 
-    def without(self, more: Mapping[str, int]) -> SurveyResult:
-        """With so many more records of each file that cannot be used."""
-        files = {name: dataclasses.replace(summary, bad=summary.bad + more.get(name, 0)) for name, summary in self.files.items()}
-        return dataclasses.replace(self, files=files, bad=self.bad + sum(more.values()))
+    def with_invalid(self, more: Mapping[str, int]) -> SurveyResult:
+        """Return the result with more invalid records (input path → number)."""
+        files = {name: dataclasses.replace(summary, invalid=summary.invalid + more.get(name, 0)) for name, summary in self.files.items()}
+        return dataclasses.replace(self, files=files, invalid=self.invalid + sum(more.values()))
 
 
-def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
-    """The connector that wrote most of the rows that name one, and whether every row has a Kafka offset."""
+def main_connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
+    """Return the connector that most rows name (None if no row names one), and whether every row has a Kafka offset."""
     counts: Counter[str] = Counter()
     offsets = True
     for frame in frames:
@@ -140,33 +163,33 @@ def connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
             offsets = offsets and row.o
             if row.c is not None:
                 counts[row.c] += row.n
-    # of equally many the first by name, on every machine
+    # of equally frequent ones the first by name, so that the result does not depend on the machine
     return max(sorted(counts), key=lambda name: counts[name], default=None), offsets
 
 
-def numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
-    """How many rows have a value (SQL for text, for each frame), and how many of these write a whole number of at most 18 digits."""
-    told, digits = 0, 0
+def count_numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, int]:
+    """Count the rows that have a value, and those whose value is a whole number of at most 18 digits. `values`: SQL for text, one for each frame."""
+    count, digits = 0, 0
     for frame, value in zip(frames, values):
-        rows = frame.rows.where(f"_op IS NOT NULL AND _bad IS NULL AND ({value}) IS NOT NULL")
+        rows = frame.rows.where(f"_op IS NOT NULL AND _invalid IS NULL AND ({value}) IS NOT NULL")
         row = rows.agg(named("count(1)", "n"), named(f"count_if(({value}) RLIKE '^-?[0-9]{{1,18}}$')", "d")).collect()[0]
-        told, digits = told + row.n, digits + row.d
-    return told, digits
+        count, digits = count + row.n, digits + row.d
+    return count, digits
 
 
-def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
-    """Everything about rows with Positions. Raises InputRefused, naming file and row, for a change that a table without key cannot take."""
+def count_records(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
+    """Count the records of frames that have POSITION. Raises InputRefused, with file and record, for a change that a keyless table cannot take."""
     rows = [row for frame in frames for row in _grouped(frame, spec).collect()]
     for row in rows:
         if row.lost is not None:
             raise InputRefused(
-                f"table {spec.name}: {spec.landing}/{row.lost.f}, record {row.lost.r + 1}: changes or deletes a row of a table without a key "
-                f"(op {row.lost.op}) and has no before image. Nothing was absorbed. Say `key:`, or have the source send before images."
+                f"table {spec.name}: {spec.landing}/{row.lost.f}, record {row.lost.r + 1}: the record changes or deletes a row (op {row.lost.op}) "
+                "of a table without a key, and has no before image. Nothing was absorbed. Set `key:`, or have the source send before images."
             )
     by_file: dict[str, list[object]] = {}
     for row in rows:
         by_file.setdefault(row["_file"], []).append(row)
-    files = {name: _file_facts(group) for name, group in by_file.items()}
+    files = {name: _file_counts(group) for name, group in by_file.items()}
     bounds: dict[str, tuple[Position | None, Position | None]] = {}
     for row in rows:
         if row.images:
@@ -179,38 +202,39 @@ def counted(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
     for row in rows:
         if row["_partition"] is not None and row["offset"] is not None:
             offsets[row["_partition"]] = max(row["offset"], offsets.get(row["_partition"], row["offset"]))
-    times = [row.time for row in rows if row.time is not None]
+    source_times = [row.time for row in rows if row.time is not None]
     return SurveyResult(
         files,
         [(name, *ends) for name, ends in bounds.items()],
         sum(row.n for row in rows),
         sum(row.ignored for row in rows),
-        sum(row.bad for row in rows),
-        tuple({(row["_writer"], name) for row in rows for name in row.partial or ()}),
+        sum(row.invalid for row in rows),
+        tuple({(row["_writer"], name) for row in rows for name in row.unavailable_columns or ()}),
         sum(row.unlinked for row in rows),
         sum(row.moves for row in rows),
         sum(row.truncates for row in rows),
         latest([position.from_row(row.truncate) for row in rows]),
-        _iso(max(times)) if times else None,
+        times.from_micros(max(source_times)) if source_times else None,
         tuple(sorted(offsets.items())),
     )
 
 
 def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
+    """Return one row for each file, writer and Kafka partition, with the counts and bounds that `count_records` adds up."""
     missing = missing_columns(frame) if spec.key else []
     partial = " OR ".join(test for _, test in missing) or "false"
     names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
     lost = "_op IN ('u', 'd') AND _before IS NULL" if not spec.key else "false"
     return frame.rows.groupBy("_file", "_writer", "_partition").agg(
         named("count(1)", "n"),
-        named("count_if(_op IS NULL AND _bad IS NULL)", "ignored"),
-        named("count_if(_bad IS NOT NULL)", "bad"),
+        named("count_if(_op IS NULL AND _invalid IS NULL)", "ignored"),
+        named("count_if(_invalid IS NOT NULL)", "invalid"),
         named("min(CASE WHEN _op <> 't' THEN _position END)", "first"),
         named("max(CASE WHEN _op <> 't' THEN _position END)", "last"),
         named("max(_op IN ('c', 'u', 'r', 'd'))", "images"),
-        named(f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)", "partial"),
-        named(f"count_if(_op = 'c' AND _oldkey IS NULL AND ({partial}))", "unlinked"),
-        named("count_if(_oldkey IS NOT NULL AND _op IN ('c', 'u'))", "moves"),
+        named(f"array_compact(array({names}))" if missing else "CAST(NULL AS ARRAY<STRING>)", "unavailable_columns"),
+        named(f"count_if(_op = 'c' AND _old_key IS NULL AND ({partial}))", "unlinked"),
+        named("count_if(_old_key IS NOT NULL AND _op IN ('c', 'u'))", "moves"),
         named("count_if(_op = 't')", "truncates"),
         named("max(CASE WHEN _op = 't' THEN _position END)", "truncate"),
         named(f"min(CASE WHEN {lost} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END)", "lost"),
@@ -219,24 +243,20 @@ def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
     )
 
 
-def _file_facts(group: list) -> FileFacts:  # type: ignore[type-arg]
+def _file_counts(group: list) -> FileCounts:  # type: ignore[type-arg]
     first, last = (
         earliest([position.from_row(row.first) for row in group]),
         latest([position.from_row(row.last) for row in group]),
     )
-    return FileFacts(sum(row.n for row in group), sum(row.bad for row in group), first, last)
+    return FileCounts(sum(row.n for row in group), sum(row.invalid for row in group), first, last)
 
 
-def unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
-    """The first of these rows as what is wrong with them: `why` and `text` are SQL."""
-    found = (
+def list_unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
+    """Return the first of these rows as entries of the quarantine. `why` (the reason) and `text` (the record) are SQL."""
+    listed = (
         rows.selectExpr("_file", "_block", "_row", f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
         .orderBy("_file", "_block", "_row")
         .limit(LISTED_MAX)
         .collect()
     )
-    return [Unusable(row["_file"], row.why, row["_row"] + 1, row["_block"], row.text or "") for row in found]
-
-
-def _iso(micros: int) -> str:
-    return (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
+    return [Unusable(row["_file"], row.why, row["_row"] + 1, row["_block"], row.text or "") for row in listed]

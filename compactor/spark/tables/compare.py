@@ -1,4 +1,7 @@
-"""Compare: the rows that readers see against two independent ways to get them. Used by `verify`; writes nothing."""
+"""Compare rows for `verify` and for differences between Snapshots. Writes nothing.
+
+`verify` compares the rows of the view with two independent ways to compute them.
+"""
 
 from __future__ import annotations
 
@@ -16,71 +19,72 @@ from compactor.spark.decode import conversions
 from compactor.spark.input.files import from_spark
 from compactor.spark.rows.resolve import Resolver
 from compactor.spark.sql import literal, named, quoted
-from compactor.spark.tables.table_reader import Stored
+from compactor.spark.tables.table_reader import TableReader
 
 SAMPLES = 5
-"""Keys that are told of those that differ."""
+"""The number of differing keys to report."""
 
 _EVERY = "'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', 'ignoreNullFields', 'false'"
+"""Options of `to_json` that lose nothing."""
 
 
 def comparable(value: str, kind: str) -> str:
-    """SQL for a value as it is compared: every reader's difference counts, that of 0.0 and -0.0 too; maps cannot be compared as they are."""
-    told = types.text(types.parse(kind))
-    if told in ("float", "double"):
+    """SQL for a value that can be compared: 0.0 differs from -0.0, and maps, which Spark cannot compare, become JSON."""
+    text = types.text(types.parse(kind))
+    if text in ("float", "double"):
         return f"CAST({value} AS STRING)"
-    return f"to_json({value}, map({_EVERY}))" if any(part in told for part in ("map<", "float", "double")) else value
+    return f"to_json({value}, map({_EVERY}))" if any(part in text for part in ("map<", "float", "double")) else value
 
 
 def as_text(rows: DataFrame, columns: list[tuple[str, str]], key: Sequence[str] = ()) -> DataFrame:
-    """Every row as one JSON text of (name, type) columns: comparable whatever the types, maps too; with `key`, these columns apart as well."""
-    found = {field.name: from_spark(field.dataType) for field in rows.schema.fields}
-    texts = [f"{_json(columns, found)} AS row"]
-    texts += [f"{_json([column for column in columns if column[0] in key], found)} AS key"] if key else []
+    """Return each row as one JSON text `row` of these (name, type) columns. With `key` also a JSON text `key` of the columns that it names."""
+    kinds = {field.name: from_spark(field.dataType) for field in rows.schema.fields}
+    texts = [f"{_json(columns, kinds)} AS row"]
+    texts += [f"{_json([column for column in columns if column[0] in key], kinds)} AS key"] if key else []
     return rows.selectExpr(*texts)
 
 
-def _json(columns: list[tuple[str, str]], found: Mapping[str, types.Type]) -> str:
-    members = ", ".join(f"{literal(name)}, {_as(name, found[name], types.parse(kind))}" for name, kind in columns)
+def _json(columns: list[tuple[str, str]], kinds: Mapping[str, types.Type]) -> str:
+    members = ", ".join(f"{literal(name)}, {_as(name, kinds[name], types.parse(kind))}" for name, kind in columns)
     return f"to_json(named_struct({members}), map({_EVERY}))"
 
 
-def _as(name: str, found: types.Type, wanted: types.Type) -> str:
-    # members by name: either side may have some that the other lacks
-    nested = found[0] == wanted[0] and wanted[0] in ("array", "map", "struct")
-    return conversions.follow(quoted(name), found, wanted) if nested else f"CAST({quoted(name)} AS {types.text(wanted, quote=True)})"
+def _as(name: str, own: types.Type, kind: types.Type) -> str:
+    # structs by member name: either side may lack members
+    nested = own[0] == kind[0] and kind[0] in ("array", "map", "struct")
+    return conversions.change_type(quoted(name), own, kind) if nested else f"CAST({quoted(name)} AS {types.text(kind, quote=True)})"
 
 
 def difference(left: DataFrame, right: DataFrame) -> tuple[int, int, str | None]:
-    """Rows only left, rows only right (as bags), and one of them."""
+    """Return the number of rows that only the left has, of rows that only the right has (both as bags), and one such row."""
     only_left, only_right = left.exceptAll(right), right.exceptAll(left)
     example = only_left.limit(1).collect() or only_right.limit(1).collect()
     return only_left.count(), only_right.count(), example[0][0] if example else None
 
 
-def against_reference(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Check:
-    """The view's text against union + row_number over the same Snapshot."""
+def compare_with_reference(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Check:
+    """Compare the view with its reference definition over the same Snapshot, which is a union with row_number."""
     columns = [(snapshot.schema.view_name(field), field.type) for field in snapshot.schema.payload]
     shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(spec.view)}"), columns)
     left, right, example = difference(shown, as_text(spark.sql(views.reference_text(spec, snapshot)), columns))
-    return Check(spec.name, "view = reference", not (left or right), _sentence(left, right, example, "the reference"))
+    return Check(spec.name, "view equals base and Delta", not (left or right), _sentence(left, right, example, "the reference"))
 
 
-def against_history(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame) -> Check:
-    """The view against one resolve of everything that was ever absorbed (`resolved`: states in the resolver's schema)."""
+def compare_with_archive(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame) -> Check:
+    """Compare the view with one resolve of everything that the table ever absorbed. `resolved` are states in the resolver's schema."""
     pairs = _shared(snapshot.schema, resolver.schema)
     columns = [(view_name, kind) for view_name, kind, _ in pairs]
     shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(spec.view)}"), columns)
     rows = resolved if spec.soft else resolved.where("_op = 'u'")
     again = rows.selectExpr(*[f"{quoted(stored)} AS {quoted(view_name)}" for view_name, _, stored in pairs])
     left, right, example = difference(shown, as_text(again, columns))
-    return Check(spec.name, "view = archive", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
+    return Check(spec.name, "view equals full recompute", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
 
 
-def between(before: Stored, after: Stored, spec: TableSpec) -> Difference:
-    """What the rows that two Snapshots show differ in, by the key of `after`; columns that only one has are left out.
+def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) -> Difference:
+    """Return in what the visible rows of two Snapshots differ, by the key of `after`. Columns that only one of them has are left out.
 
-    Without a key, or where `before` lacks a column of it, a row is its own key: then nothing is `changed`.
+    Without a key, or if `before` lacks a key column, a whole row is its own key. Then no row counts as changed.
     """
     pairs = _shared(before.schema, after.schema)
     shown = [(view_name, kind) for view_name, kind, _ in pairs]
@@ -92,8 +96,8 @@ def between(before: Stored, after: Stored, spec: TableSpec) -> Difference:
     for side, names, weight in sides:
         state = ["CAST(_op = 'd' AS STRING) AS _gone"] if spec.soft else ["'' AS _gone"]
         rows = side.live(spec.soft).selectExpr(*[f"{quoted(names[name])} AS {quoted(name)}" for name, _ in shown], *state)
-        told = as_text(rows, [*shown, ("_gone", "string")], by)
-        counted.append(told.selectExpr("key", "row", f"{weight} AS w"))
+        texts = as_text(rows, [*shown, ("_gone", "string")], by)
+        counted.append(texts.selectExpr("key", "row", f"{weight} AS w"))
     uneven = counted[0].unionByName(counted[1]).groupBy("key", "row").agg(named("sum(w)", "w")).where("w <> 0")
     keys = uneven.groupBy("key").agg(named("max(w) > 0", "was"), named("min(w) < 0", "is")).persist()
     try:
@@ -105,7 +109,7 @@ def between(before: Stored, after: Stored, spec: TableSpec) -> Difference:
 
 
 def _shared(shown: Schema, again: Schema) -> list[tuple[str, str, str]]:
-    """(name in the view, its type, stored name when built again) of the view's columns."""
+    """Return (name in the view, type, stored name in `again`) of the columns that both have."""
     names = {again.view_name(field): field.name for field in again.payload}
     return [(shown.view_name(field), field.type, names[shown.view_name(field)]) for field in shown.payload if shown.view_name(field) in names]
 

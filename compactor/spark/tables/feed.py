@@ -1,11 +1,13 @@
-"""The change feed: what differs between the rows of two Snapshots, as images.
+"""The change feed: the difference between the rows of two Snapshots, as images.
 
     before: id 1 v a | id 2 v b          after: id 1 v A | id 3 v c
     →  update_preimage 1 a · update_postimage 1 A · delete 2 b · insert 3 c
 
-A commit marks the rows that it writes with its version, so what it changed is found in its own files; the images of before are looked up by
-key, in the Segments that own these keys. Only a truncate, a restore and a rebuild compare more: they take rows without writing any. Rows are
-read in the newer Snapshot's columns: the images of before have its types, and the defaults of columns that came with it.
+A commit marks the rows that it writes with its version, so its own files hold what it changed. The images before are looked up by key, in the
+Segments that own these keys. A truncate, a restore and a rebuild take rows without writing any, so for them more is compared. Rows are read in the
+columns of the newer Snapshot: images before have its types, and the defaults of columns that came with it.
+
+In: states. Out: the columns OWN, then the table's stored columns.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from compactor.spark.rows import position
 from compactor.spark.rows.resolve import union
 from compactor.spark.sql import literal, named, quoted
 from compactor.spark.tables import compare, table_writer
-from compactor.spark.tables.table_reader import Stored
+from compactor.spark.tables.table_reader import TableReader
 
 OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", "_position")
 """The feed's own columns, before the payload."""
@@ -41,11 +43,11 @@ _KINDS = {"c": INSERT, "r": INSERT, "u": AFTER, "d": DELETE, "x": DELETE}
 def write(
     spark: SparkSession, storage: Storage, spec: TableSpec, parent: Snapshot | None, made: Snapshot, events: DataFrame | None
 ) -> FeedPart | None:
-    """Write what `made` changes, read it back and check it; None when that is nothing. `events`: as `of_events` takes them, for `feed: all`."""
-    rows = net(spark, spec, parent, made)
+    """Write the feed of `made`, read it back and check it. Returns None if `made` changed no row. `events`: for `feed: all`, see `event_rows`."""
+    rows = net_changes(spark, spec, parent, made)
     if events is not None:
-        rows = table_writer.held(rows)
-        rows = union([rows, of_events(events, rows, made)])
+        rows = table_writer.materialize(rows)
+        rows = union([rows, event_rows(events, rows, made)])
     directory = Layout(spec.root, spec.landing).feed(made.writer)
     ordered = rows.select(*[quoted(name) for name, _ in columns(made)]).sortWithinPartitions(*_order(made.schema))
     ordered.write.mode("errorifexists").parquet(directory)
@@ -53,23 +55,23 @@ def write(
 
 
 def columns(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """Name and Hive type of every column of a part's files."""
+    """Return name and Hive type of every column of the feed's files."""
     kinds = ("string", "bigint", "timestamp", "boolean", "string", "boolean", position.ddl(snapshot.order))
     return [*zip(OWN, kinds), *((field.name, field.type) for field in snapshot.schema.fields)]
 
 
 def read(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> DataFrame:
-    """A Snapshot's own part of the feed. It must have one."""
+    """Read a Snapshot's own part of the feed. The Snapshot must have one."""
     assert snapshot.feed is not None
     assert snapshot.feed.part is not None
     part = snapshot.feed.part
     return table_writer.parquet(spark, columns(snapshot), {Layout(spec.root, spec.landing).inside(part.path): part.size})
 
 
-def lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
-    """The part as JSON objects, in the order of keys: images of one key together, the older first; payload under the view's names.
+def json_lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
+    """Yield the part as JSON objects in the order of keys, images of one key together, the older first. Columns have the names of the view.
 
-    What tells nothing in this table is left out: `_outcome` without `all`, `_deleted` without `delete: soft`, `_row_id` with a key.
+    Columns that carry nothing in this table are left out: `_outcome` without `all`, `_deleted` without `delete: soft`, `_row_id` with a key.
     """
     schema, feed = snapshot.schema, snapshot.feed
     assert feed is not None
@@ -81,27 +83,27 @@ def lines(spark: SparkSession, spec: TableSpec, snapshot: Snapshot) -> Iterator[
 
 
 def _order(schema: Schema) -> list[Column]:
-    """By key; of a key its events first, then its images, the older first (`update_preimage` > `update_postimage`)."""
+    """Sort by key, then events before images, then the older image first (`update_preimage` > `update_postimage`)."""
     return [*(F.col(quoted(name)) for name in schema.key), F.col("_applied"), F.col("_change_type").desc()]
 
 
-def net(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
-    """The rows of the feed that make `made` out of `parent`, one insert, delete or pair of images for each key that differs."""
-    new = Stored(spark, Layout(spec.root, spec.landing), made, made.schema)
+def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
+    """Return the changes from `parent` to `made`: one insert, one delete or a pair of images for each key that differs."""
+    new = TableReader(spark, Layout(spec.root, spec.landing), made, made.schema)
     if parent is None:
         return _images(None, _rows(new), spec, made, "false")
-    old = Stored(spark, Layout(spec.root, spec.landing), parent, made.schema)
+    old = TableReader(spark, Layout(spec.root, spec.landing), parent, made.schema)
     if made.operation in ("restore", "rebuild"):
         return _images(*_between(old, new), spec, made, "true")
     after = _fresh(new, parent)
     if made.truncated_to != parent.truncated_to and made.truncated_to is not None:
-        # what a truncate takes leaves no trace among the new rows
+        # the rows that a truncate takes leave no trace among the new rows
         return _images(_rows(old), after, spec, made, _at_or_below("_old", made.truncated_to, made))
     return _images(_of_keys(old, after), after, spec, made, "false")
 
 
-def _fresh(new: Stored, parent: Snapshot) -> DataFrame:
-    """The rows that this version wrote anew, tombstones among them."""
+def _fresh(new: TableReader, parent: Snapshot) -> DataFrame:
+    """Return the rows that this version wrote, tombstones included."""
     made = new.snapshot
     if made.base_id != parent.base_id:
         return new.rows(made.segments).where(f"_version = {made.version}")
@@ -109,41 +111,44 @@ def _fresh(new: Stored, parent: Snapshot) -> DataFrame:
     return (new.rows([]) if delta is None else delta).where(f"_version = {made.version}")
 
 
-def _rows(stored: Stored) -> DataFrame:
-    """All stored rows, one per key: the Delta's before the base's."""
+def _rows(stored: TableReader) -> DataFrame:
+    """Return all stored rows, one for each key: the Delta's before the base's."""
     delta, base = stored.delta(), stored.rows(stored.snapshot.segments)
     return base if delta is None else union([base.join(_keys(delta, stored.schema), list(stored.schema.key), "left_anti"), delta])
 
 
-def _of_keys(stored: Stored, wanted: DataFrame) -> DataFrame:
-    """The stored rows of the keys in `wanted`, one per key. The base is asked only for those that the Delta does not have."""
+def _of_keys(stored: TableReader, rows: DataFrame) -> DataFrame:
+    """Return the stored rows with the keys of `rows`, one for each key. The base is read only for keys that the Delta does not have."""
     key, delta = list(stored.schema.key), stored.delta()
     if delta is None:
-        return _or_none(stored, stored.of_keys(wanted))
-    base = stored.of_keys(_keys(wanted, stored.schema).join(_keys(delta, stored.schema), key, "left_anti"))
-    found = delta.join(_keys(wanted, stored.schema), key, "left_semi")
-    return found if base is None else union([base, found])
+        return _or_none(stored, stored.rows_with_keys_of(rows))
+    base = stored.rows_with_keys_of(_keys(rows, stored.schema).join(_keys(delta, stored.schema), key, "left_anti"))
+    delta_rows = delta.join(_keys(rows, stored.schema), key, "left_semi")
+    return delta_rows if base is None else union([base, delta_rows])
 
 
-def _or_none(stored: Stored, found: DataFrame | None) -> DataFrame:
-    return stored.rows([]) if found is None else found
+def _or_none(stored: TableReader, rows: DataFrame | None) -> DataFrame:
+    return stored.rows([]) if rows is None else rows
 
 
 def _keys(rows: DataFrame, schema: Schema) -> DataFrame:
     return rows.select(*[quoted(name) for name in schema.key])
 
 
-def _between(old: Stored, new: Stored) -> tuple[DataFrame, DataFrame]:
-    """The rows of both in which they can differ: of Segments that only one has, and of keys that a Delta has."""
+def _between(old: TableReader, new: TableReader) -> tuple[DataFrame, DataFrame]:
+    """Return the rows of both in which they can differ: those of Segments that only one has, and those with a key of either Delta."""
     both = {segment.id for segment in old.snapshot.segments} & {segment.id for segment in new.snapshot.segments}
     apart = [each.rows([segment for segment in each.snapshot.segments if segment.id not in both]) for each in (old, new)]
     apart += [delta for delta in (old.delta(), new.delta()) if delta is not None]
-    wanted = table_writer.held(union([_keys(rows, new.schema) for rows in apart]).distinct())
-    return _of_keys(old, wanted), _of_keys(new, wanted)
+    keys = table_writer.materialize(union([_keys(rows, new.schema) for rows in apart]).distinct())
+    return _of_keys(old, keys), _of_keys(new, keys)
 
 
 def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: Snapshot, gone: str) -> DataFrame:
-    """Two sides, one row per key each (tombstones among them), as rows of the feed. `gone`: SQL, when an `_old` row that `after` lacks is deleted."""
+    """Compare two sides, one row for each key and tombstones included, and return the feed's rows.
+
+    `gone` is SQL: whether an `_old` row that `after` lacks was deleted.
+    """
     schema = made.schema
     new = _side(after, schema, "_new")
     if before is None:
@@ -165,7 +170,7 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
         f"WHEN _old IS NOT NULL AND _new IS NOT NULL AND NOT {shown} THEN {_array((DELETE, '_old'))} "
         f"WHEN _old IS NOT NULL AND _new IS NULL AND {gone} THEN {_array((DELETE, '_old'))} END"
     )
-    # of a delete the row is the old one, the place in the source's order its own
+    # for a delete the image is the old row, and the Position is that of the tombstone
     at = f"CASE WHEN _image.kind = '{DELETE}' THEN _new._position ELSE _image.row._position END"
     keys = [quoted(name) for name in schema.key]
     rows = both.selectExpr(*keys, "_new", f"explode({images}) AS _image")
@@ -175,6 +180,7 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
 
 
 def _side(rows: DataFrame, schema: Schema, name: str) -> DataFrame:
+    """Return the key columns, and one struct `name` of `_deleted`, POSITION and the other stored columns."""
     members = ", ".join(quoted(name) for name in schema.values)
     row = f"struct((_op = 'd') AS _deleted, _position{', ' + members if members else ''}) AS {name}"
     return rows.selectExpr(*[quoted(name) for name in schema.key], row)
@@ -189,20 +195,20 @@ def _own(kind: str, made: Snapshot, applied: str, outcome: str, deleted: str, at
     return [f"{value} AS {name}" for name, value in zip(OWN, values)]
 
 
-def of_events(events: DataFrame, changed: DataFrame, made: Snapshot) -> DataFrame:
-    """The events that no row of `changed` stands for, as the source told them: `superseded`, `late`, or `unchanged` (applied, and nothing differs).
+def event_rows(events: DataFrame, changed: DataFrame, made: Snapshot) -> DataFrame:
+    """Return the events without an image in `changed`, as the source sent them. `_outcome`: superseded, late, unchanged (applied without effect).
 
-    `events`: Changes (no truncates, no event twice) with `_event_outcome`, null for what a truncate has overtaken.
+    `events`: Changes (no truncates, no event twice) with EVENT_OUTCOME, which is null for events that a truncate supersedes.
     """
     schema = made.schema
     key = list(schema.key)
     touched = changed.select(*[quoted(name) for name in key]).distinct().selectExpr(*[quoted(name) for name in key], "true AS _touched")
-    found = events.join(touched, key, "left").where(f"NOT (_event_outcome <=> '{APPLIED}' AND _touched <=> true)")
+    unchanged = events.join(touched, key, "left").where(f"NOT (_event_outcome <=> '{APPLIED}' AND _touched <=> true)")
     kind = " ".join(f"WHEN '{op}' THEN '{name}'" for op, name in _KINDS.items())
     outcome = f"CASE WHEN _event_outcome = '{APPLIED}' THEN 'unchanged' ELSE coalesce(_event_outcome, 'superseded') END"
-    # the other columns of a delete are whatever the connector made up for them
+    # a delete's columns other than the key are fillers of the connector
     values = [quoted(name) if name in key else f"CASE WHEN _op <> 'd' THEN {quoted(name)} END AS {quoted(name)}" for name in schema.names]
-    return found.selectExpr(*_own(f"CASE _op {kind} END", made, "false", outcome, "(_op = 'd')", "_position"), *values)
+    return unchanged.selectExpr(*_own(f"CASE _op {kind} END", made, "false", outcome, "(_op = 'd')", "_position"), *values)
 
 
 def _at_or_below(row: str, bound: Position, made: Snapshot) -> str:
@@ -210,22 +216,23 @@ def _at_or_below(row: str, bound: Position, made: Snapshot) -> str:
 
 
 def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snapshot, directory: str) -> FeedPart | None:
-    """What was written, read back: one row per key that changed, two for an update. Raises CheckFailed."""
+    """Read back what was written. Raises CheckFailed unless each key has one image, or two for an update."""
     files = tuple(
         DataFile(relative(info.path, directory), info.size)
         for info in storage.list(directory)
         if not relative(info.path, directory).rpartition("/")[2].startswith(("_", "."))
     )
     part = FeedPart(relative(directory, spec.root), 0, files, 0, 0, 0)
-    wanted = [(name, kind) for name, kind in columns(made) if name in (*OWN[:4], *made.schema.key)]
+    read_columns = [(name, kind) for name, kind in columns(made) if name in (*OWN[:4], *made.schema.key)]
     counted = [named(f"count_if(_applied AND _change_type = '{kind}')", f"n{at}") for at, kind in enumerate((INSERT, BEFORE, AFTER, DELETE))]
-    by_key = table_writer.parquet(spark, wanted, {directory: part.size}).groupBy(*[quoted(name) for name in made.schema.key])
+    by_key = table_writer.parquet(spark, read_columns, {directory: part.size}).groupBy(*[quoted(name) for name in made.schema.key])
     sums = [named(f"coalesce(sum(n{at}), 0)", f"n{at}") for at in range(4)]
     wrong = named("coalesce(max(n0 + n2 + n3), 0) > 1 OR coalesce(max(abs(n1 - n2)), 0) > 0", "wrong")
     (row,) = by_key.agg(named("count(1)", "rows"), *counted).agg(named("coalesce(sum(rows), 0)", "rows"), *sums, wrong).collect()
     if row.wrong:
         raise CheckFailed(
-            f"table {spec.name}: staged changes in {directory}: a key changed twice, or an update lacks one of its images. Nothing was committed."
+            f"table {spec.name}: staged changes in {directory}: a key changed twice, or an update lacks one of its images; expected one insert, "
+            "delete or pair of images per key. Nothing was committed."
         )
     if not row.rows:
         storage.delete([info.path for info in storage.list(directory)])
@@ -234,17 +241,17 @@ def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snaps
 
 
 def difference(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
-    """The same as `net`, the long way: by comparing every row of both."""
-    new = Stored(spark, Layout(spec.root, spec.landing), made, made.schema)
-    old = Stored(spark, Layout(spec.root, spec.landing), parent, made.schema) if parent else None
+    """Return the same as `net_changes`, computed by comparing all rows of both Snapshots."""
+    new = TableReader(spark, Layout(spec.root, spec.landing), made, made.schema)
+    old = TableReader(spark, Layout(spec.root, spec.landing), parent, made.schema) if parent else None
     return _images(_rows(old) if old else None, _rows(new), spec, made, "true")
 
 
 def check(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> Check:
-    """Whether the part of `made` is the difference of the two, found again by comparing every row of both."""
+    """Check that the feed of `made` equals the difference of all rows of both Snapshots."""
     again = difference(spark, spec, parent, made)
-    told = [("_change_type", "string"), ("_deleted", "boolean"), *((field.name, field.type) for field in made.schema.fields)]
+    shown = [("_change_type", "string"), ("_deleted", "boolean"), *((field.name, field.type) for field in made.schema.fields)]
     written = read(spark, spec, made).where("_applied") if made.feed and made.feed.part else again.where("false")
-    left, right, example = compare.difference(compare.as_text(written, told), compare.as_text(again, told))
+    left, right, example = compare.difference(compare.as_text(written, shown), compare.as_text(again, shown))
     detail = f"version {made.version}: {left} rows only in the feed, {right} only in the difference of its Snapshots; such as {example}"
     return Check(spec.name, "feed = difference", not (left or right), detail if left or right else f"version {made.version}: equal")

@@ -1,11 +1,13 @@
-"""Base and Delta files: reading them as states, writing them sorted, and reading back what was written to check it."""
+"""Base and Delta files: write states sorted by key, read them, and check what was written.
+
+Files hold the table's stored columns and `columns.STATE`. Every row of a directory has another key.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,34 +16,30 @@ from compactor.core.model.errors import CheckFailed
 from compactor.core.model.layout import join
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.core.model.snapshot import DataFile, Segment
+from compactor.core.model.snapshot import DataFile
 from compactor.ports import Storage
+from compactor.spark.columns import STATE, state_types
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
+from compactor.spark.keys import key_struct, least_key
 from compactor.spark.rows import position
-from compactor.spark.rows.conform import key_columns, key_text
-from compactor.spark.rows.resolve import ALL, STATE
-from compactor.spark.sql import cast, literal, named, quoted, struct
+from compactor.spark.rows.resolve import ALL
+from compactor.spark.sql import cast, literal, named, quoted
+
+_SEGMENT = "segment"
+"""The partition column of a base: the name of the Segment."""
 
 
 def stored_types(schema: Schema, order: position.Order) -> list[tuple[str, str]]:
-    """Name and Hive type of every column of a base or Delta file."""
-    pos = position.ddl(order)
-    kinds = {
-        "_op": "string",
-        "_version": "bigint",
-        "_position": pos,
-        "_older": position.older_ddl(order),
-        "_from": "string",
-        "_moved_to": "string",
-    }
-    return [*((field.name, field.type) for field in schema.fields), *((name, kinds[name]) for name in STATE)]
+    """Return name and Hive type of every column of a base or Delta file."""
+    return [*((field.name, field.type) for field in schema.fields), *state_types(order)]
 
 
 def read(spark: SparkSession, schema: Schema, order: position.Order, directories: Mapping[str, int], stored: Schema | None = None) -> DataFrame:
-    """States out of base or Delta directories (each with its bytes). `stored`: the schema they were written with, when column types changed since.
+    """Read the states in base or Delta directories (location → bytes of its files).
 
-    Raises InconsistentRead when Spark finds other files there than were written.
+    `stored` is the schema they were written with, if column types have changed since. Raises InconsistentRead if Spark sees other files there than
+    were written.
     """
     old = {field.name: field.type for field in stored.fields} if stored else {}
     file_types = [(name, old.get(name, kind)) for name, kind in stored_types(schema, order)]
@@ -49,9 +47,9 @@ def read(spark: SparkSession, schema: Schema, order: position.Order, directories
 
 
 def parquet(spark: SparkSession, columns: Iterable[tuple[str, str]], directories: Mapping[str, int]) -> DataFrame:
-    """Read these columns (name, Hive type) of Parquet directories, each with the bytes of its files.
+    """Read these columns (name, Hive type) of Parquet directories (location → bytes of its files).
 
-    Raises InconsistentRead when Spark finds other files there.
+    Raises InconsistentRead if Spark sees other files there than were written.
     """
     ddl = ", ".join(f"{quoted(name)} {types.text(types.parse(kind), quote=True)}" for name, kind in columns)
     if not directories:
@@ -60,145 +58,146 @@ def parquet(spark: SparkSession, columns: Iterable[tuple[str, str]], directories
 
 
 def payload(schema: Schema, old: Mapping[str, str]) -> list[str]:
-    """SQL for the stored columns out of files whose columns had the types `old`."""
+    """SQL for the stored columns out of files whose columns had the types `old` (name → Hive type)."""
     columns = []
     for field in schema.fields:
         value = quoted(field.name)
         if old.get(field.name, field.type) != field.type:
-            # as new rows are: members by name, an array that became text as JSON
-            value = conversions.follow(value, types.parse(old[field.name]), types.parse(field.type))
+            # convert as new rows are converted: members by name, an array that became text as JSON
+            value = conversions.change_type(value, types.parse(old[field.name]), types.parse(field.type))
         if field.default is not None and field.since > 1:
-            # a row written before the column came reads its first default (H15)
+            # a row that was written before the column existed reads the column's first default (H15)
             value = f"CASE WHEN _version < {field.since} THEN {cast(literal(field.default), types.parse(field.type))} ELSE {value} END"
         columns.append(f"{value} AS {quoted(field.name)}")
     return columns
 
 
-def bound(low_or_high: Sequence[Any], schema: Schema) -> str:
-    """SQL for a Segment's bound as a struct that compares with `key_struct`."""
-    kinds = [schema.field(name).type for name in schema.key]
-    values = key_columns(literal(json.dumps(list(low_or_high))), kinds)
-    # structs compare only when their members have the same names
-    return struct(list(zip(schema.key, values)))
-
-
-def key_struct(schema: Schema) -> str:
-    """SQL for a row's key as a struct."""
-    return struct([(name, quoted(name)) for name in schema.key])
-
-
-def segment_index(segments: Sequence[Segment], schema: Schema) -> str:
-    """SQL: which of the (ordered) segments owns a key."""
-    cases = " ".join(
-        f"WHEN {key_struct(schema)} < {bound(segment.high, schema)} THEN {at}" for at, segment in enumerate(segments) if segment.high is not None
-    )
-    return f"CASE {cases} ELSE {len(segments) - 1} END" if cases else "0"
-
-
 def write(rows: DataFrame, schema: Schema, directory: str, by_segment: bool = False) -> None:
-    """Write states, each file sorted by key."""
-    columns = [quoted(name) for name in (*schema.names, *STATE, *(("segment",) if by_segment else ()))]
-    ordered = rows.selectExpr(*columns).sortWithinPartitions(*(["segment"] if by_segment else []), *[quoted(name) for name in schema.key])
+    """Write states into a new directory, each file sorted by key. With `by_segment`, rows have a column `segment` that names their folder."""
+    columns = [quoted(name) for name in (*schema.names, *STATE, *((_SEGMENT,) if by_segment else ()))]
+    ordered = rows.selectExpr(*columns).sortWithinPartitions(*([_SEGMENT] if by_segment else []), *[quoted(name) for name in schema.key])
     writer = ordered.write.mode("errorifexists")
-    (writer.partitionBy("segment") if by_segment else writer).parquet(directory)
+    (writer.partitionBy(_SEGMENT) if by_segment else writer).parquet(directory)
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a directory holds, read back from its files. Keys are lists of text (`conform.key_text`)."""
+    """One Segment, or a Delta, as it was read back from its files."""
 
     name: str
+    """The folder below the directory; empty for a Delta."""
+
     rows: int
+    """Rows, tombstones included."""
+
     tombstones: int
+    """Rows that are deleted."""
+
     key_min: tuple[str, ...]
+    """The smallest key, as `keys.key_text` writes keys."""
+
     position_min: Position | None
+    """The smallest Position of a row."""
+
     position_max: Position | None
-    partial: tuple[str, ...]
+    """The greatest Position of a row."""
+
+    unavailable_columns: tuple[str, ...]
+    """Columns that have a register of their own in some row (`_older`)."""
+
     files: tuple[DataFile, ...]
+    """The Parquet files."""
 
 
 def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: position.Order, directory: str, table: str, expected: int) -> list[Written]:
-    """Read back what `write` wrote, in key order: one entry per segment (one in all for a Delta).
+    """Read back what `write` wrote, in key order: one entry for each Segment, or one for a Delta. One Spark job.
 
-    Raises CheckFailed on a key that is null or there twice, and on other than the `expected` number of rows.
+    Raises CheckFailed if a key is null or occurs twice, or if the number of rows is not `expected`.
     """
-    files: dict[str, list[DataFile]] = {}
-    for info in storage.list(directory):
-        inside = info.path[len(directory.rstrip("/")) + 1 :]
-        if not inside.rsplit("/", 1)[-1].startswith(("_", ".")):
-            files.setdefault(inside.rpartition("/")[0], []).append(DataFile(inside.rpartition("/")[2], info.size, storage.checksum(info)))
+    files = _files(storage, directory)
     if not files:
-        _complete(0, expected, directory, table)
+        _check_complete(0, expected, directory, table)
         return []
-    keys = [quoted(name) for name in schema.key]
-    kinds = [schema.field(name).type for name in schema.key]
-    wanted = [(name, kind) for name, kind in stored_types(schema, order) if name in (*schema.key, *STATE)]
-    sizes = {join(directory, part) if part else directory: sum(file.size for file in held) for part, held in files.items()}
-    rows = parquet(spark, wanted, sizes)
-    origin = "regexp_extract(_metadata.file_path, '(segment=[0-9-]+)/[^/]+$', 1)"
-    null_key = " OR ".join(f"{key} IS NULL" for key in keys)
-    by_key = (
-        rows.selectExpr("*", f"{origin} AS __dir")
-        .groupBy(*keys)
-        .agg(
-            named("count(1)", "__n"),
-            named("max(__dir)", "__d"),
-            named("max(_op = 'd')", "__t"),
-            named("min(_position)", "__a"),
-            named("max(_position)", "__b"),
-            named("max(map_keys(_older))", "__p"),
-        )
-    )
-    least = [f"min({key_struct(schema)}).{quoted(name)}" for name in schema.key]
-    found = (
-        by_key.groupBy("__d")
-        .agg(
-            named("sum(__n)", "rows"),
-            named("sum(CAST(__t AS INT))", "tombstones"),
-            named(key_text(least, kinds), "least"),
-            named("min(__a)", "first"),
-            named("max(__b)", "last"),
-            named("array_distinct(flatten(collect_set(__p)))", "partial"),
-            named("max(__n)", "most"),
-            named(f"max({null_key})", "nokey"),
-            named(f"min({key_struct(schema)})", "low"),
-        )
-        .orderBy("low")
-        .collect()
-    )
-    for row in found:
+    columns = [(name, kind) for name, kind in stored_types(schema, order) if name in (*schema.key, *STATE)]
+    sizes = {join(directory, part) if part else directory: sum(file.size for file in group) for part, group in files.items()}
+    folders = _by_folder(parquet(spark, columns, sizes), schema).collect()
+    for row in folders:
         if row.most > 1 or row.nokey:
-            what = "a key occurs twice" if row.most > 1 else "a key is null"
-            raise CheckFailed(f"table {table}: staged data in {directory}: {what}; expected exactly one row per key. Nothing was committed.")
-    _complete(sum(row.rows for row in found), expected, directory, table)
+            problem = "a key occurs twice" if row.most > 1 else "a key is null"
+            raise CheckFailed(f"table {table}: staged data in {directory}: {problem}; expected exactly one row per key. Nothing was committed.")
+    _check_complete(sum(row.rows for row in folders), expected, directory, table)
     return [
         Written(
-            row["__d"],
+            row["folder"],
             row.rows,
             row.tombstones,
             tuple(json.loads(row.least)),
             position.from_row(row.first),
             position.from_row(row.last),
-            tuple(sorted(name for name in row.partial if name != ALL)),
-            tuple(files[row["__d"]]),
+            tuple(sorted(name for name in row.unavailable_columns if name != ALL)),
+            tuple(files[row["folder"]]),
         )
-        for row in found
+        for row in folders
     ]
 
 
-def _complete(found: int, expected: int, directory: str, table: str) -> None:
-    if found != expected:
+def _files(storage: Storage, directory: str) -> dict[str, list[DataFile]]:
+    """Return the files of each folder below a directory, without Spark's own (`_SUCCESS`, `.crc`)."""
+    files: dict[str, list[DataFile]] = {}
+    for info in storage.list(directory):
+        folder, _, name = info.path[len(directory.rstrip("/")) + 1 :].rpartition("/")
+        if not name.startswith(("_", ".")):
+            files.setdefault(folder, []).append(DataFile(name, info.size, storage.checksum(info)))
+    return files
+
+
+def _by_folder(rows: DataFrame, schema: Schema) -> DataFrame:
+    """Return one row for each Segment's folder, in key order.
+
+    In: the key columns and STATE. Out: `folder`, `rows`, `tombstones`, `least` (smallest key as text), `first` and `last` (Positions),
+    `unavailable_columns`, `most` (rows of the most frequent key), `nokey` (a key is null), `low` (smallest key as struct).
+    """
+    keys = [quoted(name) for name in schema.key]
+    by_key = (
+        rows.selectExpr("*", "regexp_extract(_metadata.file_path, '(segment=[0-9-]+)/[^/]+$', 1) AS __folder")
+        .groupBy(*keys)
+        .agg(
+            named("count(1)", "__rows"),
+            named("max(__folder)", "folder"),
+            named("max(_op = 'd')", "__tombstone"),
+            named("min(_position)", "__first"),
+            named("max(_position)", "__last"),
+            named("max(map_keys(_older))", "__columns"),
+        )
+    )
+    null_key = " OR ".join(f"{key} IS NULL" for key in keys)
+    by_folder = by_key.groupBy("folder").agg(
+        named("sum(__rows)", "rows"),
+        named("sum(CAST(__tombstone AS INT))", "tombstones"),
+        named(least_key(schema), "least"),
+        named("min(__first)", "first"),
+        named("max(__last)", "last"),
+        named("array_distinct(flatten(collect_set(__columns)))", "unavailable_columns"),
+        named("max(__rows)", "most"),
+        named(f"max({null_key})", "nokey"),
+        named(f"min({key_struct(schema)})", "low"),
+    )
+    return by_folder.orderBy("low")
+
+
+def _check_complete(rows: int, expected: int, directory: str, table: str) -> None:
+    if rows != expected:
         raise CheckFailed(
-            f"table {table}: staged data in {directory}: {found:,} rows are there, expected the {expected:,} that were written. Does the store list "
-            "what was just written? Nothing was committed."
+            f"table {table}: staged data in {directory}: {rows:,} rows are there, expected the {expected:,} that were written. Check that the store "
+            "lists files as soon as they are written. Nothing was committed."
         )
 
 
-def held(rows: DataFrame) -> DataFrame:
-    """Rows computed once and kept until their holder is gone.
+def materialize(rows: DataFrame) -> DataFrame:
+    """Return the rows computed once. The caller unpersists them when they are no longer needed.
 
-    On one machine by a local checkpoint, which forgets how they were computed: Spark looks through a cached plan again at every
-    step, and for small data looking costs more than computing. On a cluster by the cache, which survives a lost executor.
+    On one machine this is a local checkpoint: it forgets how the rows were computed. Spark would look through a cached plan again at every step,
+    which costs more than computing small data. On a cluster it is the cache, which survives a lost executor.
     """
     local = str(rows.sparkSession.sparkContext.master).startswith("local")
     return rows.localCheckpoint() if local else rows.persist()

@@ -1,4 +1,4 @@
-"""One request to S3: the boto3 client, the parameters every request carries, and its answer in this project's words."""
+"""Requests to S3: creates the boto3 client, adds the parameters of every request, and classifies the response."""
 
 from __future__ import annotations
 
@@ -36,43 +36,50 @@ _WHOLE = {
     "create_multipart_upload": ("UploadId",),
     "upload_part_copy": ("CopyPartResult",),
 }
-"""What an answer holds that did not end too early: a connection may be cut among the headers, and nobody else looks."""
+"""Fields of a complete response. A connection may end within the headers, and botocore does not check."""
 _SSE = {"sse-s3": "AES256", "sse-kms": "aws:kms", "dsse-kms": "aws:kms:dsse"}
 
 
 @dataclass(frozen=True)
 class ObjectHead:
-    """What HEAD told of an object; `etag` without quotes, `modified` epoch seconds, `head` the answer itself."""
+    """Response of HEAD for an object."""
 
     size: int
+    """Bytes."""
+
     etag: str
+    """ETag without quotes."""
+
     modified: float
-    head: dict[str, Any]
+    """Last-Modified in epoch seconds."""
+
+    response: dict[str, Any]
+    """boto3's complete response."""
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The user's metadata, names in lower case."""
-        return {name.lower(): value for name, value in self.head.get("Metadata", {}).items()}
+        """Return the user metadata, names in lower case."""
+        return {name.lower(): value for name, value in self.response.get("Metadata", {}).items()}
 
 
 class S3Client:
-    """Requests under one S3Settings. Made for many threads; the connection is made on first use."""
+    """Requests with one S3Settings. Thread-safe; connects on first use."""
 
     def __init__(self, settings: S3Settings) -> None:
         self.settings = settings.within(os.environ)
-        self._patience = RetryPolicy(settings.operation_seconds, settings.wait_seconds_min, settings.wait_seconds_max)
+        self._retry_policy = RetryPolicy(settings.operation_seconds, settings.wait_seconds_min, settings.wait_seconds_max)
         self._connection = Connection(self._connect)
         self._buckets: set[str] = set()
         self._lacking: set[tuple[str, str]] = set()
 
-    def persist(self, location: object, action: str, attempt: Callable[[], T]) -> T:
-        """`attempt` until it succeeds, fails for good or the operation's time is over (`retry.Patience`)."""
-        return self._patience.persist(str(location), action, attempt)
+    def retry(self, location: object, action: str, attempt: Callable[[], T]) -> T:
+        """Call `attempt` until it succeeds, fails finally, or reaches the deadline (`RetryPolicy.retry`)."""
+        return self._retry_policy.retry(str(location), action, attempt)
 
-    def ask(self, operation: str, where: Place, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
-        """One request, sent once by us. Raises Answer for the kinds expected, Refused for what is final; what passes comes as it is.
+    def request(self, operation: str, where: Place, expect: Iterable[str] = (), **parameters: Any) -> dict[str, Any]:
+        """Send one request, once. Raises ExpectedError for the kinds in `expect` and Refused for final errors.
 
-        `parameters` with the value None are left out.
+        Retryable errors are raised unchanged. Parameters that are None are left out.
         """
         sent = {"Bucket": where.bucket, **self._common(operation), **{name: value for name, value in parameters.items() if value is not None}}
         try:
@@ -88,27 +95,27 @@ class S3Client:
             raise refusal(error, str(where), _ACTIONS[operation], self.settings.host) from error
         missing = [name for name in _WHOLE.get(operation, ()) if name not in answer]
         if missing:
-            raise Retryable(f"the answer ended before {missing[0]}")
+            raise Retryable(f"the response ended before {missing[0]}")
         self._buckets.add(where.bucket)
         return answer
 
-    def ask_if_able(self, operation: str, where: Place, expect: Iterable[str], conditions: dict[str, str], **parameters: Any) -> dict[str, Any]:
-        """`ask` with the `conditions` that this boto3 and this store know; without those that they do not."""
-        known = self._connection.client.meta.service_model.operation_model(api_name(operation)).input_shape.members
-        usable = {name: value for name, value in conditions.items() if name in known and (where.bucket, operation) not in self._lacking}
+    def request_with(self, operation: str, where: Place, expect: Iterable[str], conditions: dict[str, str], **parameters: Any) -> dict[str, Any]:
+        """Call `request` with those `conditions` that this boto3 and this store support."""
+        supported = self._connection.client.meta.service_model.operation_model(api_name(operation)).input_shape.members
+        usable = {name: value for name, value in conditions.items() if name in supported and (where.bucket, operation) not in self._lacking}
         try:
-            return self.ask(operation, where, (*expect, UNSUPPORTED), **usable, **parameters)
+            return self.request(operation, where, (*expect, UNSUPPORTED), **usable, **parameters)
         except ExpectedError as answer:
             if answer.kind != UNSUPPORTED or not usable:
                 raise
         self._lacking.add((where.bucket, operation))
-        return self.ask(operation, where, expect, **parameters)
+        return self.request(operation, where, expect, **parameters)
 
-    def look(self, where: Place) -> ObjectHead | None:
-        """What HEAD shows, or None. Raises Refused when the bucket itself is missing."""
+    def head(self, where: Place) -> ObjectHead | None:
+        """Return the object's HEAD, or None if there is no object. Raises Refused if the bucket is missing."""
         try:
-            # FULL_OBJECT checksums come along where the store keeps some.
-            head = self.ask("head_object", where, (ABSENT,), Key=where.key, ChecksumMode="ENABLED")
+            # The response contains FULL_OBJECT checksums where the store has them.
+            head = self.request("head_object", where, (ABSENT,), Key=where.key, ChecksumMode="ENABLED")
         except ExpectedError:
             if where.bucket not in self._buckets:
                 self._explain(where)
@@ -116,7 +123,7 @@ class S3Client:
         return ObjectHead(int(head["ContentLength"]), head["ETag"].strip('"'), float(int(head["LastModified"].timestamp())), head)
 
     def encryption(self) -> dict[str, Any]:
-        """What a request that makes an object says about its encryption."""
+        """Return the encryption parameters of a request that creates an object."""
         sse, key = self.settings.sse, self.settings.kms_key
         return {**({"ServerSideEncryption": _SSE[sse]} if sse else {}), **({"SSEKMSKeyId": key} if key else {})}
 
@@ -128,16 +135,16 @@ class S3Client:
         return {**owner, **({"RequestPayer": "requester"} if settings.requester_pays else {})}
 
     def _explain(self, where: Place) -> None:
-        """An answer to HEAD has no body and so no reason; that of a listing has. Raises it when there is one."""
-        self.ask("list_objects_v2", where, Prefix=where.key, MaxKeys=1)
+        """Raise the reason for a failed HEAD. Its response has no body, so repeat the request as a listing."""
+        self.request("list_objects_v2", where, Prefix=where.key, MaxKeys=1)
 
     def _connect(self) -> Any:
         settings = self.settings
-        reach = ClientConfig(
+        config = ClientConfig(
             settings.region, settings.endpoint, settings.connect_seconds, settings.read_seconds, client_attempts=settings.client_attempts
         )
         try:
-            client = connect("s3", reach, settings.region, s3={"addressing_style": "path" if settings.path_style else "auto"})
+            client = connect("s3", config, settings.region, s3={"addressing_style": "path" if settings.path_style else "auto"})
         except (BotoCoreError, ValueError) as error:
             raise refusal(error, "s3://", "begin", settings.host) from error
         if "IfNoneMatch" not in client.meta.service_model.operation_model("PutObject").input_shape.members:
@@ -146,7 +153,7 @@ class S3Client:
 
 
 def _teach_conditional_put(client: Any) -> None:
-    """For a boto3 that is older than S3's conditional puts (1.35; EMR 7 brings such): all they need is one more header, sent and signed."""
+    """Add the If-None-Match header to a boto3 without conditional puts (before 1.35, as on EMR 7). The header is signed like any other."""
 
     def keep(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
         context[__name__] = params.pop("IfNoneMatch", None)
@@ -160,7 +167,7 @@ def _teach_conditional_put(client: Any) -> None:
 
 
 def failed_keys(answer: dict[str, Any], keys: Iterable[str]) -> list[tuple[str, Exception]]:
-    """Those of `keys` that a batch delete left, each with its reason. What was not there is deleted."""
+    """Return (key, error) for each of `keys` that a batch delete did not delete. A missing object counts as deleted."""
     errors = {item.get("Key"): ClientError({"Error": item}, "DeleteObjects") for item in answer.get("Errors", [])}
     gone = {item.get("Key") for item in answer.get("Deleted", [])} | {key for key, error in errors.items() if kind_of(error) == ABSENT}
-    return [(key, errors.get(key, Retryable("the answer does not name it"))) for key in keys if key not in gone]
+    return [(key, errors.get(key, Retryable("the response does not name it"))) for key in keys if key not in gone]

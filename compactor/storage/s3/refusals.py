@@ -1,4 +1,4 @@
-"""The answers of S3 that trying again does not change, in words that say what to do. What is tried again: `aws/retry.py`."""
+"""Error messages for S3 responses that no retry can change. Retryable errors: `aws/retry.py`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _FINAL = (
     ),
     ({"RequestTimeTooSkewed"}, "this machine's clock and the store's differ too much: set this machine's clock"),
     ({"InvalidObjectState"}, "the object was moved to an archive class: restore it first"),
-    ({"NotImplemented", "501"}, "{host} cannot {action}: this store lacks what is needed, see docs/s3.md"),
+    ({"NotImplemented", "501"}, "{host} cannot {action}: this store does not support what docs/s3.md requires"),
 )
 
 
 def refusal(error: Exception, location: str, action: str, host: str) -> Refused:
-    """An answer that trying again does not change, in words that say what to do."""
+    """Return the exception for a final error, with what to do about it."""
     problem = access_problem(error, host)
     if problem:
         return Refused(f"{location}: {problem}")

@@ -1,7 +1,7 @@
-"""Storage in S3 and what speaks like it. An object appears whole or not at all; a name is taken once, by `If-None-Match: *`.
+"""Storage in S3 and compatible stores. An object appears whole or not at all. `If-None-Match: *` ensures that a name is taken only once.
 
-An answer may be lost after the store acted. So every operation can be repeated, by us and by its caller, and `put_if_absent` marks its
-object with a random id: who finds the name taken looks whether it was by an attempt of its own. docs/s3.md tells what remains racy.
+A response may be lost after the store acted, so every operation can be repeated. `put_if_absent` marks its object with a random id. If the
+name is taken, the id shows whether an earlier attempt of the same call took it. docs/s3.md lists the remaining races.
 
 A store that ignores the condition is refused: two writers could both create the same Snapshot, and one commit would be lost.
 """
@@ -34,7 +34,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class S3Storage:
-    """Objects under `s3://`; `home` is a location in it, asked for the time. Safe between threads. Refuses a store without conditional puts."""
+    """Objects under `s3://`. `home` is a location whose store provides the time. Thread-safe. Refuses a store without conditional puts."""
 
     def __init__(self, home: str, settings: S3Settings | None = None) -> None:
         self._home = place(home, directory=True)
@@ -43,73 +43,76 @@ class S3Storage:
         self._conditional: dict[str, bool] = {}
 
     def list(self, prefix: str) -> Iterator[FileInfo]:
-        """Every object below `prefix`, page by page, in path order. Raises Refused for a name that no location can have."""
+        """Return every object below `prefix`, page by page, in path order. Raises Refused for a key that is no valid location."""
         return self._listed(place(prefix, directory=True))
 
     def read(self, path: str) -> bytes:
-        """The content, whole. Raises FileNotFoundError."""
+        """Return the whole content. Raises FileNotFoundError."""
         where = place(path)
 
         def attempt() -> bytes:
-            body: bytes = self._client.ask("get_object", where, (ABSENT,), Key=where.key)["Body"].read()
+            body: bytes = self._client.request("get_object", where, (ABSENT,), Key=where.key)["Body"].read()
             return body
 
         try:
-            return self._client.persist(where, "read", attempt)
+            return self._client.retry(where, "read", attempt)
         except ExpectedError:
             raise FileNotFoundError(errno.ENOENT, "no such object", path) from None
 
     def stat(self, path: str) -> FileInfo | None:
-        """What is there, or None."""
+        """Return size, etag and time of the object, or None."""
         where = place(path)
-        found = self._client.persist(where, "look", lambda: self._client.look(where))
-        return None if found is None else FileInfo(path, found.size, found.etag, found.modified)
+        head = self._client.retry(where, "look", lambda: self._client.head(where))
+        return None if head is None else FileInfo(path, head.size, head.etag, head.modified)
 
     def checksum(self, file: FileInfo) -> str:
-        """The etag, where that is a hash of the content: one HEAD, two for an object of many parts. Raises FileNotFoundError."""
+        """Return a checksum made of the etag, where that is a hash of the content. Raises FileNotFoundError.
+
+        Costs one HEAD, two for a multipart object.
+        """
         where = place(file.path)
 
         def attempt() -> str | None:
-            found = self._client.look(where)
-            if found is None:
+            head = self._client.head(where)
+            if head is None:
                 return None
-            # with KMS an etag is of nothing that anybody can see
-            hashed = found.head.get("ServerSideEncryption", "AES256") == "AES256"
+            # with KMS the etag is no hash of the content
+            hashed = head.response.get("ServerSideEncryption", "AES256") == "AES256"
             part = 0
-            if hashed and "-" in found.etag:
-                first = self._client.ask("head_object", where, Key=where.key, PartNumber=1)
+            if hashed and "-" in head.etag:
+                first = self._client.request("head_object", where, Key=where.key, PartNumber=1)
                 part = int(first["ContentLength"])
-            return checksum.of_etag(found.etag, found.size, hashed, part)
+            return checksum.of_etag(head.etag, head.size, hashed, part)
 
-        told = self._client.persist(where, "look", attempt)
-        if told is None:
+        result = self._client.retry(where, "look", attempt)
+        if result is None:
             raise FileNotFoundError(errno.ENOENT, "no such object", file.path)
-        return told
+        return result
 
     def write(self, path: str, data: bytes) -> None:
-        """Create or replace."""
+        """Create or replace the object."""
         where = place(path)
-        self._client.persist(where, "write", lambda: self._put(where, data))
+        self._client.retry(where, "write", lambda: self._put(where, data))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create; False when the name is taken by another call, equal content or not. Raises Refused for a store that cannot promise it."""
+        """Create the object. Return False if another call took the name, whatever the content. Raises Refused without conditional puts."""
         where = place(path)
         self.conditional_puts(path)
         mark = uuid.uuid4().hex
-        return self._client.persist(where, "create", lambda: self._created(where, data, mark))
+        return self._client.retry(where, "create", lambda: self._created(where, data, mark))
 
     def move(self, source: FileInfo, target: str, keep: bool = False) -> bool:
-        """Copy on the store's side, compare, delete the source (unless it is to be kept) if it still is what was copied (`s3_move`)."""
+        """Copy on the server side, compare, and delete the source if it is unchanged and `keep` is off (`move.py`)."""
         start, end = place(source.path), place(target)
-        return self._client.persist(end, f"move {start} to it", lambda: move(self._client, source, start, end, keep))
+        return self._client.retry(end, f"move {start} to it", lambda: move(self._client, source, start, end, keep))
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove objects, a thousand a request; in a versioned bucket the versions stay below delete markers."""
+        """Delete objects, a thousand a request. In a versioned bucket the versions stay below delete markers."""
         by_bucket: dict[str, dict[str, None]] = {}
         for where in [place(path) for path in paths]:
             by_bucket.setdefault(where.bucket, {})[where.key] = None
         for bucket, names in by_bucket.items():
-            # A request for many is XML, which cannot carry every name.
+            # A batch request is XML, which cannot represent every key.
             single = [key for key in names if _NOT_XML.search(key)] if len(names) > 1 else [*names]
             many = [key for key in names if key not in set(single)]
             for start in range(0, len(many), BATCH):
@@ -118,16 +121,16 @@ class S3Storage:
                 self._delete_one(Place(bucket, key))
 
     def now(self) -> float:
-        """Epoch seconds by the `Date` of an answer: whole seconds, like Last-Modified."""
-        answer = self._client.persist(self._home, "tell the time", lambda: self._page(self._home, MaxKeys=1))
+        """Return epoch seconds from a response's `Date` header: whole seconds, like Last-Modified."""
+        answer = self._client.retry(self._home, "read the time", lambda: self._page(self._home, MaxKeys=1))
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
         try:
             return email.utils.parsedate_to_datetime(date).timestamp()
         except (TypeError, ValueError) as error:
-            raise Refused(f"{self._home}: {self._client.settings.host} tells no time: expected a Date header, found {date!r}") from error
+            raise Refused(f"{self._home}: {self._client.settings.host} returned no time: expected a Date header, found {date!r}") from error
 
     def conditional_puts(self, location: str) -> None:
-        """Check that the store heeds `If-None-Match`: try it once a bucket, beside `location`. Raises Refused for a store that does not.
+        """Check once a bucket, beside `location`, that the store honours `If-None-Match`. Raises Refused if it does not.
 
         A run calls this before it computes anything.
         """
@@ -154,10 +157,10 @@ class S3Storage:
             return False
 
         try:
-            # The second must find the name taken; so must the first, if it was an attempt with a lost answer.
-            return any(self._client.persist(probe, "try a conditional put", attempt) for _ in range(2))
+            # The second attempt must find the name taken. So may the first, if an earlier response was lost.
+            return any(self._client.retry(probe, "try a conditional put", attempt) for _ in range(2))
         finally:
-            # What stays of it no listing shows.
+            # If deleting fails, the probe stays, but no listing shows it.
             with suppress(TryLater):
                 self._delete_one(probe)
 
@@ -166,17 +169,17 @@ class S3Storage:
             self._put(where, data, (TAKEN,), IfNoneMatch="*", Metadata={PUT_ID: mark})
             return True
         except ExpectedError:
-            found = self._client.look(where)
-        if found is None:
+            head = self._client.head(where)
+        if head is None:
             raise Retryable("the name was taken by an object that is not there")
-        return found.metadata.get(PUT_ID) == mark
+        return head.metadata.get(PUT_ID) == mark
 
     def _put(self, where: Place, data: bytes, expect: Iterable[str] = (), **parameters: Any) -> None:
-        self._client.ask("put_object", where, expect, Key=where.key, Body=data, **self._client.encryption(), **parameters)
+        self._client.request("put_object", where, expect, Key=where.key, Body=data, **self._client.encryption(), **parameters)
 
     def _page(self, directory: Place, **parameters: Any) -> dict[str, Any]:
         prefix = f"{directory.key}/" if directory.key else ""
-        return self._client.ask("list_objects_v2", directory, Prefix=prefix, **parameters)
+        return self._client.request("list_objects_v2", directory, Prefix=prefix, **parameters)
 
     def _listed(self, directory: Place) -> Iterator[FileInfo]:
         token: str | None = None
@@ -186,7 +189,7 @@ class S3Storage:
             def attempt(token: str | None = token) -> dict[str, Any]:
                 return self._page(directory, MaxKeys=size, ContinuationToken=token)
 
-            answer = self._client.persist(directory, "list", attempt)
+            answer = self._client.retry(directory, "list", attempt)
             for item in answer.get("Contents", []):
                 if _is_data(directory.bucket, item):
                     path = f"s3://{directory.bucket}/{item['Key']}"
@@ -197,14 +200,14 @@ class S3Storage:
 
     def _delete_one(self, where: Place) -> None:
         with suppress(ExpectedError):
-            self._client.persist(where, "delete", lambda: self._client.ask("delete_object", where, (ABSENT,), Key=where.key))
+            self._client.retry(where, "delete", lambda: self._client.request("delete_object", where, (ABSENT,), Key=where.key))
 
     def _delete_batch(self, bucket: str, keys: Sequence[str]) -> None:
         left = dict.fromkeys(keys)
 
         def attempt() -> None:
             request = {"Objects": [{"Key": key} for key in left]}
-            answer = self._client.ask("delete_objects", Place(bucket, next(iter(left))), (UNSUPPORTED,), Delete=request)
+            answer = self._client.request("delete_objects", Place(bucket, next(iter(left))), (UNSUPPORTED,), Delete=request)
             failed = failed_keys(answer, left)
             for key, error in failed:
                 if kind_of(error) != PASSING:
@@ -212,25 +215,25 @@ class S3Storage:
             for key in [key for key in left if key not in {key for key, _ in failed}]:
                 del left[key]
             if failed:
-                raise Retryable(f"{len(failed)} of the objects stayed, such as {failed[0][0]} ({words(failed[0][1])})")
+                raise Retryable(f"{len(failed)} of the objects were not deleted, such as {failed[0][0]} ({words(failed[0][1])})")
 
         if not left:
             return
         try:
-            self._client.persist(f"s3://{bucket}/{keys[0]}", f"delete it and {len(keys) - 1} more", attempt)
+            self._client.retry(f"s3://{bucket}/{keys[0]}", f"delete it and {len(keys) - 1} more", attempt)
         except ExpectedError:
             for key in keys:
                 self._delete_one(Place(bucket, key))
 
 
 def _is_data(bucket: str, item: dict[str, Any]) -> bool:
-    """Whether a listed object is one of ours or a sink's; markers of directories, our own probes are not."""
+    """Whether a listed object is data. Directory markers and our own probes are not. Raises Refused for an invalid key."""
     key = str(item["Key"])
     if key.endswith("/") and not item["Size"]:
         return False
     problem = key_problem(key)
     if problem:
-        raise Refused(f"s3://{bucket}/{key}: {problem}: Spark would not find this object under its name; rename or remove it")
+        raise Refused(f"s3://{bucket}/{key}: {problem}: Spark could not read this object under its name. Rename or delete it.")
     return not key.rpartition("/")[2].startswith(PROBE_PREFIX)
 
 

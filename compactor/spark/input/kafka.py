@@ -1,10 +1,10 @@
-"""`container: kafka`: files that hold whole Kafka records (key, value, headers, partition, offset, timestamp) around the envelope's value.
+"""`container: kafka`: files of whole Kafka records (key, value, headers, partition, offset, timestamp), whose value has the envelope.
 
-Read are JSON lines (kcat, Connect file sinks: `value` as text or as an object; `payload` as kcat spells it) and Parquet (Spark's Kafka
-source: `key`, `value` binary or text, `headers` array of structs). Only the headers that link a key change are used:
-`__debezium.oldkey` (on the create) and `__debezium.newkey` (on the delete). Values and keys in Confluent's wire format: `decode/wire.py`.
+Two forms are read. JSON lines: kcat and Connect's file sinks, with `value` (kcat: `payload`) as text or as an object. Parquet: Spark's Kafka source,
+with `key` and `value` binary or text and `headers` an array of structs. Only the header `__debezium.oldkey` is used, which links a key change.
+`input/wire.py` reads values and keys in Confluent's wire format.
 
-Adds `_offset` bigint, `_partition` int, `_key`, `_oldkey`, `_newkey` string; replaces `_text` / `_value` by the record's value.
+In: a raw frame. Out: raw frames with TEXT or VALUE of the record's value, and OFFSET, PARTITION, KEY, OLD_KEY.
 """
 
 from __future__ import annotations
@@ -13,54 +13,57 @@ import dataclasses
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
-from compactor.spark.decode import wire
+from compactor.spark.columns import BLOCK, FILE, ROW, UNREADABLE, VALUE, WIRE
+from compactor.spark.input import wire
 from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, member
 
-OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
+OLD_KEY_HEADER = "__debezium.oldkey"
+"""The header of a create that holds the key which the row had before."""
 
 _RECORD = "key STRING, value STRING, payload STRING, headers STRING, partition STRING, `offset` STRING, topic STRING, _corrupt STRING"
 
 
-def unpacked(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold) -> list[RawFrame]:
-    """The frame with the container's columns beside the value, for `container: value` null; one for each schema that records name by id."""
+def unpack(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold) -> list[RawFrame]:
+    """Return the frame with the container's columns (null for `container: value`). Records that name schemas by id become one frame per schema."""
     if container == "value":
         nulls = (
             "CAST(NULL AS BIGINT) AS _offset",
             "CAST(NULL AS INT) AS _partition",
             "CAST(NULL AS STRING) AS _key",
-            "CAST(NULL AS STRING) AS _oldkey",
+            "CAST(NULL AS STRING) AS _old_key",
         )
         return [dataclasses.replace(raw, rows=raw.rows.selectExpr("*", *nulls))]
     made = _json(raw) if raw.schema is None else _typed(raw)
-    if "_wire" not in made.rows.columns:
+    if WIRE not in made.rows.columns:
         return [made]
-    return wire.opened(made, schemas, hold)
+    return wire.split_by_schema(made, schemas, hold)
 
 
 def _json(raw: RawFrame) -> RawFrame:
     record = raw.rows.selectExpr("*", f"from_json(_text, '{_RECORD}', map('columnNameOfCorruptRecord', '_corrupt')) AS _record")
     value = "coalesce(_record.value, _record.payload)"
-    # a line that is no JSON object goes on as it is: the envelope reports it with file and row
-    broken = "(_record._corrupt IS NOT NULL OR (_record IS NULL AND trim(_text) <> ''))"
+    # a line that is not a JSON object goes on unchanged; the envelope reports it with file and row
+    corrupt = "(_record._corrupt IS NOT NULL OR (_record IS NULL AND trim(_text) <> ''))"
     rows = record.selectExpr(
         "_file",
         "_block",
         "_row",
-        f"CASE WHEN {broken} THEN _text ELSE {value} END AS _text",
+        f"CASE WHEN {corrupt} THEN _text ELSE {value} END AS _text",
         "try_cast(_record.`offset` AS BIGINT) AS _offset",
         "try_cast(_record.partition AS INT) AS _partition",
         "_record.key AS _key",
-        f"{_json_header(OLD_KEY)} AS _oldkey",
+        f"{_json_header(OLD_KEY_HEADER)} AS _old_key",
         f"{wire.of_text(value)} AS _wire",
-        f"{wire.of_text('_record.key')} AS _keywire",
+        f"{wire.of_text('_record.key')} AS _key_wire",
         "_record.headers AS _headers",
     )
-    apicurio = wire.unreadable("_text", "_wire", lambda name: f"contains(_headers, {literal(name)})")
-    return RawFrame(rows.selectExpr("*", f"{apicurio} AS _broken").drop("_headers"), paths=raw.paths)
+    apicurio = wire.apicurio_problem("_text", "_wire", lambda name: f"contains(_headers, {literal(name)})")
+    return RawFrame(rows.selectExpr("*", f"{apicurio} AS {UNREADABLE}").drop("_headers"), paths=raw.paths)
 
 
 def _json_header(name: str) -> str:
+    """SQL for a header of a JSON record; sinks write headers as pairs, structs, a map or a flat list."""
     pairs = f"get(filter(from_json(_record.headers, 'ARRAY<ARRAY<STRING>>'), _h -> _h[0] = {literal(name)}), 0)[1]"
     structs = f"get(filter(from_json(_record.headers, 'ARRAY<STRUCT<key:STRING,value:STRING>>'), _h -> _h.key = {literal(name)}), 0).value"
     flat = "from_json(_record.headers, 'ARRAY<STRING>')"
@@ -77,9 +80,9 @@ def _typed(raw: RawFrame) -> RawFrame:
     has = dict(raw.schema[1])
     if "value" not in has:
         raise InputRefused(
-            f"container: kafka expects a column `value`, found {', '.join(has)}. Say `container: value` when the files hold the values alone."
+            f"container: kafka expects a column `value`; found {', '.join(has)}. Set `container: value` if the files hold the values alone."
         )
-    origin = ("_file", "_block", "_row")
+    origin = (FILE, BLOCK, ROW)
     offset = "CAST(_value.`offset` AS BIGINT)" if "offset" in has else "CAST(NULL AS BIGINT)"
     key = (
         "CAST(_value.key AS STRING)"
@@ -88,16 +91,16 @@ def _typed(raw: RawFrame) -> RawFrame:
         if "key" in has
         else "CAST(NULL AS STRING)"
     )
-    old = f"CAST({_header(OLD_KEY)} AS STRING)" if "headers" in has else _old_column(has)
+    old = f"CAST({_header(OLD_KEY_HEADER)} AS STRING)" if "headers" in has else _old_column(has)
     partition = "CAST(_value.partition AS INT)" if "partition" in has else "CAST(NULL AS INT)"
-    extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _oldkey")
+    extra = (f"{offset} AS _offset", f"{partition} AS _partition", f"{key} AS _key", f"{old} AS _old_key")
     if has["value"][0] in ("string", "binary"):
         text = "CAST(_value.value AS STRING)"
         wired = {side: _wired(side, has) for side in ("value", "key")}
-        apicurio = wire.unreadable("_text", "_wire", lambda name: f"{_header(name)} IS NOT NULL" if "headers" in has else "false")
-        rows = raw.rows.selectExpr(*origin, f"{text} AS _text", *extra, f"{wired['value']} AS _wire", f"{wired['key']} AS _keywire", "_value")
-        return RawFrame(rows.selectExpr("*", f"{apicurio} AS _broken").drop("_value"), paths=raw.paths)
-    return RawFrame(raw.rows.selectExpr(*origin, f"{member('_value', 'value')} AS _value", *extra), has["value"], raw.avro, paths=raw.paths)
+        apicurio = wire.apicurio_problem("_text", "_wire", lambda name: f"{_header(name)} IS NOT NULL" if "headers" in has else "false")
+        rows = raw.rows.selectExpr(*origin, f"{text} AS _text", *extra, f"{wired['value']} AS _wire", f"{wired['key']} AS _key_wire", "_value")
+        return RawFrame(rows.selectExpr("*", f"{apicurio} AS {UNREADABLE}").drop(VALUE), paths=raw.paths)
+    return RawFrame(raw.rows.selectExpr(*origin, f"{member(VALUE, 'value')} AS _value", *extra), has["value"], raw.avro, paths=raw.paths)
 
 
 def _header(name: str) -> str:

@@ -1,0 +1,101 @@
+"""Operators that decide what follows: the choices of the backfill form, and questions to a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from compactor.airflow.hours import expected_hours
+from compactor.airflow.outcome import QUESTIONS
+
+try:
+    from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+except ImportError:  # before Airflow 3.2
+    from airflow.exceptions import AirflowFailException, AirflowSkipException
+
+
+class ChooseTablesOperator(BaseOperator):
+    """Return the tables in the form, or all of `tables` if it names none. Fails if the form's values do not fit together."""
+
+    def __init__(self, *, tables: list[str], **more: Any) -> None:
+        super().__init__(**more)
+        self.tables = tables
+
+    def execute(self, context: Any) -> list[str]:
+        """Return the tables."""
+        params = context["params"]
+        try:
+            expected_hours(params)
+        except ValueError as error:
+            raise AirflowFailException(str(error)) from error
+        if params["accept_differences"] and not params["rebuild"]:
+            raise AirflowFailException("`accept_differences` needs `rebuild`, which is off")
+        return list(dict.fromkeys(params["tables"])) or self.tables
+
+
+class SkipIfDryRunOperator(BaseOperator):
+    """Pass the tables on, or skip the following tasks if the form's `dry_run` is on."""
+
+    template_fields = ("tables",)
+
+    def __init__(self, *, tables: Any, **more: Any) -> None:
+        super().__init__(**more)
+        self.tables = tables
+
+    def execute(self, context: Any) -> list[str]:
+        """Return the tables."""
+        if context["params"]["dry_run"]:
+            raise AirflowSkipException("dry run: nothing was changed. Start again with `dry_run` off to apply the plan.")
+        return list(self.tables)
+
+
+class SkipUnlessOperator(BaseOperator):
+    """Pass the tables on, or skip the following tasks if the form's switch `param` is off."""
+
+    template_fields = ("tables",)
+
+    def __init__(self, *, tables: Any, param: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.tables, self.param = tables, param
+
+    def execute(self, context: Any) -> list[str]:
+        """Return the tables."""
+        if not context["params"][self.param]:
+            raise AirflowSkipException(f"`{self.param}` is off")
+        return list(self.tables)
+
+
+class PrepareQuestionOperator(BaseOperator):
+    """Make a question to a person from the results of earlier tasks. Skip the following tasks if there is nothing to ask.
+
+    Returns the tables that the question is about. The text of the question is the XCom `text`.
+    """
+
+    template_fields = ("results",)
+
+    def __init__(self, *, results: Any, question: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.results, self.question = results, question
+
+    def execute(self, context: Any) -> list[str]:
+        """Return the tables."""
+        tables, text = QUESTIONS[self.question](list(self.results))
+        if not tables:
+            raise AirflowSkipException("nothing to ask")
+        self.log.info("%s", text)
+        context["ti"].xcom_push(key="text", value=text)
+        return tables
+
+
+class ApproveByMarkingOperator(BaseOperator):
+    """Ask a person where Airflow has no approval form (3.0): the task fails with the question, and a person approves by marking it as success."""
+
+    def __init__(self, *, subject: str, asked_by: str, **more: Any) -> None:
+        super().__init__(**more)
+        self.subject, self.asked_by = subject, asked_by
+
+    def execute(self, context: Any) -> None:
+        """Fail with the question."""
+        text = context["ti"].xcom_pull(task_ids=self.asked_by, key="text")
+        raise AirflowFailException(f"{self.subject}\n{text}\nTo approve, mark this task as success. Otherwise do nothing.")

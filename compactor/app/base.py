@@ -1,0 +1,138 @@
+"""The common part of the App: settings, runtime, tables, schemas, and the Spark session."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from compactor.app import registry as app_registry
+from compactor.app.notify import notify
+from compactor.app.spark import avro_package, coordinates, open_session, s3_packages
+from compactor.config.settings import Settings, load
+from compactor.core.model.spec import TableSpec
+from compactor.core.settings.job_config import JobConfig
+from compactor.core.settings.s3 import S3Settings
+from compactor.flows.table import Table
+from compactor.ports import Registry
+from compactor.runtime import Runtime
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from compactor.registry.confluent import ConfluentRegistry
+    from compactor.registry.files import FileRegistry
+
+_AppT = TypeVar("_AppT", bound="AppBase")
+
+
+class AppBase:
+    """Settings, and the ports made from them. Spark starts when something first needs it."""
+
+    def __init__(self, settings: Settings, *, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> None:
+        self.settings = settings
+        self._verbose = verbose
+        self._wait = wait
+        self._conf = dict(conf or {})
+        self._lock = threading.RLock()
+        self._packages: frozenset[str] = frozenset()
+        self._opened_registry: ConfluentRegistry | FileRegistry | None = None
+        self.runtime = Runtime(self.job_config(), self._open_session, self._schemas(), notify)
+
+    @classmethod
+    def open(cls: type[_AppT], config_path: str | Path, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> _AppT:
+        """Read the configuration. Raises ConfigError.
+
+        `wait`: seconds to wait for an embedded metastore that another process uses; `verbose`: show Spark's log; `conf`: Spark settings that
+        override those of compactor.
+        """
+        return cls(load(config_path), verbose=verbose, wait=wait, conf=conf)
+
+    def __enter__(self: _AppT) -> _AppT:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop Spark if it was started. The App can be used again; it starts Spark again when needed."""
+        with self._lock:
+            registry, self._opened_registry = self._opened_registry, None
+            if registry is not None:
+                registry.close()
+            self.runtime.close()
+            self._packages = frozenset()
+
+    def specs(self, names: Sequence[str] = ()) -> list[TableSpec]:
+        """Return the specs of these tables (default: all). Raises ConfigError for an unknown table."""
+        return [self.settings.spec(name) for name in dict.fromkeys(names or self.settings.names)]
+
+    def table(self, name: str) -> Table:
+        """Return one table, for flows that read files only. Starts no JVM."""
+        (spec,) = self.specs([name])
+        return self.runtime.table(spec, files_only=True)
+
+    def job_config(self, names: Sequence[str] | None = None, schemas: bool = False) -> JobConfig:
+        """Return what a Runtime needs; for a cluster, with the specs of these tables. Starts no JVM.
+
+        `schemas`: ask the registry for the tables' newest schemas, and for every schema that their Kafka records may reference by id.
+        """
+        settings = self.settings
+        specs = tuple(self._with_schema(spec) if schemas else spec for spec in self.specs(names)) if names is not None else ()
+        return JobConfig(
+            specs,
+            settings.warehouse_dir,
+            settings.catalog.type,
+            settings.catalog.uri,
+            settings.catalog.catalog_id,
+            settings.catalog.region,
+            S3Settings(**settings.s3_keys),
+            tuple(sorted(app_registry.schemas_by_id(self._registry(), specs).items())) if schemas and self._has_registry else (),
+            settings.metrics_target,
+        )
+
+    def _with_schema(self, spec: TableSpec) -> TableSpec:
+        """Return the spec with the newest schema of its subject. Raises RegistryRefused if the registry has no such subject."""
+        return spec if spec.subject is None else app_registry.with_newest_schema(self._registry(), spec)
+
+    @property
+    def _has_registry(self) -> bool:
+        return bool(self.settings.registry.url or self.settings.registry.folder)
+
+    def _registry(self) -> Registry:
+        with self._lock:
+            if self._opened_registry is None:
+                self._opened_registry = app_registry.open_registry(self.settings, self.runtime.storage)
+            return self._opened_registry
+
+    def _schemas(self) -> Callable[[int], str] | None:
+        """Return a function from schema id to schema text, or None without a registry."""
+        return (lambda number: self._registry().by_id(number)) if self._has_registry else None
+
+    def _start_for(self, specs: Sequence[TableSpec], archived: bool) -> None:
+        """Start Spark with the packages that these tables need. `archived`: their archives are read too.
+
+        Raises Refused for a store without conditional puts.
+        """
+        self.runtime.check_commits()
+        by_id = self._has_registry and any(spec.container == "kafka" for spec in specs)
+        avro = coordinates("spark-avro") if by_id else avro_package(self.runtime.storage, specs, archived)
+        self._start(frozenset([*avro, *s3_packages(self.settings)]))
+
+    def _start(self, packages: frozenset[str]) -> None:
+        """Start Spark with these packages. Restart it if it runs without them."""
+        with self._lock:
+            if self.runtime.started and not packages <= self._packages:
+                self.close()
+            self._packages |= packages
+            self.runtime.spark()
+
+    def _release_metastore(self) -> None:
+        """Stop Spark if it uses an embedded metastore, which only one process can open."""
+        if self.settings.metastore_dir is not None:
+            self.close()
+
+    def _open_session(self) -> SparkSession:
+        self._packages |= frozenset(s3_packages(self.settings))
+        return open_session(self.settings, self._packages, self._verbose, self._wait, self._conf)

@@ -1,0 +1,24 @@
+"""Send messages to the targets of `notify:`."""
+
+from __future__ import annotations
+
+from compactor.core.results.notice import Message, Target
+
+
+def notify(target: Target, message: Message) -> None:
+    """Send a message to one target. Raises Refused or Unavailable."""
+    from compactor.notify import local
+
+    kind, *words = target
+    if kind == "log":
+        local.to_log(message)
+    elif kind == "command":
+        local.to_command(words, message)
+    elif kind == "sns":
+        from compactor.notify.sns import to_sns
+
+        to_sns(words[0], message)
+    else:
+        from compactor.notify.webhook import address_in, to_webhook
+
+        to_webhook(address_in(words[0]) if kind == "webhook_env" else words[0], message)

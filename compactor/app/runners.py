@@ -1,0 +1,47 @@
+"""The part of the App that starts command lines: in a process on this machine, or as a job on EMR."""
+
+from __future__ import annotations
+
+import sys
+
+from compactor.app.base import AppBase
+from compactor.config.values import absolute
+from compactor.core.model.errors import Refused
+from compactor.ports import RemoteRunner, Runner
+
+
+class Runners(AppBase):
+    """Make the runners of command lines."""
+
+    def runner(self) -> Runner:
+        """Return a runner that starts one command line on this machine."""
+        from compactor.runners.local import LocalRunner
+
+        program, *more = self.settings.airflow.command or (sys.executable, "-m", "compactor")
+        folder = str(self.settings.file.parent)
+        return LocalRunner((absolute(program, folder) if "/" in program else program, *more), ("--config", str(self.settings.file)))
+
+    def remote_runner(self, name: str, attempt: str = "") -> RemoteRunner | None:
+        """Return the runner that sends one command line of a table to EMR, or None for a table that runs on this machine.
+
+        `attempt` identifies the try: the same attempt again finds the job that it submitted before (see `EmrRunner`).
+        """
+        kind, emr, table = self.settings.runner_of(name), self.settings.emr, self.settings.tables[name]
+        if kind == "local":
+            return None
+        try:
+            from compactor.aws.client import ClientConfig
+            from compactor.runners.emr import EmrRunner, Jobs, Sending
+            from compactor.runners.emr_serverless import ServerlessJobs
+            from compactor.runners.emr_steps import ClusterSteps
+            from compactor.storage.s3.storage import S3Storage
+        except ImportError:
+            raise Refused(f"table {name}: {kind} needs boto3: pip install boto3") from None
+        client = ClientConfig(emr.region)
+        jobs: Jobs = (
+            ServerlessJobs(str(emr.application), str(emr.role), client) if kind == "emr-serverless" else ClusterSteps(str(emr.cluster), client)
+        )
+        conf = tuple({**emr.spark, **table.spark}.items())
+        sending = Sending(str(emr.job), str(emr.plans), str(emr.logs), conf, table.timeout)
+        storage = S3Storage(sending.plans, self.settings.s3_settings)
+        return EmrRunner(jobs, sending, storage, lambda: self.job_config([name], schemas=True).written(), attempt)

@@ -1,0 +1,73 @@
+"""`compactor run` and `compactor compact`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from compactor.cli import console, options
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, Output, OutputForm, Tables, Verbose, Wait
+
+Parallel = Annotated[int | None, typer.Option("--parallel", "-p", min=1, help="Number of tables at a time (default: by the number of cores).")]
+
+
+def run(
+    tables: Tables = None,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    parallel: Parallel = None,
+    compact: Annotated[bool, typer.Option("--compact", help="Also compact now, whatever `compaction:` is set to.")] = False,
+    label: Label = "",
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Bring tables up to date.
+
+    Ingests what has landed, commits it, compacts if due, publishes the view, and archives the files. If one table fails, the others are
+    still done. Exits 1 if a table failed, 75 if tables only have to be tried again later.
+
+    \b
+    Example:
+      compactor run
+      compactor run student ledger --config compactor.yaml
+      compactor run --compact big_table
+      compactor run --output json | jq '.[] | select(.outcome == "failed")'
+    """
+    _run(tables, config, output, parallel, compact, label, wait, verbose)
+
+
+def compact(
+    tables: Tables = None,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    parallel: Parallel = None,
+    label: Label = "",
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Bring tables up to date and compact them now.
+
+    Like `compactor run --compact`: rewrites the parts of the base for which merging the Delta pays off, whatever `compaction:` is set to.
+
+    \b
+    Example:
+      compactor compact
+      compactor compact big_table --config compactor.yaml
+    """
+    _run(tables, config, output, parallel, True, label, wait, verbose)
+
+
+def _run(tables: list[str] | None, config: Path, output: Output, parallel: int | None, compact: bool, label: str, wait: float, verbose: bool) -> None:
+    more: dict[str, Any] = {} if parallel is None else {"parallel": parallel}
+    with options.opened(config, verbose, wait) as app:
+        specs = app.specs(tables or ())
+        with console.progress(len(specs), quiet=output is Output.json) as progress:
+            reports = app.run([spec.name for spec in specs], progress=progress, label=label, compact=compact, **more)
+    if output is Output.json:
+        console.as_json([report.to_json() for report in reports])
+    else:
+        console.reports(reports)
+    codes = {report.exit_code for report in reports}
+    raise typer.Exit(1 if codes - {0, 75} else 75 if 75 in codes else 0)

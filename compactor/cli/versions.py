@@ -1,0 +1,213 @@
+"""`compactor vacuum`, `restore`, `rebuild`, `pin`: delete, restore, rebuild and keep versions."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from compactor.cli import console, options
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.core.results.reports import RebuildReport, Swept, VacuumReport
+
+_WHY = {"orphan": "no version references it", "expired": "only expired versions reference it", "discarded": "older than archive_retention"}
+
+
+def vacuum(
+    tables: Tables = None,
+    run: Annotated[bool, typer.Option("--run", help="Delete. Without this option: dry run.")] = False,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    label: Label = "",
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Delete files that no kept version references.
+
+    Lists the files with their size and the reason; deletes only with --run. Versions are kept if they are younger than `keep`, among
+    the newest `keep_versions`, pinned, or shown by the catalog (and all newer versions). Files of expired versions are first
+    unregistered from the catalog and deleted by a later vacuum, at least `grace` later. Files of killed runs are deleted when they are
+    older than `grace`. Stops at any file that it does not recognise. The dry run starts no Spark, so it does not know which version the
+    catalog shows.
+
+    \b
+    Example:
+      compactor vacuum
+      compactor vacuum student --run
+      compactor vacuum --run --output json --config compactor.yaml
+    """
+    with options.opened(config, verbose, wait) as app:
+        results, code = options.each(app.specs(tables or ()), lambda names: app.vacuum(names, dry=not run, label=label))
+    if output is Output.json:
+        console.as_json([item.to_json() for item in results])
+    else:
+        _show(results)
+    raise typer.Exit(code)
+
+
+def restore(
+    table: OneTable,
+    version: Annotated[int | None, typer.Option("--version", min=1, metavar="N", help="Version to restore.", show_default=False)] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of", metavar="TIME", help="Restore the newest version of that time: ISO 8601, UTC unless it has a zone.", show_default=False
+        ),
+    ] = None,
+    reabsorb: Annotated[bool, typer.Option("--reabsorb", help="Then ingest again, from the archive, the files whose changes were undone.")] = False,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    label: Label = "",
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Restore an older version.
+
+    Commits the rows of the older version as a new version; undo it by restoring the version before. Files that were ingested in between
+    are marked as undone: runs do not ingest them again, and continue with later files. With --reabsorb they are ingested again, with the
+    current settings. --reabsorb alone ingests the files that earlier restores have undone. Exits 75 if another process commits at the
+    same time: check the result, then try again.
+
+    \b
+    Example:
+      compactor log student
+      compactor restore student --version 41
+      compactor restore student --as-of 2026-11-20T14:00:00Z
+      compactor restore student --version 41 --reabsorb --config compactor.yaml
+    """
+    if (version is None) == (as_of is None) and not (reabsorb and version is None):
+        raise typer.BadParameter("set either --version or --as-of" + ("" if version else ", or --reabsorb alone"))
+    with options.opened(config, verbose, wait) as app:
+        with console.progress(1, quiet=output is Output.json or not reabsorb) as progress:
+            reports = app.restore(table, version=version, as_of=as_of, reabsorb=reabsorb, progress=progress, label=label)
+    if output is Output.json:
+        console.as_json([item.to_json() for item in reports])
+    else:
+        console.reports(reports)
+
+
+def rebuild(
+    table: OneTable,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of",
+            metavar="VERSION|TIME",
+            help="Rebuild that version: its number, or a time in ISO 8601, UTC unless it has a zone.",
+            show_default=False,
+        ),
+    ] = None,
+    accept: Annotated[bool, typer.Option("--accept-differences", help="Publish even if rows differ.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Build and compare, publish nothing.")] = False,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    label: Label = "",
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Rebuild a table from its archive.
+
+    Reads every file of the ledger again, with the current settings, into a new base. Compares its rows with the current version. Publishes
+    the new base if the rows are equal; otherwise shows the differences, changes nothing and exits 1. --accept-differences publishes it
+    anyway: use it after a damaged base, or after a change of the key, of the order, or of how files are decoded. Commits of other runs in the
+    meantime are included. Fails if files are missing. Undo it by restoring the version before.
+
+    \b
+    Example:
+      compactor rebuild student --dry-run
+      compactor rebuild student --accept-differences
+      compactor rebuild student --as-of 2026-11-20T14:00:00Z --output json --config compactor.yaml
+    """
+    with options.opened(config, verbose, wait) as app:
+        with console.progress(1, quiet=output is Output.json) as progress:
+            report = app.rebuild(table, as_of=as_of, accept=accept, dry=dry_run, progress=progress, label=label)
+    if output is Output.json:
+        console.as_json(report.to_json())
+        if report.exit_code:
+            print(f"compactor: {table}: {'; '.join(report.sentences)}", file=sys.stderr)
+    else:
+        _show_rebuilt(report)
+    raise typer.Exit(report.exit_code)
+
+
+def pin(
+    table: OneTable,
+    version: Annotated[int | None, typer.Argument(metavar="[VERSION]", min=1, help="Version to keep.", show_default=False)] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the pin (default: v and the version).")] = "",
+    list_: Annotated[bool, typer.Option("--list", help="Show the pins.")] = False,
+    remove: Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Remove the pin with that name.", show_default=False)] = None,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    label: Label = "",
+    verbose: Verbose = False,
+) -> None:
+    """Protect a version from vacuum.
+
+    The version is kept until the pin is removed, whatever its age. Reads and writes files only, starts no Spark.
+
+    \b
+    Example:
+      compactor pin student 41 --name before-migration
+      compactor pin student --list
+      compactor pin student --remove before-migration --config compactor.yaml
+    """
+    if [version is not None, list_, remove is not None].count(True) != 1:
+        raise typer.BadParameter("give a version to pin, or --list, or --remove NAME")
+    with options.opened(config, verbose) as app:
+        if version is not None:
+            app.pin(table, version, name, label=label)
+        elif remove is not None:
+            app.unpin(table, remove, label=label)
+        pins = app.pins(table)
+    if output is Output.json:
+        console.as_json([dataclasses.asdict(item) for item in pins])
+    else:
+        rows = [(item.name, item.version, console.moment(item.time)) for item in pins]
+        console.table(("name", "version", "since"), rows, right=("version",))
+
+
+def _show(reports: Sequence[VacuumReport]) -> None:
+    """Print what vacuum deleted or would delete, and what it keeps."""
+    out = console.console()
+    for item in reports:
+        out.print(f"{item.table} ({item.notes[0] if item.version is None else f'version {item.version}'})", style="bold")
+        if item.version is None:
+            continue
+        expired = ", ".join(map(str, item.expired)) or "none"
+        out.print(f"  expired versions: {expired}; kept: {_spans(item.kept)}", soft_wrap=True)
+        verb = "would be deleted" if item.dry else "deleted"
+        rows = [(unit.path, unit.files, unit.bytes, _WHY[unit.reason], _when(unit) or verb) for unit in item.swept]
+        if rows:
+            console.table(("path", "files", "bytes", "reason", "when"), rows, right=("files", "bytes"))
+        pending = sum(unit.bytes for unit in item.swept if unit.goes)
+        out.print(f"  {item.bytes_gone:,} bytes {verb}, {pending:,} bytes pending deletion after their grace period", soft_wrap=True)
+    if any(item.dry for item in reports):
+        out.print(
+            "dry run: nothing was deleted; use --run to delete. A dry run does not ask the catalog; the version it shows is kept too", soft_wrap=True
+        )
+
+
+def _show_rebuilt(report: RebuildReport) -> None:
+    first, *more = report.sentences
+    out = console.console()
+    out.print(f"{report.table}: {first}", soft_wrap=True)
+    for sentence in more:
+        out.print(f"  {sentence}", soft_wrap=True)
+
+
+def _when(unit: Swept) -> str:
+    return f"not before {console.moment(unit.goes)}" if unit.goes else ""
+
+
+def _spans(kept: dict[int, str]) -> str:
+    """Return versions with their reasons, ranges with the same reason together: `3 (pinned as audit), 7-9 (the newest)`."""
+    spans: list[tuple[int, int, str]] = []
+    for version, why in kept.items():
+        if spans and spans[-1][1:] == (version - 1, why):
+            spans[-1] = (spans[-1][0], version, why)
+        else:
+            spans.append((version, version, why))
+    return ", ".join(f"{first if first == last else f'{first}-{last}'} ({why})" for first, last, why in spans)

@@ -1,0 +1,178 @@
+"""Parsers of values in compactor.yaml that have parts: schemas, epochs, policies, notification targets, cron lines and mappings.
+
+Like `config/values.py`: an invalid value is a ValueError with one sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.config.values import alike, flag, listed, shown, text
+from compactor.core.model.policy import DROPS, POLICIES, Policy
+from compactor.core.schema.policy import CHOOSABLE
+
+SUBJECT = "subject:"
+"""Prefix of a parsed `schema` that is a subject of the registry."""
+
+
+def schema(value: Any) -> str:
+    """Parse `infer`, the path of an .avsc file, or `{subject: name}`, which becomes `subject:name`."""
+    if isinstance(value, dict):
+        if set(value) != {"subject"} or not isinstance(value["subject"], str) or not value["subject"]:
+            raise ValueError(f"expected {{subject: name}}, found {shown(value)}")
+        return SUBJECT + value["subject"]
+    if not isinstance(value, str) or not (value == "infer" or value.endswith(".avsc")):
+        raise ValueError(f"expected `infer`, the path of an .avsc file, or {{subject: name}}, found {shown(value)}")
+    return value
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One generation of a source's positions: after the source's positions start again, the epoch is one higher."""
+
+    number: int = 0
+    """The number of the epoch."""
+    first: str | None = None
+    """The first landed folder of the epoch."""
+    replace: bool = False
+    """Whether the rows of earlier epochs are removed."""
+
+
+def epoch(value: Any) -> Epoch:
+    """Parse a number, or `{number: 1, from: folder, replace: true}`."""
+    parts = value if isinstance(value, dict) else {"number": value}
+    unknown = sorted(set(parts) - {"number", "from", "replace"})
+    if unknown:
+        raise ValueError(f"expected number, from, replace; found {unknown[0]!r}")
+    if not re.fullmatch(r"\d{1,9}", str(parts.get("number"))):
+        raise ValueError(f"expected a whole number{' as `number`' if isinstance(value, dict) else ''}, found {shown(parts.get('number'))}")
+    first = parts.get("from")
+    return Epoch(int(parts["number"]), None if first is None else text(first), flag(parts.get("replace", False)))
+
+
+def schema_change(value: Any) -> Policy:
+    """Parse one policy for all kinds of change, or a mapping: `fail`, `{default: evolve, widened: fail, drop: hide}`."""
+    policies = {"default": value} if isinstance(value, str) else value
+    if not isinstance(policies, dict):
+        raise ValueError(f"expected {listed(POLICIES)}, or a mapping such as {{widened: fail, drop: hide}}; found {shown(value)}")
+    for name, policy in policies.items():
+        if name not in ("default", "drop", *CHOOSABLE):
+            raise ValueError(f"expected default, {', '.join(CHOOSABLE)} or drop, found {name!r}{alike(name, CHOOSABLE)}")
+        valid = DROPS if name == "drop" else POLICIES
+        if policy not in valid:
+            raise ValueError(
+                f"{'' if isinstance(value, str) else f'{name}: '}expected {listed(valid)}, found {shown(policy)}{alike(str(policy), valid)}"
+            )
+    kinds = tuple((kind, policies[kind]) for kind in CHOOSABLE if kind in policies)
+    return Policy(policies.get("default", "evolve"), kinds, policies.get("drop", "keep"))
+
+
+SCHEMA_CHANGE = {
+    "oneOf": [
+        {"enum": list(POLICIES)},
+        {
+            "type": "object",
+            "properties": {**{name: {"enum": list(POLICIES)} for name in ("default", *CHOOSABLE)}, "drop": {"enum": list(DROPS)}},
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
+def notify(value: Any) -> tuple[tuple[str, ...], ...]:
+    """Parse one target or a list: `log`, `{command: [program, argument]}`, `{webhook: https://..}`, `{webhook_env: NAME}`, `{sns: arn:..}`."""
+    return tuple(_target(target) for target in (value if isinstance(value, list) else [] if value is None else [value]))
+
+
+def _target(value: Any) -> tuple[str, ...]:
+    if value == "log":
+        return ("log",)
+    kinds = ("command", "webhook", "webhook_env", "sns")
+    if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in kinds:
+        # show only names: a value may contain a token
+        names = ", ".join(map(str, value)) if isinstance(value, dict) else shown(value)
+        raise ValueError(f"expected log, or one of {{command: [..]}}, {{webhook: https://..}}, {{webhook_env: NAME}}, {{sns: arn:..}}; found {names}")
+    ((kind, address),) = value.items()
+    if kind == "command":
+        words = [address] if isinstance(address, str) else address
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
+            raise ValueError(f"command: expected a program and its arguments, [program, argument], found {shown(address)}")
+        return (kind, *words)
+    form = {"webhook": r"https?://[^\s/]+\S*", "webhook_env": r"[A-Za-z_]\w*", "sns": r"arn:[\w-]+:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?"}[kind]
+    if not isinstance(address, str) or not re.fullmatch(form, address):
+        quoted = "something else (not shown: it may contain a token)" if kind == "webhook" else shown(address)
+        examples = {"webhook": "https://host/path", "webhook_env": "the name of a variable", "sns": "arn:aws:sns:region:account:topic"}
+        raise ValueError(f"{kind}: expected {examples[kind]}, found {quoted}")
+    return (kind, address)
+
+
+_TARGET = {
+    "oneOf": [
+        {"enum": ["log"]},
+        *(
+            {"type": "object", "properties": {kind: form}, "required": [kind], "additionalProperties": False}
+            for kind, form in (
+                ("command", {"type": ["string", "array"], "items": {"type": "string"}}),
+                ("webhook", {"type": "string"}),
+                ("webhook_env", {"type": "string"}),
+                ("sns", {"type": "string"}),
+            )
+        ),
+    ]
+}
+NOTIFY = {"oneOf": [_TARGET, {"type": "array", "items": _TARGET}, {"type": "null"}]}
+
+
+OPERATIONS = ("c", "u", "d", "r", "t", "ignore")
+
+
+def op_map(value: Any) -> Any:
+    """Parse a mapping from the source's operation codes to ours."""
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a mapping such as {{I: c, U: u, D: d}}, found {shown(value)}")
+    invalid = [(code, op) for code, op in value.items() if op not in OPERATIONS]
+    if invalid:
+        raise ValueError(f"{invalid[0][0]}: expected {listed(OPERATIONS)}, found {shown(invalid[0][1])}")
+    return value
+
+
+OP_MAP = {"type": "object", "additionalProperties": {"enum": list(OPERATIONS)}}
+
+
+def spark_conf(value: Any) -> dict[str, str]:
+    """Parse a mapping of Spark settings."""
+    if not isinstance(value, dict) or not all(str(name).startswith("spark.") for name in value):
+        raise ValueError(f"expected settings such as {{spark.executor.memory: 8g}}, found {shown(value)}")
+    return {str(name): str(setting).lower() if isinstance(setting, bool) else str(setting) for name, setting in value.items()}
+
+
+SPARK_CONF: dict[str, Any] = {
+    "type": "object",
+    "patternProperties": {r"^spark\.": {"type": ["string", "number", "boolean"]}},
+    "additionalProperties": False,
+}
+
+
+_CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
+
+
+def cron(value: Any) -> str | None:
+    """Parse a cron line of five numeric fields. None and `none` mean never.
+
+    >>> cron("10 */2 * * 1-5")
+    '10 */2 * * 1-5'
+    """
+    if value is None or value == "none":
+        return None
+    fields = str(value).split()
+    if len(fields) != len(_CRON):
+        raise ValueError(f"expected a cron line of five fields such as 10 * * * *, or none; found {shown(value)}")
+    for written, (name, low, high) in zip(fields, _CRON, strict=True):
+        for part in written.split(","):
+            match = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/([1-9]\d*))?", part)
+            numbers = [int(number) for number in match.groups()[:2] if number is not None] if match else [-1]
+            if any(not low <= number <= high for number in numbers) or sorted(numbers) != numbers:
+                raise ValueError(f"expected {name} {low} to {high}, * or */n in a cron line, found {part!r}")
+    return " ".join(fields)

@@ -1,0 +1,95 @@
+"""Input: one landed file as the ledger records it, and what became of it.
+
+The ledger of a table has one entry for each attempt at a file: in the Snapshots of the newest versions, and in ledger files for older ones.
+The newest entry of a (path, etag) is the one that counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.core.model.position import Position
+
+AGAIN = ("replayed", "reread")
+"""Outcomes of inputs that were taken from quarantine again."""
+
+LATER = (*AGAIN, "undone", "redone", "discarded")
+"""Outcomes of entries about an input whose first attempt is in the ledger too."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An attempt at one landed file. (path, etag) identifies the file."""
+
+    path: str
+    """Path below the landing root."""
+    size: int
+    """Bytes."""
+    etag: str
+    """The store's etag, which changes with the content."""
+    folder: str
+    """The folder of its increment below the landing root; "" for a flat landing."""
+    hour: str | None
+    """The hour that the folder names, UTC, as `2026-11-20T14:00`; None if it names none."""
+    rows: int = 0
+    """Rows read from it."""
+    position_min: Position | None = None
+    """The least Position of its rows; None without any."""
+    position_max: Position | None = None
+    """The greatest Position of its rows; None without any."""
+    outcome: str = "absorbed"
+    """What this attempt did:
+
+    | outcome | meaning |
+    |---|---|
+    | `absorbed` | first attempt: its rows are in the table, except those in quarantine |
+    | `quarantined` | first attempt: the file could not be opened |
+    | `replayed` | taken again after the whole file was in quarantine |
+    | `reread` | taken again after some of its records were in quarantine |
+    | `undone` | a restore removed its rows from the table |
+    | `redone` | its rows were taken again after a restore had removed them |
+    | `discarded` | its raw file was deleted from the archive |
+    """
+    quarantined: int = 0
+    """Number of its records in quarantine."""
+    reason: str = ""
+    """Why the file could not be opened; "" if it could."""
+
+    def as_unreadable(self, reason: str) -> Input:
+        """Return the entry for an attempt that could not open the file."""
+        return dataclasses.replace(self, outcome=self.outcome if self.outcome in LATER else "quarantined", reason=reason)
+
+    @property
+    def unabsorbed(self) -> bool:
+        """Return whether none of its rows are in the table: no attempt could open it, or a restore removed its rows."""
+        return self.outcome == "undone" or (bool(self.reason) and self.outcome in ("quarantined", "replayed", "redone"))
+
+    @property
+    def in_quarantine(self) -> bool:
+        """Return whether the file or some of its records are in quarantine."""
+        return bool(self.reason or self.quarantined)
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Input:
+        """Return the Input of a JSON object, such as a line of a ledger file."""
+        bounds = {name: tuple(raw[name]) if raw[name] is not None else None for name in ("position_min", "position_max")}
+        return cls(**{**raw, **bounds})
+
+
+@dataclass(frozen=True)
+class LedgerFile:
+    """A file with the inputs of older versions."""
+
+    path: str
+    """Path below the table's root."""
+    entries: int
+    """Number of inputs in it."""
+    folders: tuple[str, ...]
+    """Folders of these inputs. Discovery skips the file if none of them is still in landing."""
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> LedgerFile:
+        """Return the LedgerFile of a JSON object."""
+        return cls(raw["path"], raw["entries"], tuple(raw["folders"]))

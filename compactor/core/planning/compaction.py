@@ -1,0 +1,104 @@
+"""Compaction: when a commit writes a new base, and which Segments are worth merging with the Delta.
+
+Terms and cost model: design.md section 8. Waiting makes every reader and every commit pay for a larger Delta; compacting rewrites Segments.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Segment, Snapshot
+from compactor.core.model.spec import TableSpec
+
+DELTA_LIMIT = 8 << 20
+"""Bytes of `delta_estimate` up to which readers get a broadcast join. Spark's threshold is 10 MB (E2)."""
+
+_WIDTHS = {"string": 20, "binary": 100, "boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "date": 4, "float": 4}
+"""Bytes that Spark's planner assumes for a value. Every other type counts 8."""
+
+_ROW_OVERHEAD = 8
+"""Bytes that Spark's planner adds to each row."""
+
+_STATE_WIDTH = 150
+"""Bytes of the columns that compactor stores beside the payload in each row of a Delta."""
+
+
+def row_width(schema: Schema, columns: Sequence[str] | None = None) -> int:
+    """Return the bytes that Spark's planner assumes for a row with these stored columns (default: all)."""
+    chosen = schema.names if columns is None else columns
+    return _ROW_OVERHEAD + sum(_WIDTHS.get(schema.field(name).type, 8) for name in chosen)
+
+
+def estimated_bytes(schema: Schema, rows: int) -> int:
+    """Return a rough size of rows as compressed Parquet. It decides the number of Segments before anything is written."""
+    return rows * row_width(schema) // 2
+
+
+def delta_estimate(snapshot: Snapshot) -> int:
+    """Return the bytes that Spark expects for the keys of the Delta when it chooses a join: file bytes × key width / row width (E2)."""
+    if snapshot.delta is None:
+        return 0
+    schema = snapshot.schema
+    return snapshot.delta.size * row_width(schema, schema.key) // (row_width(schema) + _STATE_WIDTH)
+
+
+def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, retyped: bool, truncated: bool) -> bool:
+    """Return whether a commit writes a new base instead of a Delta.
+
+    It does so for the first load, a changed column type (H14), a truncate (the barrier may cut through Segments), `write_mode: copy-on-write`, and
+    when the changes are at least half as many as the rows. The Delta of such a commit would be compacted by the next run anyway.
+    """
+    if parent is None or not parent.segments or retyped or truncated or spec.write_mode == "copy-on-write":
+        return True
+    if spec.write_mode == "merge-on-read":
+        return False
+    rows = sum(segment.rows for segment in parent.segments)
+    return changes >= max(rows, 1) // 2
+
+
+def in_window(window: tuple[int, int], seconds: float) -> bool:
+    """Return whether a time (epoch seconds) lies in a daily window (first minute, minute after the last one), UTC. It may span midnight.
+
+    >>> [in_window((22 * 60, 5 * 60 + 30), hour * 3600.0) for hour in (21, 22, 5, 6)]
+    [False, True, True, False]
+    """
+    first, end = window
+    minute = int(seconds // 60) % (24 * 60)
+    return first <= minute < end if first <= end else minute >= first or minute < end
+
+
+def threshold(changes: int, base_rows: int) -> float:
+    """Return the share of Delta rows at which a Segment is worth rewriting: sqrt(2C/N), where waiting costs as much as compacting."""
+    return min(1.0, math.sqrt(2.0 * max(changes, 1) / max(base_rows, 1)))
+
+
+def targets(snapshot: Snapshot, shares: dict[str, int], changes: int) -> tuple[Segment, ...]:
+    """Return the Segments worth compacting now, those with the largest share of Delta rows first.
+
+    `shares`: Delta rows by Segment id. `changes`: rows that a typical run brings.
+    """
+    if snapshot.delta is None:
+        return ()
+    rows = sum(segment.rows for segment in snapshot.segments)
+    limit = threshold(changes, rows)
+    ranked = sorted(snapshot.segments, key=lambda segment: -shares.get(segment.id, 0) / max(segment.rows, 1))
+    # not "more than": where most rows change in every run the threshold is 1, and a Delta of updates never has more rows than the base
+    worth = [segment for segment in ranked if shares.get(segment.id, 0) >= limit * max(segment.rows, 1)]
+    if not worth and delta_estimate(snapshot) > DELTA_LIMIT:
+        # the Delta is too large for a broadcast join, which slows down every reader: compact the fullest quarter of the Segments
+        worth = [segment for segment in ranked[: max(1, len(ranked) // 4)] if shares.get(segment.id, 0)]
+    return tuple(worth)
+
+
+def tiling_problem(segments: Sequence[Segment]) -> str | None:
+    """Return why the key ranges of these Segments do not cover the key space without gap or overlap (H17), or None if they do."""
+    if not segments:
+        return None
+    if segments[0].low is not None or segments[-1].high is not None:
+        return "the first range must begin at -∞ and the last end at +∞"
+    for left, right in zip(segments, segments[1:]):
+        if left.high is None or left.high != right.low:
+            return f"{left.id} ends at {left.high}, {right.id} begins at {right.low}"
+    return None

@@ -1,0 +1,112 @@
+"""Landing: which landed files the next commit takes.
+
+A landed file is new when the ledger has no entry with its path and etag. Files that may still be written wait for a later run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.inputs import Input
+from compactor.core.model.spec import TableSpec
+from compactor.core.sources import full_loads, increment
+
+UNFINISHED_GRACE = 900.0
+"""Seconds during which a file without content, or without the end that its format requires, counts as still being written."""
+
+_NEVER_EMPTY = ("parquet", "avro")
+"""Formats whose smallest file has a header or a footer. A file of 0 bytes is unfinished."""
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    """A file in landing."""
+
+    path: str
+    """Path below the landing root."""
+    size: int
+    """Bytes."""
+    etag: str
+    """Changes with the content."""
+    modified: float
+    """When the file was written, in epoch seconds of the store's clock."""
+
+
+@dataclass(frozen=True)
+class Landing:
+    """The result of a discovery: the new inputs, and how many of the other files were left alone for which reason."""
+
+    new: tuple[Input, ...]
+    """The inputs that the next commit takes, sorted by path."""
+    waiting: int = 0
+    """Files younger than `settle`, files that are still being written, and files of incomplete full loads."""
+    skipped: int = 0
+    """Files in folders before the first folder of the configuration (`from:`)."""
+    ignored: int = 0
+    """Files without data: markers, hidden and empty files, and files outside of the folder pattern."""
+    absorbed: int = 0
+    """Files that are in the ledger already."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the new inputs."""
+        return sum(item.size for item in self.new)
+
+
+def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[tuple[str, str]], now: float) -> Landing:
+    """Compare the files in landing with the ledger and return the new inputs.
+
+    `absorbed`: (path, etag) of every input in the ledger. `now`: epoch seconds of the store's clock. An empty Parquet or Avro file is taken once
+    UNFINISHED_GRACE has passed; reading it puts it into quarantine. Full loads (`core/sources/full_loads.py`) are taken only if they are complete.
+
+    Raises InputRefused if there are files and no file lies in a folder that fits the pattern.
+    """
+    new, waiting, skipped, ignored, old = [], 0, 0, 0, 0
+    misplaced: list[str] = []
+    unfinished: set[str] = set()
+    files = list(files)
+    first = increment.landed(spec.pattern, f"{spec.first_folder}/", spec.hours_in) if spec.first_folder else None
+    for item in files:
+        if increment.ignored(item.path):
+            ignored += 1
+            continue
+        place = increment.landed(spec.pattern, item.path, spec.hours_in, spec.source.load_files)
+        if place is None:
+            misplaced.append(item.path)
+        elif (item.path, item.etag) in absorbed:
+            old += 1
+        elif spec.first_folder and _before(place, spec.first_folder, first):
+            skipped += 1
+        elif now - item.modified < spec.settle:
+            waiting += 1
+            unfinished.add(place.folder)
+        elif item.size == 0 and _format(spec, item.path) not in _NEVER_EMPTY:
+            ignored += 1
+        elif item.size == 0 and now - item.modified < UNFINISHED_GRACE:
+            waiting += 1
+            unfinished.add(place.folder)
+        else:
+            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour))
+    if misplaced and not (new or waiting or old or skipped):
+        raise InputRefused(
+            f"table {spec.name}: no file below {spec.landing} lies in a folder that fits {spec.pattern!r}. There are {len(misplaced)} files "
+            f"(such as {misplaced[0]}). Correct `increments:`."
+        )
+    if spec.source.full_loads and new:
+        complete = full_loads.complete_folders(spec, ((item.path, item.modified) for item in files), now) - unfinished
+        waiting += sum(item.folder not in complete for item in new)
+        new = [item for item in new if item.folder in complete]
+    return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(misplaced), old)
+
+
+def _before(place: increment.Landed, folder: str, first: increment.Landed | None) -> bool:
+    """Return whether an increment comes before the first one to take. Hours are compared, as names such as `05-03-2024` do not sort by time."""
+    if first is not None and first.hour and place.hour:
+        return place.hour < first.hour
+    return place.folder < folder
+
+
+def _format(spec: TableSpec, path: str) -> str | None:
+    return spec.format if spec.format != "auto" else increment.file_format(path)

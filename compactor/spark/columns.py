@@ -1,0 +1,158 @@
+"""The internal columns of the DataFrames: one name, one type, one meaning each.
+
+A row passes through four shapes. Each step says in its docstring which shape it takes and which it returns.
+
+| shape | made by | columns |
+|---|---|---|
+| raw frame | `input/` | FILE, BLOCK, ROW, then TEXT or VALUE, UNREADABLE, and those of the Kafka container |
+| frame | `decode/` | FILE, BLOCK, ROW, TEXT, OP, INVALID, WRITER, SCHEMA, AFTER, BEFORE, RECORD_KEY, OLD_KEY, SOURCE, TIME, EVENT, NAMED |
+| Changes | `rows/conform.py` | the table's stored columns, then CHANGE |
+| states | `rows/resolve.py` | the table's stored columns, then STATE, ORIGIN, FILE; after ranking also HEAD, OUTCOME, TIE |
+
+Constants are used where a name stands alone in Python. Inside longer SQL the plain name stays, so that the SQL can be read. The columns of the
+history while it is computed begin with two underscores; `history/versions.py` lists them.
+"""
+
+from __future__ import annotations
+
+from compactor.spark.rows import position
+
+FILE = "_file"
+"""string: the path of the input below the landing root."""
+
+BLOCK = "_block"
+"""bigint: the offset of the file's block that holds the record. BLOCK and ROW order the records of a file."""
+
+ROW = "_row"
+"""bigint: the number of the record inside its block."""
+
+TEXT = "_text"
+"""string: the record as the file holds it, for text formats. Reports of invalid records quote it."""
+
+VALUE = "_value"
+"""struct: the record, for formats with columns (Parquet, Avro, CSV)."""
+
+UNREADABLE = "_unreadable"
+"""string: why a raw record cannot be decoded, else null. Only some formats have the column; `RawFrame.unreadable` gives SQL for all."""
+
+# ---- the container (`container: kafka`); null for others --------------------------------------------------------------------
+
+OFFSET = "_offset"
+"""bigint: the Kafka offset."""
+
+PARTITION = "_partition"
+"""int: the Kafka partition."""
+
+KEY = "_key"
+"""string: the key of the Kafka record, as text or JSON."""
+
+OLD_KEY = "_old_key"
+"""string: JSON of the key that this row had before, out of Debezium's header `__debezium.oldkey`."""
+
+WIRE = "_wire"
+"""binary: the value of the record, when it is in Confluent's wire format. Dropped by `input/wire.py`."""
+
+KEY_WIRE = "_key_wire"
+"""binary: the key of the record, when it is in Confluent's wire format. Dropped by `input/wire.py`."""
+
+# ---- decoded records --------------------------------------------------------------------------------------------------------
+
+OP = "_op"
+"""string: c (create), u (update), d (delete), r (read by a snapshot), t (truncate), null for a record without a row of this table.
+
+Tables without key also have x (removal of one equal row). States have only u (a row), d (a tombstone) and f (values that a key change carries).
+"""
+
+INVALID = "_invalid"
+"""string: why the record goes to quarantine, else null."""
+
+WRITER = "_writer"
+"""string: the id of the WriterSchema of AFTER."""
+
+SCHEMA = "_schema"
+"""string: the text of that schema, where the record carries it (Connect JSON; records that name their columns)."""
+
+AFTER = "_after"
+"""The row after the change: a struct, or JSON text until `Frame.parsed`."""
+
+BEFORE = "_before"
+"""The row before the change, of the same type as AFTER; null where the source does not send it."""
+
+RECORD_KEY = "_record_key"
+"""string: JSON of the record's key. Used when the row itself has no value for a key column."""
+
+SOURCE = "_source"
+"""struct: fields of the envelope that order and identify events (`decode/order.py`)."""
+
+TIME = "_time"
+"""bigint: the commit time at the source, microseconds since 1970."""
+
+EVENT = "_event"
+"""int: the number of the event inside its record, where one record can hold several events."""
+
+NAMED = "_named"
+"""array<string>: the columns that the record names, for envelopes whose records name their columns; null for a delete."""
+
+# ---- Changes ----------------------------------------------------------------------------------------------------------------
+
+POSITION = "_position"
+"""struct: the place of the event in the source's order (`rows/position.py`)."""
+
+MISSING = "_missing"
+"""array<string>: stored columns whose value the event does not carry (unavailable, not null)."""
+
+FROM = "_from"
+"""string: the key this row had before a key change, as `keys.key_text`; null without a key change.
+
+In states also LINK_MARK + LINK, while the other half of the key change has not arrived, and `keyless.REMOVAL` for a removal.
+"""
+
+TO = "_to"
+"""string: of a delete, the key under which its row lives on. `TableReader.link_key_changes` fills it."""
+
+LINK = "_link"
+"""string: transaction and LSN, which both halves of a key change share; null where the source sends none."""
+
+MISTYPED = "_mistyped"
+"""string: the first stored column whose value is not of the column's type, else null."""
+
+ORIGIN = "_origin"
+"""int: where a state comes from: `resolve.EVENT`, MADE, DELTA or BASE."""
+
+CHANGE = (OP, POSITION, MISSING, FROM, TO, LINK, MISTYPED, ORIGIN, FILE)
+"""The internal columns of Changes. With `history: true` they also have TIME."""
+
+# ---- states -----------------------------------------------------------------------------------------------------------------
+
+VERSION = "_version"
+"""bigint: the version of the table that last changed the row."""
+
+OLDER = "_older"
+"""map: column → Position of its value, for columns whose value is older than the row or unavailable (`position.older_ddl`)."""
+
+MOVED_TO = "_moved_to"
+"""string: of a tombstone, the key under which its row lives on; or LINK_MARK + LINK. `keyless.MATCHED` for a removal that took its row."""
+
+STATE = (OP, VERSION, POSITION, OLDER, FROM, MOVED_TO)
+"""The internal columns that base and Delta files store, after the table's columns."""
+
+HEAD = "_head"
+"""boolean: whether this state is the row of its key after resolving."""
+
+OUTCOME = "_outcome"
+"""string: of an event: applied, duplicate, late or superseded; else null."""
+
+EVENT_OUTCOME = "_event_outcome"
+"""string: OUTCOME, joined to Changes for `feed: all`."""
+
+TIE = "_tie"
+"""boolean: whether an event has the same order columns as another event of its key with other content."""
+
+LINK_MARK = "#"
+"""Begins a FROM or MOVED_TO that holds no key yet, but the LINK that the other half of the key change will bring."""
+
+
+def state_types(order: position.Order) -> list[tuple[str, str]]:
+    """Return name and Hive type of the columns of STATE."""
+    kinds = ("string", "bigint", position.ddl(order), position.older_ddl(order), "string", "string")
+    return list(zip(STATE, kinds))

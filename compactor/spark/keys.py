@@ -1,0 +1,65 @@
+"""Keys as text and as structs: how the engine writes, compares and reads back the key of a row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from compactor.core.model import types
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Segment
+from compactor.spark.sql import cast, literal, quoted, struct
+
+
+def key_text(columns: Sequence[str], kinds: Sequence[str]) -> str:
+    """SQL: a key as one JSON text, a list of strings.
+
+    `columns` are SQL for the key columns and `kinds` their Hive types. Bytes are written in hexadecimal. `key_columns` is the inverse.
+    """
+    parts = [f"hex({value})" if kind == "binary" else f"CAST({value} AS STRING)" for value, kind in zip(columns, kinds)]
+    return f"to_json(array({', '.join(parts)}))"
+
+
+def key_columns(text: str, kinds: Sequence[str]) -> list[str]:
+    """SQL for each key column out of a text that `key_text` wrote."""
+    parts = [f"get(from_json({text}, 'ARRAY<STRING>'), {at})" for at in range(len(kinds))]
+    return [f"unhex({part})" if kind == "binary" else cast(part, types.parse(kind)) for part, kind in zip(parts, kinds)]
+
+
+def key_types(schema: Schema) -> list[str]:
+    """Return the Hive types of the key columns."""
+    return [schema.field(name).type for name in schema.key]
+
+
+def row_key(schema: Schema) -> str:
+    """SQL: the key of a stored row as text."""
+    return key_text([quoted(name) for name in schema.key], key_types(schema))
+
+
+def key_struct(schema: Schema) -> str:
+    """SQL: the key of a stored row as a struct, which compares as keys do."""
+    return struct([(name, quoted(name)) for name in schema.key])
+
+
+def least_key(schema: Schema) -> str:
+    """SQL for an aggregation: the smallest key of a group as text."""
+    return key_text([f"min({key_struct(schema)}).{quoted(name)}" for name in schema.key], key_types(schema))
+
+
+def bound(low_or_high: Sequence[Any], schema: Schema) -> str:
+    """SQL for one bound of a Segment as a struct that compares with `key_struct`."""
+    values = key_columns(literal(json.dumps(list(low_or_high))), key_types(schema))
+    # structs compare only when their members have the same names
+    return struct(list(zip(schema.key, values)))
+
+
+def segment_index(segments: Sequence[Segment], schema: Schema) -> str:
+    """SQL: the index of the Segment that owns a row's key. `segments` are in key order and cover all keys."""
+    return range_index([segment.high for segment in segments], schema)
+
+
+def range_index(highs: Sequence[Any], schema: Schema) -> str:
+    """SQL: the index of the key range that holds a row's key. `highs` are the upper bounds, in key order; None is open."""
+    cases = " ".join(f"WHEN {key_struct(schema)} < {bound(high, schema)} THEN {at}" for at, high in enumerate(highs) if high is not None)
+    return f"CASE {cases} ELSE {len(highs) - 1} END" if cases else "0"

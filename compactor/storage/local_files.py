@@ -1,0 +1,216 @@
+"""Single files and directories for LocalStorage: atomic durable writes, listings, removal of empty directories, translated errors."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.model.files import FileInfo
+
+T = TypeVar("T")
+
+STAGING_PREFIX = ".compactor-staging-"
+STAGING_SECONDS_MAX = 24 * 3600
+ATTEMPTS = 1000
+BLOCK_BYTES = 1 << 20
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+_REFUSALS = (
+    ({errno.ENOSPC, errno.EDQUOT}, "no space left for {} ({}); nothing of it was stored. Free some space."),
+    ({errno.EACCES, errno.EPERM, errno.EROFS}, "not allowed: {} ({}). Check owner and mode of it and of its directories."),
+    ({errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EINVAL}, "{} cannot be used as a file ({}). Rename it."),
+)
+
+
+@contextmanager
+def os_errors(path: str) -> Iterator[None]:
+    """Translate OSError into Refused or Unavailable. FileNotFoundError and FileExistsError are part of the port's contract and pass."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError as error:
+        for errnos, text in _REFUSALS:
+            if error.errno in errnos:
+                raise Refused(text.format(path, error.strerror)) from error
+        raise Unavailable(f"{path}: {error.strerror} (errno {error.errno})") from error
+
+
+def retry_directory(path: str, attempt: Callable[[], T]) -> T:
+    """Repeat `attempt` while it raises FileNotFoundError: a concurrent `delete` may remove the directory before its first file is in it."""
+    for _ in range(ATTEMPTS):
+        with suppress(FileNotFoundError):
+            return attempt()
+    raise Unavailable(f"{path}: its directory vanished {ATTEMPTS} times while the file was being created")
+
+
+@contextmanager
+def staged(path: str) -> Iterator[str]:
+    """Yield a private name beside `path` and create its directory. At the end, remove what is left under the private name."""
+    directory = os.path.dirname(path)
+    private = os.path.join(directory, STAGING_PREFIX + uuid.uuid4().hex)
+    created_in = _make_directories(directory)
+    try:
+        yield private
+        # Only now, when the directories have a file: a sync between mkdir and the file would give a concurrent `delete` time to remove them.
+        for parent in created_in:
+            sync_directory(parent)
+    finally:
+        # The outcome is already decided; a private name left behind does no harm.
+        with suppress(OSError):
+            os.unlink(private)
+
+
+def _fill(private: str, data: bytes) -> None:
+    """Write and sync a new file."""
+    with open(private, "xb") as file:
+        file.write(data)
+        file.flush()
+        # The kernel's own mtime advances in steps of some ms, and inodes are reused: two quick writes could share an etag.
+        now = time.time_ns()
+        os.utime(file.fileno(), ns=(now, now))
+        os.fsync(file.fileno())
+
+
+def replace(name: str, data: bytes) -> None:
+    """Create or replace a file atomically and durably."""
+    with staged(name) as private:
+        _fill(private, data)
+        os.replace(private, name)
+        sync_directory(os.path.dirname(name))
+
+
+def put(name: str, data: bytes) -> bool:
+    """Create a file durably. Return False if the name is taken."""
+    created = False
+    if not os.path.lexists(name):
+        with staged(name) as private:
+            _fill(private, data)
+            created = link_into_place(private, name)
+    # Also for the loser: it will act on the winner's file, which must survive a power failure.
+    sync_directory(os.path.dirname(name))
+    return created
+
+
+def link_into_place(private: str, name: str) -> bool:
+    """Give the staged file its name. Return False if the name is taken by another file."""
+    try:
+        os.link(private, name)
+        return True
+    except FileExistsError:
+        # NFS repeats a request if the answer is lost. Then the existing entry is our own.
+        return os.path.samestat(os.lstat(private), os.lstat(name))
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        text = f"{name}: expected a file system with hard links ({error.strerror}). Without them two writers could both commit."
+        raise Refused(f"{text} Use another file system or object storage.") from error
+
+
+def sha256(path: str) -> str:
+    """Return the SHA-256 of a file's content in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(BLOCK_BYTES), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def regular_file(path: str) -> os.stat_result | None:
+    """Return the status of a regular file, or None. Links are followed."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def etag_of(status: os.stat_result) -> str:
+    """Return an etag: size, mtime and inode."""
+    return f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+
+
+def describe(path: str) -> FileInfo | None:
+    """Return the FileInfo of a regular file, or None."""
+    with os_errors(path):
+        status = regular_file(path)
+    return None if status is None else FileInfo(path, status.st_size, etag_of(status), status.st_mtime)
+
+
+def walk(directory: str) -> Iterator[FileInfo]:
+    """Return every regular file below `directory` in path order."""
+    for name, is_directory in _entries(directory):
+        path = os.path.join(directory, name)
+        status = None if is_directory else describe(path)
+        if is_directory:
+            yield from walk(path)
+        elif status is not None:
+            yield status
+
+
+def _entries(directory: str) -> list[tuple[str, bool]]:
+    """Return (name, is a directory) of each entry, in the order of the full paths below: `a-b` comes before `a/x`."""
+    with os_errors(directory):
+        try:
+            with os.scandir(directory) as scan:
+                entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    visible = [entry for entry in entries if not entry[0].startswith(STAGING_PREFIX)]
+    return sorted(visible, key=lambda entry: entry[0] + "/" if entry[1] else entry[0])
+
+
+def _make_directories(directory: str) -> list[str]:
+    """Create the missing directories. Return the directories that got a new entry; the caller must sync them."""
+    if os.path.isdir(directory):
+        return []
+    parent = os.path.dirname(directory)
+    created_in = _make_directories(parent)
+    try:
+        os.mkdir(directory)
+    except FileExistsError:
+        if os.path.isfile(directory):
+            raise NotADirectoryError(errno.ENOTDIR, f"{directory} is a file") from None
+    return [*created_in, parent]
+
+
+def sync_directory(directory: str) -> None:
+    """Make a directory's entries durable. A missing directory is ignored."""
+    with suppress(FileNotFoundError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def prune(directory: str) -> str:
+    """Remove empty directories from here upwards. Return the first one that stays."""
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        full = error.errno in (errno.ENOTEMPTY, errno.EEXIST)
+        return prune(directory) if full and _sweep(directory) else directory
+    return prune(os.path.dirname(directory))
+
+
+def _sweep(directory: str) -> bool:
+    """Remove staged files of dead processes. Return False if the directory has anything else."""
+    with suppress(OSError), os.scandir(directory) as scan:
+        for entry in scan:
+            # ctime, not mtime: a staged hard link has the mtime of its source.
+            age = time.time() - entry.stat(follow_symlinks=False).st_ctime
+            if not entry.name.startswith(STAGING_PREFIX) or age < STAGING_SECONDS_MAX:
+                return False
+            os.unlink(entry.path)
+        return True
+    return False

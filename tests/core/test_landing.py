@@ -1,0 +1,72 @@
+"""Landing: which landed files the next commit takes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning import landing
+from compactor.core.planning.landing import LandedFile
+
+SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "h_%Y%m%d%H", "d", "t", "d", ("id",))
+
+
+def file(path: str, etag: str = "e", size: int = 5, modified: float = 0.0) -> LandedFile:
+    """A file in landing."""
+    return LandedFile(path, size, etag, modified)
+
+
+@pytest.mark.parametrize(
+    ("files", "changes", "expected"),
+    [
+        ([], {}, {}),
+        ([file("h_2026010100/a")], {}, {"new": ["h_2026010100/a"]}),
+        ([file("h_2026010101/b"), file("h_2026010100/a")], {}, {"new": ["h_2026010100/a", "h_2026010101/b"]}),
+        ([file("h_2026010100/a", "ingested")], {}, {"absorbed": 1}),
+        ([file("h_2026010100/a", "changed")], {}, {"new": ["h_2026010100/a"]}),
+        ([file("h_2026010100/_SUCCESS"), file("h_2026010100/a", size=0)], {}, {"ignored": 2}),
+        ([file("h_2026010100/a", modified=95.0)], {"settle": 10.0}, {"waiting": 1}),
+        ([file("h_2026010100/a", modified=90.0)], {"settle": 10.0}, {"new": ["h_2026010100/a"]}),
+        ([file("h_2026010100/a"), file("h_2026010105/b")], {"first_folder": "h_2026010102"}, {"skipped": 1, "new": ["h_2026010105/b"]}),
+        ([file("h_2026010102/a")], {"first_folder": "h_2026010102"}, {"new": ["h_2026010102/a"]}),
+        ([file("notes.txt"), file("h_2026010100/a")], {}, {"new": ["h_2026010100/a"], "ignored": 1}),
+        ([file("notes.txt"), file("h_2026010100/a", "ingested")], {}, {"absorbed": 1, "ignored": 1}),
+        (
+            [file("05-03-2026/b"), file("31-12-2025/a")],
+            {"pattern": "%d-%m-%Y", "first_folder": "01-01-2026"},
+            {"skipped": 1, "new": ["05-03-2026/b"]},
+        ),
+        ([file("LOAD1.csv"), file("h_2026010100/a")], {"envelope": "dms"}, {"new": ["LOAD1.csv", "h_2026010100/a"]}),
+        ([file("LOAD1.csv"), file("h_2026010100/a")], {}, {"new": ["h_2026010100/a"], "ignored": 1}),
+        ([file("h_2026010100/a.parquet", size=0, modified=99.0)], {}, {"waiting": 1}),
+        ([file("h_2026010100/a.avro", size=0, modified=99.0)], {}, {"waiting": 1}),
+        ([file("h_2026010100/a", size=0, modified=99.0)], {"format": "parquet"}, {"waiting": 1}),
+        ([file("h_2026010100/a.csv", size=0), file("h_2026010100/a.json.gz", size=0)], {}, {"ignored": 2}),
+        ([file("h_2026010100/", size=0), file("h_2026010100_$folder$", size=0)], {"format": "parquet"}, {"ignored": 2}),
+        ([file("any/name"), file("x")], {"pattern": ""}, {"new": ["any/name", "x"]}),
+        ([file("_SUCCESS")], {}, {"ignored": 1}),
+    ],
+)
+def test_discover(files: list[LandedFile], changes: dict[str, Any], expected: dict[str, Any]) -> None:
+    """New inputs are the files in landing that are not in the ledger, in path order."""
+    result = landing.discover(dataclasses.replace(SPEC, **changes), files, frozenset({("h_2026010100/a", "ingested")}), 100.0)
+    assert [item.path for item in result.new] == expected.get("new", [])
+    for name in ("waiting", "skipped", "ignored", "absorbed"):
+        assert getattr(result, name) == expected.get(name, 0), name
+    assert result.size == 5 * len(result.new)
+
+
+def test_a_parquet_file_that_stays_empty_is_taken_and_goes_to_quarantine() -> None:
+    """No writer will finish it. Quarantine names it, and it does not wait for ever."""
+    result = landing.discover(SPEC, [file("h_2026010100/a.parquet", size=0)], frozenset(), landing.UNFINISHED_GRACE)
+    assert [item.path for item in result.new] == ["h_2026010100/a.parquet"]
+
+
+def test_discover_refuses_a_landing_where_nothing_fits() -> None:
+    """A wrong pattern would otherwise look like an idle table for ever; the error names pattern and a file."""
+    with pytest.raises(InputRefused, match=r"2 files .*h_%Y%m%d%H.*increment_1/a"):
+        landing.discover(SPEC, [file("increment_1/a"), file("x")], frozenset(), 0.0)

@@ -1,0 +1,40 @@
+"""`sync` beside a run that commits and publishes a new column: it ends well, and leaves the newest version in the view."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.oracle.model import line
+from tests.oracle.sizes import FULL
+from tests.simulation import verbs
+from tests.simulation.bank import Delivery
+from tests.simulation.life import Plan, replayed
+from tests.simulation.scheduler import GO, Decision
+
+
+def _file(number: int, **others: int) -> Delivery:
+    """Both accounts of the first couple, with other columns."""
+    events = [line("u", [key], [number], {"a": 100 + number * (1 - 2 * key), **others}) for key in (0, 1)]
+    return Delivery(f"increment_20260101{number:02d}/0.json", tuple(events))
+
+
+@pytest.mark.parametrize("strict", [True, False], ids=["compare-and-set", "none"])
+def test_a_run_publishes_at_any_call_of_a_sync(strict: bool) -> None:
+    """At a port call of `sync` a whole run goes on, which publishes a version with another column. Every second call, at full size every one."""
+    plan = Plan(
+        verbs.options("merge-on-read", 1e9, 1500),
+        strict=strict,
+        prelude=(_file(1), _file(2)),
+        last=_file(4),
+        programs={"sink": (("deliver", _file(3, c=3)),), "publisher": (("publish", None),), "runner": (("run", None),)},
+    )
+    calls = 0
+    while True:
+        tape = [*[Decision("sink")] * 5, *[Decision("publisher")] * calls, *[Decision("runner")] * 300]
+        outcome = replayed(plan, tape)
+        assert outcome.failure is None, f"a run at call {calls} of sync\n{outcome.report()}"
+        names = [step.actor for step in outcome.trace if step.fate == GO]
+        if names[-1] == "runner":
+            break
+        calls += 1 if FULL else 2
+    assert calls > 10
