@@ -396,6 +396,8 @@ def test_changes_are_one_json_object_a_line_or_a_table_a_version(fake: FakeApp) 
 
 
 @pytest.mark.spark
+@pytest.mark.own_spark
+@pytest.mark.slow
 def test_sql_in_a_real_session(tmp_path: Path) -> None:
     """Values that Python's own types cannot hold, statements without result, mistakes in one paragraph, a missing database."""
     from compactor.app.app import App

@@ -97,6 +97,7 @@ for _ in range(2):
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_jvm_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTOR_DRIVER_MEMORY", "much")
     code = "import sys; from compactor.spark.session import *; open_session(SessionSettings(None, sys.argv[1], sys.argv[1]))"
@@ -108,6 +109,7 @@ def test_a_jvm_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_session_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()

@@ -113,6 +113,7 @@ if FULL:
         assert lake.problems(spec) == []
 
 
+@pytest.mark.slow
 def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: Lake) -> None:
     """An older change loses, a newer one wins, one of the same place too; a delete that is older than the row leaves it; text is a number if changes'
     are; rows without a position are only taken beside --ingested-through."""
