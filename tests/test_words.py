@@ -14,26 +14,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 NAMES = frozenset(
-    (
-        "tell",
-        "tells",
-        "told",
-        "say",
-        "says",
-        "said",
-        "found",
-        "held",
-        "known",
-        "wanted",
-        "strange",
-        "bad",
-        "broken",
-        "unfit",
-        "untold",
-        "asked",
-        "seen",
-    )
-    + ("fold", "folds", "folded", "world", "worlds", "elsewhere", "doubt", "sighting", "condemned", "strays", "standing", "overtaken", "facts")
+    "tell tells told untold say says said asked found held known seen wanted strange bad broken unfit fold folds folded world worlds elsewhere doubt "
+    "sighting condemned strays standing overtaken facts".split()
 )
 """Names that do not name the value: use `result`, `settings`, `rows`, `listed`, `invalid`, ..."""
 

@@ -3,7 +3,7 @@
 | step | a crash after it leaves |
 |---|---|
 | 1. look: Snapshots, pins, what the catalog shows, all objects below the root; anything unknown ends it | nothing |
-| 2. commit a Snapshot that names the pending deletions and raw files to go; publish it | units that no later Snapshot names; older plans conflict (H21) |
+| 2. commit a Snapshot that names pending deletions and raw files to go; publish it | units that no later Snapshot names; older plans conflict (H21) |
 | 3. unregister the partitions that only expired Snapshots' views read, and orphan partitions | the next vacuum names and unregisters them again |
 | 4. write stubs over the expired Snapshots: a number is never free again | the same for those not yet written |
 | 5. delete orphans, pending deletions older than one grace period (H22), raw files past `archive_retention` | the rest, still pending |
