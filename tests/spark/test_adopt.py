@@ -142,7 +142,7 @@ def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: La
 
 GOOD = ("id bigint, a string", [(1, "one")])
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
-    "the view's name is a table": ([GOOD], {"table": True}, CatalogRefused, "say `view:` or rename it"),
+    "the view's name is a table": ([GOOD], {"table": True}, CatalogRefused, r"Set `view:` to another name"),
     "a key twice": ([GOOD, GOOD], {}, InputRefused, r'1 keys are in .* more than once, such as \{"id":1\} 2 times in .*parquet and .*parquet'),
     "no key in a row": (
         [("id bigint, a string", [(None, "x")])],
