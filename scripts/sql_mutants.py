@@ -1,6 +1,6 @@
 """Changes of SQL that tests must notice: file, text, text in its place, and the files of tests/spark that are run."""
 
-RESOLVE = "compactor/spark/rows/resolve.py"
+RESOLVE = "compactor/spark/rows/precedence.py"
 RESOLUTION = "compactor/spark/rows/resolution.py"
 KEYLESS = "compactor/spark/rows/keyless.py"
 READER = "compactor/spark/tables/table_reader.py"

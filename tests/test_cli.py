@@ -530,7 +530,13 @@ def test_a_rebuild_tells_what_differs(fake: FakeApp) -> None:
     """And ends with 1 when nothing was published for that reason."""
     code, shown, _ = called("rebuild", "student", "--as-of", "7")
     assert (code, fake.asked) == (1, {"name": "student", "as_of": "7", "accept": False, "dry": False, "label": ""})
-    for told in ("1 rows of version 7 are missing, 2 are new, 30 have other values", '{"id":1}', "column x int is gone", "--accept-differences", "4 files"):
+    for told in (
+        "1 rows of version 7 are missing, 2 are new, 30 have other values",
+        '{"id":1}',
+        "column x int is gone",
+        "--accept-differences",
+        "4 files",
+    ):
         assert told in shown
     code, shown, _ = called("rebuild", "student", "--accept-differences", "--output", "json")
     assert (code, json.loads(shown)["version"], json.loads(shown)["difference"]["changed"]) == (0, 9, 30)

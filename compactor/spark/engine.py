@@ -32,8 +32,8 @@ from compactor.spark.input.files import reason
 from compactor.spark.keys import segment_index
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.rows import position
+from compactor.spark.rows.precedence import BASE, Resolver, union
 from compactor.spark.rows.resolution import Resolution, resolve
-from compactor.spark.rows.resolve import BASE, Resolver, union
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables import compare, feed, table_writer
 from compactor.spark.tables.table_reader import TableReader

@@ -27,8 +27,8 @@ from compactor.spark.history.parts import Parts, Writer
 from compactor.spark.history.versions import CLOSED, MOVED, OPEN, Versions
 from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
+from compactor.spark.rows.precedence import union
 from compactor.spark.rows.resolution import Resolution
-from compactor.spark.rows.resolve import union
 from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
 from compactor.spark.tables.table_reader import TableReader

@@ -1,7 +1,7 @@
 """Resolution: resolve a batch with the stored rows to one row for each key, and count what became of every event.
 
 In: a SparkBatch (Changes). Out: `outcomes` (every state of every key, ranked) and `heads` (the rows that stay), both in the columns of
-`rows/resolve.py`.
+`rows/precedence.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX
 from compactor.spark.columns import FILE, OUTCOME, POSITION
 from compactor.spark.reading import SparkBatch, record_place
 from compactor.spark.rows import keyless, position, survey
-from compactor.spark.rows.resolve import EVENT, MOVED, Resolver, union
+from compactor.spark.rows.precedence import EVENT, MOVED, Resolver, union
 from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
 from compactor.spark.tables.table_reader import TableReader

@@ -28,7 +28,7 @@ from compactor.core.results.checks import Check
 from compactor.ports import Storage
 from compactor.spark.columns import POSITION
 from compactor.spark.rows import position
-from compactor.spark.rows.resolve import union
+from compactor.spark.rows.precedence import union
 from compactor.spark.sql import literal, named, quoted
 from compactor.spark.tables import compare, table_writer
 from compactor.spark.tables.table_reader import TableReader

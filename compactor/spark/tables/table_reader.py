@@ -17,7 +17,7 @@ from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.spark import keys as key_sql
 from compactor.spark.columns import FROM, LINK, LINK_MARK, MOVED_TO, ORIGIN, TO
 from compactor.spark.rows import keyless, position
-from compactor.spark.rows.resolve import BASE, DELTA, union
+from compactor.spark.rows.precedence import BASE, DELTA, union
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables import table_writer
 
