@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "cli": {"core", "ports", "flows", "config", "app", "cli", "demo"},
     "job": {"core", "ports", "flows", "aws", "job", "runtime", "storage", "catalog", "spark", "notify"},
     "airflow": {"core", "ports", "flows", "config", "app", "airflow"},
-    "demo": {"core", "ports", "flows", "config", "app", "cli", "demo"},
+    "demo": {"core", "demo"},
 }
 
 EXCEPTIONS = {("demo/__init__.py", "compactor.spark.session")}

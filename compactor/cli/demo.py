@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from compactor.app.app import App
+from compactor.cli import console
 from compactor.cli.options import Verbose
+from compactor.core.results.reports import TableReport
+from compactor.demo import ABOUT, SPARK, STEPS, commands, deliver, prepare
 
 
 def demo(
@@ -26,7 +31,40 @@ def demo(
       compactor demo
       compactor demo --dir /tmp/compactor-demo --keep
     """
-    from compactor.demo import show
-
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
-    raise typer.Exit(show(directory, fresh=fresh, verbose=verbose))
+    raise typer.Exit(_play(directory, fresh=fresh, verbose=verbose))
+
+
+def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
+    """Play the demo. Return the exit code."""
+    began = time.monotonic()
+    out = console.console()
+    directory = directory.absolute()
+    prepare(directory, fresh)
+    out.print(f"Six tables of a PostgreSQL database as Debezium captured them, nine hours, in {directory}\n", soft_wrap=True)
+    config = directory / "compactor.yaml"
+    failed: list[TableReport] = []
+    with App.open(config, verbose=verbose, conf=SPARK) as app:
+        out.print("Starting Spark ...", soft_wrap=True)
+        for name, hours in STEPS:
+            files = deliver(directory, hours)
+            out.print(f"\nHour {name}: {ABOUT[name]} ({files} files)", style="bold", soft_wrap=True)
+            with console.progress(len(app.settings.names)) as progress:
+                reports = app.run(progress=progress, label=f"demo hour {name}")
+            busy = [report for report in reports if report.outcome != "idle"]
+            if busy:
+                console.reports(busy)
+            idle = ", ".join(report.table for report in reports if report.outcome == "idle")
+            if idle:
+                out.print(f"nothing to do for {idle}", soft_wrap=True)
+            failed += [report for report in reports if report.exit_code]
+        query = "select id, full_name, birth_date, tuition, email from student order by id limit 5"
+        out.print(f"\nThe view `student`:  {query}", style="bold", soft_wrap=True)
+        rows = app.sql(query)
+        console.rows_as_text(rows.columns, rows)
+        out.print("\nThe state of the tables:", style="bold")
+        console.statuses(app.status())
+    out.print(f"\nDone in {time.monotonic() - began:.0f} s. Try next:", style="bold")
+    for command in commands(config):
+        out.print(f"  {command}", soft_wrap=True)
+    return 1 if failed else 0

@@ -1,18 +1,16 @@
-"""The demo: captured changes of a PostgreSQL database, landed hour by hour and run by the normal App. `show` plays it; the folder `landing` has the
-files."""
+"""The demo's data and steps: captured changes of a PostgreSQL database that land hour by hour. The folder `landing` has the files.
+
+`compactor.cli.demo` plays it with the normal App.
+"""
 
 from __future__ import annotations
 
 import shlex
 import shutil
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from compactor.app.app import App
-from compactor.cli import console
 from compactor.core.model.errors import Refused
-from compactor.core.results.reports import TableReport
 
 HERE = Path(__file__).parent
 MARKER = ".compactor-demo"
@@ -35,41 +33,6 @@ SPARK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "2",
 }
-
-
-def show(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
-    """Play the demo. Return the exit code."""
-    began = time.monotonic()
-    out = console.console()
-    directory = directory.absolute()
-    prepare(directory, fresh)
-    out.print(f"Six tables of a PostgreSQL database as Debezium captured them, nine hours, in {directory}\n", soft_wrap=True)
-    config = directory / "compactor.yaml"
-    failed: list[TableReport] = []
-    with App.open(config, verbose=verbose, conf=SPARK) as app:
-        out.print("Starting Spark ...", soft_wrap=True)
-        for name, hours in STEPS:
-            files = deliver(directory, hours)
-            out.print(f"\nHour {name}: {ABOUT[name]} ({files} files)", style="bold", soft_wrap=True)
-            with console.progress(len(app.settings.names)) as progress:
-                reports = app.run(progress=progress, label=f"demo hour {name}")
-            busy = [report for report in reports if report.outcome != "idle"]
-            if busy:
-                console.reports(busy)
-            idle = ", ".join(report.table for report in reports if report.outcome == "idle")
-            if idle:
-                out.print(f"nothing to do for {idle}", soft_wrap=True)
-            failed += [report for report in reports if report.exit_code]
-        query = "select id, full_name, birth_date, tuition, email from student order by id limit 5"
-        out.print(f"\nThe view `student`:  {query}", style="bold", soft_wrap=True)
-        rows = app.sql(query)
-        console.rows_as_text(rows.columns, rows)
-        out.print("\nThe state of the tables:", style="bold")
-        console.statuses(app.status())
-    out.print(f"\nDone in {time.monotonic() - began:.0f} s. Try next:", style="bold")
-    for command in commands(config):
-        out.print(f"  {command}", soft_wrap=True)
-    return 1 if failed else 0
 
 
 def commands(config: Path) -> list[str]:
