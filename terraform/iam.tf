@@ -130,7 +130,7 @@ locals {
       ]
     })
 
-    telling = jsonencode({
+    reporting = jsonencode({
       Version = "2012-10-17"
       Statement = concat(
         [

@@ -29,7 +29,7 @@ output "job_role_arn" {
 }
 
 output "job_policies" {
-  description = "The rights of a job as policy documents, for a role of your own: storage, catalog, telling."
+  description = "The rights of a job as policy documents, for a role of your own: storage, catalog, reporting."
   value       = local.job_policies
 }
 

@@ -173,7 +173,7 @@ run "alarms_speak_when_nobody_measures" {
 
   assert {
     condition = length([
-      for statement in jsondecode(output.job_policies.telling).Statement : statement
+      for statement in jsondecode(output.job_policies.reporting).Statement : statement
       if statement.Action == ["cloudwatch:PutMetricData"] && try(statement.Condition.StringEquals["cloudwatch:namespace"], "") == "Compactor"
     ]) == 1
     error_message = "Metrics may be put into our namespace only."
