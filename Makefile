@@ -12,12 +12,21 @@ venv    := .venv
 bin     := $(venv)/bin
 python  := $(bin)/python
 
-# uv when there is one (seconds), pip otherwise (a minute or two). Both take only versions of constraints.txt.
 uv      := $(shell command -v uv)
-install := $(if $(uv),$(uv) pip install --quiet --python $(python),$(python) -m pip install --quiet --disable-pip-version-check --use-pep517) -c constraints.txt
+# uv installs in seconds from a warm cache; where there is none, .venv gets its own. Only versions of constraints.txt are taken.
+install := scripts/install.sh $(python) -c constraints.txt
 pytest  := $(python) -m pytest
-# Two processes: each Spark session of the tests leaves a core idle half of the time.
-two     := -n 2 --dist worksteal
+# The tiers of the tests. Every test is in one of them, and CI runs something of each:
+#   fast       make test            what is neither of the following; at most 5 minutes
+#   slow       make test-sample     marked slow: one sample of each kind in CI, all of it with make test-faults
+#   engines    make test-sample     marked engines: real servers; all of it with make test-engines
+#   terraform, airflow              make test-terraform, make test-airflow, at the sample's size in CI
+# The slow tier has: the capture (tests/capture, tests/registry), random streams and damage (spark/test_histories.py, test_fuzz.py), the second
+# and third variant of tests that run in every format or write mode, processes that are killed, programs of minutes.
+#
+# Two processes. One has all tests that need Spark, so that they share a JVM; the other has everything else.
+two     := -n 2 --dist loadgroup
+junit    = --junitxml=build/tests-$@.xml -o junit_family=xunit1
 tools   := build/terraform
 airflow := build/airflow
 spark4  := build/spark4
@@ -41,11 +50,11 @@ demo-s3: setup ## the demo on an S3 server and a Hive metastore on PostgreSQL, c
 	@PYTHONPATH=. $(python) scripts/demo_s3.py
 
 test: setup ## the fast tests: everything but slow, engines, terraform and airflow
-	@$(pytest) $(two) -m 'not slow and not engines and not terraform and not airflow' $(ARGS)
+	@$(pytest) $(two) $(junit) -m 'not slow and not engines and not terraform and not airflow' $(ARGS)
 
 test-sample: setup ## a sample of the slow and engines tests (needs what test-engines needs)
-	@# two processes, but never two sets of real servers
-	@COMPACTOR_TESTS=sample $(pytest) -n 2 --dist loadfile -m 'slow and not engines' $(ARGS)
+	@# most of it is Spark: two processes with a session each, but never two sets of real servers
+	@COMPACTOR_TESTS=sample $(pytest) -n 2 --dist loadfile $(junit) -m 'slow and not engines and not terraform' $(ARGS)
 	@COMPACTOR_TESTS=sample $(pytest) -m engines $(ARGS)
 
 test-faults: setup ## crashes, kill -9 and long random programs, at full size
@@ -88,9 +97,8 @@ docs: $(venv)/.installed-dev ## write the generated documents again
 	    > docs/compactor.schema.json
 
 constraints: $(venv)/.installed-dev ## resolve constraints.txt again, from all extras
-	@$(install) uv
 	@{ sed -n '/^#/p' constraints.txt; \
-	   $(python) -m uv pip compile --quiet --universal --python-version 3.10 --all-extras --no-header --no-annotate \
+	   $$(command -v uv || echo $(bin)/uv) pip compile --quiet --universal --python-version 3.10 --all-extras --no-header --no-annotate \
 	       --upgrade-package pyspark==3.5.7 pyproject.toml; } > constraints.new
 	@mv constraints.new constraints.txt
 
@@ -117,41 +125,38 @@ $(python):
 
 # The .installed files are stamps: set up again only when what they depend on has changed.
 $(venv)/.installed: pyproject.toml constraints.txt | $(python)
-	@echo 'setup: installing compactor (PySpark is 300 MB: this takes a minute or two)'
+	@echo 'setup: installing compactor (PySpark is 300 MB: a minute or two when no cache has it)'
 	@$(install) -e .
 	@touch $@
 
 $(venv)/.installed-dev: pyproject.toml constraints.txt | $(python)
-	@echo 'setup: installing compactor and its tools (PySpark is 300 MB: this takes a minute or two)'
+	@echo 'setup: installing compactor and its tools (PySpark is 300 MB: a minute or two when no cache has it)'
 	@$(install) -e '.[dev]'
 	@touch $@ $(venv)/.installed
 
 # An environment of its own, because checkov holds boto3 and others back; --without-pip, because Debian's python3 has no ensurepip.
 $(tools)/.installed: tests/terraform/tools.txt | $(venv)/.installed-dev
-	@echo 'setup: fetching checkov and the schema of the AWS provider (140 MB: this takes a minute or two)'
+	@echo 'setup: fetching checkov and the schema of the AWS provider (140 MB)'
 	@rm -rf $(tools)
 	@$(python) -m venv --without-pip $(tools)
-	@$(if $(uv),$(uv) pip install --quiet --python $(tools)/bin/python,$(python) -m pip --python $(tools)/bin/python install --quiet --disable-pip-version-check --no-compile) \
-	    -r $<
+	@scripts/install.sh $(tools)/bin/python -r $<
 	@touch $@
 
 # An environment of its own, as on a worker: Airflow and what reading the configuration takes, no PySpark. All from constraints.txt.
 $(airflow)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
-	@echo 'setup: installing Airflow into $(airflow) (130 packages: this takes a minute or two)'
+	@echo 'setup: installing Airflow into $(airflow) (130 packages)'
 	@rm -rf $(airflow)
 	@$(python) -m venv --without-pip $(airflow)
-	@$(if $(uv),$(uv) pip install --quiet --python $(airflow)/bin/python,$(python) -m pip --python $(airflow)/bin/python install --quiet --disable-pip-version-check --no-compile) \
-	    -c constraints.txt apache-airflow apache-airflow-providers-standard boto3 pydantic pyyaml pytest
+	@scripts/install.sh $(airflow)/bin/python -c constraints.txt apache-airflow apache-airflow-providers-standard boto3 pydantic pyyaml pytest
 	@touch $@
 
 # An environment of its own: two PySparks cannot share one.
 $(spark4)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
-	@echo 'setup: installing PySpark 4.1 into $(spark4) (460 MB: this takes a minute or two)'
+	@echo 'setup: installing PySpark 4.1 into $(spark4) (460 MB)'
 	@rm -rf $(spark4)
 	@$(python) -m venv --without-pip $(spark4)
 	@sed '/^pyspark==/d; /^py4j==/d' constraints.txt > $(spark4)/constraints.txt
-	@$(if $(uv),$(uv) pip install --quiet --python $(spark4)/bin/python,$(python) -m pip --python $(spark4)/bin/python install --quiet --disable-pip-version-check --no-compile) \
-	    -c $(spark4)/constraints.txt -e '.[dev]' 'pyspark==4.1.*'
+	@scripts/install.sh $(spark4)/bin/python -c $(spark4)/constraints.txt -e '.[dev]' 'pyspark==4.1.*'
 	@touch $@
 
 # Looked at every time, because a Java can come and go.

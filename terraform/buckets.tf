@@ -1,7 +1,7 @@
 # Three buckets: the lake (the tables), code (job packages, plans, DAGs), logs (of jobs, and of accesses to the other two).
 
 locals {
-  # The buckets that we make: key → name. An existing lake is left as its owner made it.
+  # Buckets that the module creates: key → name. It does not change an existing lake.
   buckets = merge(
     var.lake.create ? { lake = local.lake_bucket } : {},
     { code = local.code_bucket, logs = local.logs_bucket },
@@ -23,8 +23,8 @@ locals {
     }
   }
 
-  # A second guard beside the tool's own If-None-Match: whoever else may write here cannot replace a Snapshot either. The condition on
-  # ObjectCreationOperation leaves out the parts of multipart uploads, which cannot carry the header.
+  # A second guard in addition to the tool's own If-None-Match: no other writer can replace a Snapshot either. The condition on
+  # ObjectCreationOperation excludes the parts of multipart uploads, which cannot have the header.
   snapshots_once = {
     Sid       = "SnapshotsAreWrittenOnce"
     Effect    = "Deny"
@@ -100,7 +100,7 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "this" {
   bucket = aws_s3_bucket.this[each.key].id
 
   rule {
-    # A bucket key asks KMS once for many objects; a table of small files would cost more in requests to KMS than in storage.
+    # A bucket key needs one KMS request for many objects. Without it, small files would cost more in KMS requests than in storage.
     bucket_key_enabled = each.key != "logs"
 
     apply_server_side_encryption_by_default {
@@ -135,7 +135,7 @@ resource "aws_s3_bucket_lifecycle_configuration" "this" {
 
   bucket = aws_s3_bucket.this[each.key].id
 
-  # Nothing here ever expires what a Snapshot names: only `compactor vacuum` knows which files those are.
+  # No rule expires files that a Snapshot names: only `compactor vacuum` knows them.
   rule {
     id     = "leftovers"
     status = "Enabled"

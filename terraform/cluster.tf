@@ -1,10 +1,10 @@
-# A long-running EMR cluster, for those who already pay for one. EMR Serverless needs nothing of this file.
+# A long-running EMR cluster, for users who already pay for one. EMR Serverless does not need this file.
 
 resource "aws_iam_role" "cluster_service" {
   count = var.cluster == null ? 0 : 1
 
   name        = "${var.name}-emr-service"
-  description = "What EMR does to run the cluster of ${var.name}"
+  description = "Permissions of EMR to run the cluster of ${var.name}"
   tags        = var.tags
 
   assume_role_policy = jsonencode({
@@ -34,7 +34,7 @@ resource "aws_iam_role_policy" "cluster_service" {
   name = "instances"
   role = aws_iam_role.cluster_service[0].id
 
-  # AmazonEMRServicePolicy_v2 passes only EMR's default instance role, and knows nothing of our key.
+  # AmazonEMRServicePolicy_v2 allows only EMR's default instance role, and not this module's key.
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = [
@@ -54,7 +54,7 @@ resource "aws_iam_role" "cluster_instance" {
   count = var.cluster == null ? 0 : 1
 
   name        = "${var.name}-emr-instance"
-  description = "What compactor jobs on the cluster of ${var.name} may do"
+  description = "Permissions of compactor jobs on the cluster of ${var.name}"
   tags        = var.tags
 
   assume_role_policy = jsonencode({
@@ -102,7 +102,7 @@ resource "aws_emr_security_configuration" "cluster" {
 
   configuration = jsonencode({
     EncryptionConfiguration = {
-      EnableInTransitEncryption = false # needs certificates of the user's own
+      EnableInTransitEncryption = false # needs the user's own certificates
       EnableAtRestEncryption    = true
       AtRestEncryptionConfiguration = {
         S3EncryptionConfiguration = {
@@ -176,7 +176,7 @@ resource "aws_emr_cluster" "this" {
     }
   }
 
-  # Without its rights EMR starts instances and then gives up on them.
+  # Without these permissions EMR starts instances and then terminates them.
   depends_on = [
     aws_iam_role_policy_attachment.cluster_service,
     aws_iam_role_policy.cluster_service,
@@ -186,7 +186,7 @@ resource "aws_emr_cluster" "this" {
 }
 
 locals {
-  # What the encryption of local disks with our key takes, of EMR and of the instances alike.
+  # Permissions that EMR and the instances need to encrypt local disks with this module's key.
   disk_key = {
     Effect   = "Allow"
     Action   = ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"]

@@ -1,5 +1,5 @@
-# Who may do what. The lists of actions are what the tool calls, and nothing else: tests/terraform/test_rights.py reads these blocks, and
-# test_calls.py compares them with recorded calls. Whoever adds a call adds it here, in the list that names its reason.
+# Permissions. The lists contain exactly the actions that the tool calls: tests/terraform/test_rights.py reads these blocks, and test_calls.py
+# compares them with recorded calls. If you add a call, add its action here, in the list that names the reason.
 
 locals {
   job_actions = {
@@ -7,7 +7,7 @@ locals {
     lake_uploads = ["s3:ListBucketMultipartUploads"]                                              # S3A's committers look for uploads left behind
     lake_objects = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"] # get, head, copy; put, parts; delete
     landing      = ["s3:GetObject", "s3:DeleteObject"]                                            # read, copy from, delete what was archived
-    code_list    = ["s3:ListBucket"]                                                              # Hadoop looks before it fetches
+    code_list    = ["s3:ListBucket"]                                                              # Hadoop lists before it downloads
     code_objects = ["s3:GetObject"]                                                               # main.py, the job zip, plans
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                                         # SSE-KMS; parts of uploads need both
     databases    = ["glue:GetDatabase", "glue:GetDatabases"]                                      # Hive client: exists?
@@ -32,24 +32,24 @@ locals {
     steps        = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:ListSteps"] # runner: emr-steps: add one, unless it is there
     steps_follow = ["elasticmapreduce:DescribeStep", "elasticmapreduce:CancelSteps"]  # wait, cancel on kill
     plans        = ["s3:PutObject"]                                                   # the job configuration of a run
-    reports      = ["s3:GetObject"]                                                   # what a job says of itself
+    reports      = ["s3:GetObject"]                                                   # log and report of a job
     reports_list = ["s3:ListBucket"]                                                  # a report that is missing is 404, not 403
     lake_list    = ["s3:ListBucket"]                                                  # status, plan, waiting for an hour
     lake_state   = ["s3:GetObject"]                                                   # status, log, plan: Snapshots and ledger
-    notices      = ["s3:PutObject"]                                                   # that people were told of a new schema
+    notices      = ["s3:PutObject"]                                                   # marks of sent schema notices
     alerts       = ["sns:Publish"]                                                    # `notify:` targets: new schemas, failed and late tables
     key          = ["kms:Decrypt", "kms:GenerateDataKey"]                             # SSE-KMS
     metrics      = ["cloudwatch:PutMetricData"]                                       # the alarms' metrics
   }
 
-  # Landing outside the warehouse: bucket → prefixes, and the keys of buckets that are not ours.
+  # Landing outside the warehouse: bucket → prefixes, and the keys of buckets that this module does not create.
   landing_prefixes = { for place in var.landing : coalesce(place.bucket, local.lake_bucket) => place.prefix... }
   landing_keys     = distinct(compact([for place in var.landing : place.kms_key_arn]))
   lake_prefixes    = distinct(concat([var.lake.warehouse], lookup(local.landing_prefixes, local.lake_bucket, [])))
   listed_prefixes  = merge(local.landing_prefixes, { (local.lake_bucket) = local.lake_prefixes })
 
-  # IfExists, because S3 asks for ListBucket without a prefix when an object is missing: with plain StringLike the tool would be told 403
-  # where it looks whether the next Snapshot is there. The price: names (not contents) of the bucket can be listed without a prefix.
+  # IfExists, because S3 requires ListBucket without a prefix to report a missing object: with plain StringLike the tool would get 403
+  # when it checks for the next Snapshot. The price: names (not contents) in the bucket can be listed without a prefix.
   list_statements = [
     for bucket, prefixes in local.listed_prefixes : {
       Effect    = "Allow"
@@ -71,7 +71,7 @@ locals {
     Condition = { StringEquals = { "cloudwatch:namespace" = var.alarms.namespace } }
   }]
 
-  # What a job may do, whoever runs it: the EMR Serverless role, the cluster's instances, or a role of the user's own (output `job_policies`).
+  # Permissions of a job: for the EMR Serverless role, the cluster's instances, or a role of the user (output `job_policies`).
   job_policies = {
     storage = jsonencode({
       Version = "2012-10-17"
@@ -101,7 +101,7 @@ locals {
       Version = "2012-10-17"
       Statement = [
         {
-          # Every Spark session asks for `default` and `global_temp`, whatever it is used for.
+          # Every Spark session reads `default` and `global_temp`.
           Effect   = "Allow"
           Action   = local.job_actions.databases
           Resource = concat(["${local.glue}:catalog", "${local.glue}:database/default", "${local.glue}:database/global_temp"], local.names)
@@ -142,7 +142,7 @@ locals {
     })
   }
 
-  # What starting, watching and cancelling jobs takes.
+  # Permissions to start, watch and cancel jobs.
   caller_policy = jsonencode({
     Version = "2012-10-17"
     Statement = concat(
@@ -191,7 +191,7 @@ resource "aws_iam_role" "job" {
   count = var.serverless == null ? 0 : 1
 
   name        = "${var.name}-job"
-  description = "What a compactor job on EMR Serverless may do"
+  description = "Permissions of a compactor job on EMR Serverless"
   tags        = var.tags
 
   assume_role_policy = jsonencode({

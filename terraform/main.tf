@@ -1,4 +1,4 @@
-# Names, the key, the Glue databases, the EMR Serverless application. Buckets are in buckets.tf, what may touch them in iam.tf.
+# Names, the key, the Glue databases, the EMR Serverless application. Buckets are in buckets.tf, permissions in iam.tf.
 
 data "aws_caller_identity" "current" {}
 data "aws_partition" "current" {}
@@ -14,7 +14,7 @@ locals {
   code_bucket = coalesce(var.code_bucket, "${var.name}-code-${local.account}-${local.region}")
   logs_bucket = coalesce(var.logs_bucket, "${var.name}-logs-${local.account}-${local.region}")
 
-  # ARNs are put together, not read, so that they are the same whether we make a thing or take an existing one.
+  # ARNs are composed, not read, so that they are the same for new and for existing resources.
   lake_arn  = "arn:${local.partition}:s3:::${local.lake_bucket}"
   code_arn  = "arn:${local.partition}:s3:::${local.code_bucket}"
   logs_arn  = "arn:${local.partition}:s3:::${local.logs_bucket}"
@@ -23,7 +23,7 @@ locals {
   kms_key_arn = var.kms_key_arn == null ? one(aws_kms_key.this[*].arn) : var.kms_key_arn
   databases   = distinct(compact([var.database.name, var.database.tables]))
 
-  # What Spark needs to find the Glue Data Catalog when a job is started through the API.
+  # Spark settings for the Glue Data Catalog; a job started through the API needs them.
   glue_client = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
 }
 
@@ -61,7 +61,7 @@ resource "aws_kms_key" "this" {
         }
       },
       {
-        # Without this an alarm goes off and its message to an encrypted topic is lost without a word.
+        # Without this an alarm's message to an encrypted topic is lost silently.
         Sid       = "AlarmsAndEventsReachTheTopic"
         Effect    = "Allow"
         Principal = { Service = ["cloudwatch.${local.dns}", "events.${local.dns}"] }
@@ -98,7 +98,7 @@ resource "aws_emrserverless_application" "this" {
   architecture  = var.serverless.architecture
   tags          = var.tags
 
-  # Starts with the first job, stops when idle: between runs nothing is paid.
+  # Starts with the first job and stops when idle: there are no costs between runs.
   auto_start_configuration {
     enabled = true
   }

@@ -1,12 +1,12 @@
-# Log groups, the topic, what goes to it: failed jobs by the event that EMR sends, all else by alarms on the metrics of docs/terraform.md.
+# Log groups, the topic and its messages: failed jobs by EMR's own event, everything else by alarms on the metrics in docs/terraform.md.
 
 locals {
   topic_arn = var.notifications.topic_arn == null ? one(aws_sns_topic.this[*].arn) : var.notifications.topic_arn
 
-  # Each metric has the dimension Deployment; Freshness also comes by Table.
+  # Each metric has the dimension Deployment; Freshness is also sent by Table.
   deployment = { Deployment = var.name }
 
-  # name → what is measured, how its values are joined over a period, what is still fine, and what silence means.
+  # name → metric, statistic over a period, threshold, and treatment of missing data.
   alarms = var.alarms == null ? {} : {
     failed-runs = {
       metric      = "FailedRuns"
@@ -22,7 +22,7 @@ locals {
       fine        = var.alarms.freshness_minutes_max * 60
       periods     = 2
       silence     = "breaching"
-      description = "The newest absorbed change of some table is too old, or nobody has measured: the sink, the schedule or the runs stand still."
+      description = "The newest ingested change of a table is too old, or there is no data: the sink, the schedule or the runs have stopped."
     }
     backlog = {
       metric      = "BacklogSeconds"
@@ -30,7 +30,7 @@ locals {
       fine        = var.alarms.backlog_minutes_max * 60
       periods     = 2
       silence     = "missing"
-      description = "A landed file has waited too long: runs fail, or are slower than what lands."
+      description = "A landed file has waited too long: runs fail, or are slower than new files arrive."
     }
     quarantine = {
       metric      = "QuarantinedFiles"
@@ -38,7 +38,7 @@ locals {
       fine        = var.alarms.quarantined_files_max
       periods     = 1
       silence     = "missing"
-      description = "Files could not be used and lie in quarantine."
+      description = "Files could not be read and are in quarantine."
     }
   }
 }
@@ -52,7 +52,7 @@ resource "aws_cloudwatch_log_group" "jobs" {
   tags              = var.tags
 }
 
-# MWAA would make these itself, and keep their content for ever.
+# MWAA would create these itself, without an expiry.
 resource "aws_cloudwatch_log_group" "mwaa" {
   for_each = toset(var.mwaa == null ? [] : ["DAGProcessing", "Scheduler", "Task", "WebServer", "Worker"])
 
@@ -96,7 +96,7 @@ resource "aws_sns_topic_subscription" "email" {
   endpoint  = each.key
 }
 
-# The event comes also when a job died before it could measure anything.
+# EMR sends the event even if a job died before it could send metrics.
 resource "aws_cloudwatch_event_rule" "failed_job" {
   count = var.serverless == null ? 0 : 1
 
@@ -154,7 +154,7 @@ resource "aws_cloudwatch_metric_alarm" "table" {
   for_each = var.alarms == null ? {} : var.alarms.tables
 
   alarm_name          = "${var.name}-freshness-${each.key}"
-  alarm_description   = "The newest absorbed change of ${each.key} is older than ${each.value} minutes, or nobody has measured."
+  alarm_description   = "The newest ingested change of ${each.key} is older than ${each.value} minutes, or there is no data."
   namespace           = var.alarms.namespace
   metric_name         = local.alarms.freshness.metric
   dimensions          = merge(local.deployment, { Table = each.key })

@@ -1,10 +1,10 @@
-# Airflow as a service. Its rights beside the caller's are what Amazon's documentation asks for an execution role.
+# Airflow as a service. In addition to the caller's permissions it has those that Amazon documents for an execution role.
 
 resource "aws_iam_role" "mwaa" {
   count = var.mwaa == null ? 0 : 1
 
   name        = "${var.name}-mwaa"
-  description = "What the Airflow environment ${var.name} may do"
+  description = "Permissions of the Airflow environment ${var.name}"
   tags        = var.tags
 
   assume_role_policy = jsonencode({
@@ -58,7 +58,7 @@ resource "aws_iam_role_policy" "mwaa" {
         Condition = { StringEquals = { "cloudwatch:namespace" = "AmazonMWAA" } }
       },
       {
-        # The queues belong to an account of the service.
+        # The queues belong to an account of AWS.
         Effect = "Allow"
         Action = [
           "sqs:ChangeMessageVisibility",
@@ -133,7 +133,7 @@ resource "aws_mwaa_environment" "this" {
     }
   }
 
-  # MWAA checks the bucket and the role before it starts.
+  # MWAA checks bucket and role before it starts.
   depends_on = [
     aws_cloudwatch_log_group.mwaa,
     aws_iam_role_policy.mwaa,

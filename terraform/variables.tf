@@ -1,25 +1,25 @@
 variable "name" {
-  description = "First word of the names of everything made here, unique in the account and region: `compactor-prod`."
+  description = "Prefix of all names, unique in the account and region, for example `compactor-prod`."
   type        = string
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{1,22}[a-z0-9]$", var.name))
-    error_message = "Expected 3 to 24 lower-case letters, digits and dashes, a letter first and no dash last: bucket and role names are made of it."
+    error_message = "Expected 3 to 24 lower-case letters, digits and dashes, beginning with a letter and not ending with a dash: bucket and role names contain it."
   }
 }
 
 variable "tags" {
-  description = "Tags of everything that takes tags, beside those of the provider."
+  description = "Tags for all resources, in addition to those of the provider."
   type        = map(string)
   default     = {}
 }
 
 variable "lake" {
   description = <<-EOT
-    The bucket of the tables. `bucket`: its name (default: `name`, `lake`, account and region); `create = false` takes an existing one, whose
-    settings stay as they are and whose key, if it has one, is `kms_key_arn`. `warehouse`: the prefix that is `warehouse:` in compactor.yaml.
-    `noncurrent_days`: how long overwritten and deleted objects can be brought back. `guard_snapshots`: the bucket itself refuses to
-    overwrite a Snapshot.
+    The bucket of the tables. `bucket`: its name (default: `name`, `lake`, account and region). `create = false`: use an existing bucket and do
+    not change its settings; `kms_key_arn` is its key, if it has one. `warehouse`: the prefix, for `warehouse:` in compactor.yaml.
+    `noncurrent_days`: how long overwritten and deleted objects can be recovered. `guard_snapshots`: the bucket policy denies overwriting a
+    Snapshot.
   EOT
   type = object({
     bucket          = optional(string)
@@ -34,17 +34,17 @@ variable "lake" {
 
   validation {
     condition     = var.lake.create || var.lake.bucket != null
-    error_message = "lake: say which `bucket` to use, or leave `create` true."
+    error_message = "lake: `create = false` needs `bucket`, the name of the existing bucket."
   }
 
   validation {
     condition     = !var.lake.create || var.lake.kms_key_arn == null
-    error_message = "lake.kms_key_arn is the key of an existing bucket; a bucket made here takes the module's `kms_key_arn`."
+    error_message = "lake.kms_key_arn is the key of an existing bucket; a new bucket uses the module's `kms_key_arn`."
   }
 
   validation {
     condition     = can(regex("^[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*$", var.lake.warehouse))
-    error_message = "lake.warehouse: expected a prefix such as `warehouse` or `cdc/school`, without slashes at the ends: it bounds what the job may touch."
+    error_message = "lake.warehouse: expected a prefix such as `warehouse` or `cdc/school`, without slashes at the ends; it limits the permissions of jobs."
   }
 
   validation {
@@ -55,8 +55,8 @@ variable "lake" {
 
 variable "landing" {
   description = <<-EOT
-    Where sinks write, if not below the warehouse: `bucket` (default: the lake), `prefix`, and `kms_key_arn` when that bucket has a key of its
-    own. The job reads there and, to archive, deletes what it has copied.
+    Prefixes that sinks write to outside the warehouse: `bucket` (default: the lake), `prefix`, and `kms_key_arn` if that bucket has its own
+    key. Jobs read there, and delete files after archiving them.
   EOT
   type = list(object({
     bucket      = optional(string)
@@ -68,14 +68,14 @@ variable "landing" {
 
   validation {
     condition     = alltrue([for place in var.landing : can(regex("^[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*$", place.prefix))])
-    error_message = "landing: expected prefixes such as `kafka/topics`, without slashes at the ends; an empty one would open the whole bucket."
+    error_message = "landing: expected prefixes such as `kafka/topics`, without slashes at the ends; an empty prefix would grant access to the whole bucket."
   }
 }
 
 variable "archive" {
   description = <<-EOT
-    What becomes of absorbed files, table by table, because a lifecycle rule knows only prefixes: they move to `storage_class` after
-    `transition_days` and go after `expiration_days` (null: never; `rebuild` needs them). Tables not named keep theirs where they are.
+    Lifecycle of archived files for each table in `tables`, because lifecycle rules work by prefix. Files move to `storage_class` after
+    `transition_days` and are deleted after `expiration_days` (null: never; `rebuild` needs them). Other tables have no such rule.
   EOT
   type = object({
     tables          = optional(set(string), [])
@@ -88,12 +88,12 @@ variable "archive" {
 
   validation {
     condition     = contains(["STANDARD_IA", "INTELLIGENT_TIERING", "GLACIER_IR"], var.archive.storage_class)
-    error_message = "archive.storage_class: expected STANDARD_IA, INTELLIGENT_TIERING or GLACIER_IR; the others cannot be read at once, and `rebuild` reads the archive."
+    error_message = "archive.storage_class: expected STANDARD_IA, INTELLIGENT_TIERING or GLACIER_IR; other classes cannot be read immediately, and `rebuild` reads the archive."
   }
 
   validation {
     condition     = var.archive.transition_days >= 30
-    error_message = "archive.transition_days: expected 30 or more, the least that S3 accepts for these classes."
+    error_message = "archive.transition_days: expected 30 or more, the minimum of S3 for these classes."
   }
 
   validation {
@@ -103,7 +103,7 @@ variable "archive" {
 
   validation {
     condition     = length(var.archive.tables) <= 900
-    error_message = "archive.tables: S3 takes 1,000 rules a bucket; name the 900 largest tables."
+    error_message = "archive.tables: S3 allows 1,000 rules a bucket; list the 900 largest tables."
   }
 
   validation {
@@ -125,14 +125,14 @@ variable "logs_bucket" {
 }
 
 variable "force_destroy" {
-  description = "Whether `terraform destroy` empties the buckets first. For trials only."
+  description = "Let `terraform destroy` delete the buckets with their content. For trials only."
   type        = bool
   default     = false
   nullable    = false
 }
 
 variable "kms_key_arn" {
-  description = "An existing key for lake, code, log groups and topic; null makes one. Its policy must let CloudWatch Logs, CloudWatch and EventBridge use it."
+  description = "An existing key for lake, code, log groups and topic; null: create one. Its policy must allow CloudWatch Logs, CloudWatch and EventBridge to use it."
   type        = string
   default     = null
 
@@ -144,8 +144,8 @@ variable "kms_key_arn" {
 
 variable "database" {
   description = <<-EOT
-    The Glue databases: `name` is `catalog.database` in compactor.yaml and holds the views; `tables` is `tables_in`, for base, Delta and
-    incremental tables (default: the same). `create = false` takes existing ones.
+    The Glue databases. `name`: the database of the views, `catalog.database` in compactor.yaml. `tables`: the database of base, Delta and
+    incremental tables, `tables_in` (default: the same). `create = false`: use existing databases.
   EOT
   type = object({
     name   = string
@@ -156,14 +156,14 @@ variable "database" {
 
   validation {
     condition     = alltrue([for name in compact([var.database.name, var.database.tables]) : can(regex("^[a-z0-9_]{1,128}$", name))])
-    error_message = "database: expected lower-case letters, digits and underscores, at most 128; Hive, Glue and Athena agree on no more."
+    error_message = "database: expected lower-case letters, digits and underscores, at most 128; Hive, Glue and Athena all accept these."
   }
 }
 
 variable "serverless" {
   description = <<-EOT
-    The EMR Serverless application; null makes none. `maximum_*` bound what all its jobs together may use, `max_concurrent_runs` and
-    `queue_timeout_minutes` how many run and how long others wait. Without `subnet_ids` jobs reach S3 and Glue, and nothing in a VPC.
+    The EMR Serverless application; null: none. `maximum_*`: limits for all its jobs together. `max_concurrent_runs`: jobs that run at the same
+    time; others wait up to `queue_timeout_minutes`. Without `subnet_ids` jobs have access to S3 and Glue, but not to a VPC.
   EOT
   type = object({
     release_label         = optional(string, "emr-7.13.0")
@@ -182,7 +182,7 @@ variable "serverless" {
 
   validation {
     condition     = var.serverless == null ? true : can(regex("^emr-(7\\.|spark-8\\.)", var.serverless.release_label))
-    error_message = "serverless.release_label: expected emr-7.x or emr-spark-8.x, what the job package runs on."
+    error_message = "serverless.release_label: expected emr-7.x or emr-spark-8.x, which the job package supports."
   }
 
   validation {
@@ -192,13 +192,13 @@ variable "serverless" {
 
   validation {
     condition     = var.serverless == null ? true : (length(var.serverless.subnet_ids) == 0) == (length(var.serverless.security_group_ids) == 0)
-    error_message = "serverless: subnet_ids and security_group_ids go together."
+    error_message = "serverless: set both subnet_ids and security_group_ids, or neither."
   }
 }
 
 variable "cluster" {
   description = <<-EOT
-    A long-running EMR cluster for `runner: emr-steps`; null makes none. It needs a private subnet with a way to S3 and Glue, and the tag
+    A long-running EMR cluster for `runner: emr-steps`; null: none. It needs a private subnet with access to S3 and Glue, and the tag
     `for-use-with-amazon-emr-managed-policies = true` on subnet and security groups.
   EOT
   type = object({
@@ -224,19 +224,19 @@ variable "cluster" {
 
   validation {
     condition     = var.cluster == null ? true : var.cluster.core_instance_count >= 1 && var.cluster.step_concurrency >= 1
-    error_message = "cluster: core_instance_count and step_concurrency are 1 or more."
+    error_message = "cluster: expected core_instance_count and step_concurrency of 1 or more."
   }
 
   validation {
     condition     = var.cluster == null ? true : var.cluster.idle_timeout_minutes >= 1 && var.cluster.idle_timeout_minutes <= 10080
-    error_message = "cluster.idle_timeout_minutes: expected 1 to 10080, the seven days that EMR allows."
+    error_message = "cluster.idle_timeout_minutes: expected 1 to 10080 (seven days, the limit of EMR)."
   }
 }
 
 variable "mwaa" {
   description = <<-EOT
-    An Amazon MWAA environment; null makes none. Two private subnets in two zones with a way out (NAT or endpoints), and security groups that
-    let their members talk to each other. DAGs are taken from `dags/` in the code bucket, `requirements` names a file there.
+    An Amazon MWAA environment; null: none. It needs two private subnets in two zones with access to AWS (NAT or endpoints), and security groups
+    that allow traffic between their members. DAGs come from `dags/` in the code bucket; `requirements` names a file there.
   EOT
   type = object({
     subnet_ids            = list(string)
@@ -260,7 +260,7 @@ variable "mwaa" {
 
   validation {
     condition     = var.mwaa == null ? true : can(regex("^3\\.", var.mwaa.airflow_version))
-    error_message = "mwaa.airflow_version: expected 3.x; Airflow 2 is past its end of life, and the DAGs are written for 3."
+    error_message = "mwaa.airflow_version: expected 3.x; the DAGs need Airflow 3."
   }
 
   validation {
@@ -270,14 +270,14 @@ variable "mwaa" {
 
   validation {
     condition     = var.mwaa == null ? true : (var.mwaa.requirements == null) == (var.mwaa.requirements_version == null)
-    error_message = "mwaa: requirements (a key in the code bucket) and requirements_version (that object's version) go together."
+    error_message = "mwaa: requirements (a key in the code bucket) and requirements_version (that object's version) must be set together."
   }
 }
 
 variable "callers" {
   description = <<-EOT
-    Who starts jobs: `trusted_arns` are roles or users that may assume the caller role made here; `role_names` are existing roles of this
-    account that get its rights directly. MWAA made here gets them anyway.
+    Identities that may start jobs. `trusted_arns`: roles or users that may assume the caller role. `role_names`: existing roles of this account
+    that get its permissions directly. The module's MWAA environment always gets them.
   EOT
   type = object({
     trusted_arns = optional(list(string), [])
@@ -293,7 +293,7 @@ variable "callers" {
 }
 
 variable "log_retention_days" {
-  description = "How long log groups and the logs bucket keep what they get: one of the numbers that CloudWatch Logs accepts."
+  description = "How many days log groups and the logs bucket keep logs; one of the values that CloudWatch Logs accepts."
   type        = number
   default     = 90
   nullable    = false
@@ -305,7 +305,7 @@ variable "log_retention_days" {
 }
 
 variable "notifications" {
-  description = "Who is told: `topic_arn` is an existing SNS topic, null makes one; each of `emails` gets a message to confirm."
+  description = "Receivers of alarms. `topic_arn`: an existing SNS topic; null: create one. `emails`: subscribers, who each get a message to confirm."
   type = object({
     topic_arn = optional(string)
     emails    = optional(set(string), [])
@@ -316,8 +316,8 @@ variable "notifications" {
 
 variable "alarms" {
   description = <<-EOT
-    Alarms on the metrics that docs/terraform.md lists; null makes none. Each bound is what is still fine. `tables` names tables with an alarm
-    of their own, with the age in minutes that their newest absorbed change may have: without it, one stale table hides behind others.
+    Alarms on the metrics in docs/terraform.md; null: none. Each limit is the largest value without an alarm. `tables`: tables with their own alarm
+    (name → largest age in minutes of the newest ingested change). Without it, fresh tables hide a stale one that is no longer measured.
   EOT
   type = object({
     namespace              = optional(string, "Compactor")
@@ -333,7 +333,7 @@ variable "alarms" {
 
   validation {
     condition     = var.alarms == null ? true : can(regex("^[A-Za-z][A-Za-z0-9._/-]*$", var.alarms.namespace)) && !startswith(var.alarms.namespace, "AWS")
-    error_message = "alarms.namespace: expected a name of your own; those that begin with AWS are the services'."
+    error_message = "alarms.namespace: expected a name that does not begin with AWS, which is reserved."
   }
 
   validation {

@@ -1,4 +1,4 @@
-# 1.9: a variable's validation may look at other variables. The provider is configured by whoever uses the module.
+# Terraform 1.9: the validation of a variable may refer to other variables. The user of the module configures the provider.
 terraform {
   required_version = ">= 1.9.0"
 

@@ -1,8 +1,39 @@
-"""For every test: a JVM that runs for seconds compiles as little as it can."""
+"""For every test: a JVM that runs for seconds compiles as little as it can; one Spark session a process; all Spark tests in one of two processes."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "parts" / "quick"))
+
+GROUP = "spark"
+"""xdist's group: its tests share a process, and so a session, while the other process does everything else."""
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Put all tests on the shared session into one process."""
+    for item in items:
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.xdist_group(GROUP))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """End the shared session before a test that opens its own: a process has one at a time."""
+    if item.get_closest_marker("own_spark") or item.get_closest_marker("engines"):
+        _close()
+
+
+def pytest_sessionfinish() -> None:
+    """End the shared session."""
+    _close()
+
+
+def _close() -> None:
+    # imported only where a test has imported it: most processes never start Spark
+    if "tests.parts.one_spark" in sys.modules:
+        sys.modules["tests.parts.one_spark"].close_one_spark()

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import __main__ as commits
 from benchmarks import feed, history
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.own_spark]
 
 
 def told(program: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:

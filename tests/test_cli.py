@@ -396,6 +396,8 @@ def test_changes_are_one_json_object_a_line_or_a_table_a_version(fake: FakeApp) 
 
 
 @pytest.mark.spark
+@pytest.mark.own_spark
+@pytest.mark.slow
 def test_sql_in_a_real_session(tmp_path: Path) -> None:
     """Values that Python's own types cannot hold, statements without result, mistakes in one paragraph, a missing database."""
     from compactor.app.app import App
@@ -528,7 +530,13 @@ def test_a_rebuild_tells_what_differs(fake: FakeApp) -> None:
     """And ends with 1 when nothing was published for that reason."""
     code, shown, _ = called("rebuild", "student", "--as-of", "7")
     assert (code, fake.asked) == (1, {"name": "student", "as_of": "7", "accept": False, "dry": False, "label": ""})
-    for told in ("1 rows of version 7 are missing, 2 are new, 30 are others", '{"id":1}', "column x int is gone", "--accept-differences", "4 files"):
+    for told in (
+        "1 rows of version 7 are missing, 2 are new, 30 have other values",
+        '{"id":1}',
+        "column x int is gone",
+        "--accept-differences",
+        "4 files",
+    ):
         assert told in shown
     code, shown, _ = called("rebuild", "student", "--accept-differences", "--output", "json")
     assert (code, json.loads(shown)["version"], json.loads(shown)["difference"]["changed"]) == (0, 9, 30)

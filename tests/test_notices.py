@@ -295,8 +295,9 @@ def test_an_alert_goes_where_notices_go(hook: tuple[str, type[Hook]], caplog: py
     }
     assert server.got == [{"format": 1, **told}]
     assert [record.getMessage() for record in caplog.records] == [
-        "table student: an alert (run_failed) was not told to command: /nowhere cannot be run: No such file or directory", text
-    ]  # fmt: skip
+        "student: could not send an alert (run_failed) to command: /nowhere cannot be run: No such file or directory",
+        text,
+    ]
 
 
 def test_the_mark_of_a_notice_is_a_path_of_ours() -> None:

@@ -151,7 +151,7 @@ def test_schema_diff_ends_with_1_when_the_table_would_stop(monkeypatch: pytest.M
     code, out, _ = compactor(monkeypatch, "schema", "diff", "t")
     assert code == 0
     assert "t: from t-value version 1 to t-value version 2" in out
-    assert "`b` may not be null any more" in out
+    assert "`b` is required now" in out
     assert "`c` was added: int, older rows read 7: the column is added" in out
     refused = tuple(dataclasses.replace(decision, action="refuse") for decision in FakeApp.decisions)
     monkeypatch.setattr(FakeApp, "decisions", refused)

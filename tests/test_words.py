@@ -14,26 +14,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 NAMES = frozenset(
-    (
-        "tell",
-        "tells",
-        "told",
-        "say",
-        "says",
-        "said",
-        "found",
-        "held",
-        "known",
-        "wanted",
-        "strange",
-        "bad",
-        "broken",
-        "unfit",
-        "untold",
-        "asked",
-        "seen",
-    )
-    + ("fold", "folds", "folded", "world", "worlds", "elsewhere", "doubt", "sighting", "condemned", "strays", "standing", "overtaken", "facts")
+    "tell tells told untold say says said asked found held known seen wanted strange bad broken unfit fold folds folded world worlds elsewhere doubt "
+    "sighting condemned strays standing overtaken facts".split()
 )
 """Names that do not name the value: use `result`, `settings`, `rows`, `listed`, `invalid`, ..."""
 
@@ -49,6 +31,9 @@ PHRASES = (
     (r"\btells apart\b", "distinguishes"),
 )
 """Phrases of the private language that this project once had, and what to write instead."""
+
+FOREIGN = {("console.py", '"fold"')}
+"""(module, string) pairs that are words of other libraries: rich calls it so when a long word is broken into several lines."""
 
 PROSE = [path for pattern in ("*.md", "docs/**/*.md", "terraform/**/*.md") for path in ROOT.glob(pattern) if path.name != "CHANGELOG.md"]
 
@@ -93,6 +78,8 @@ def test_a_module_is_written_in_plain_words(path: Path) -> None:
     text = path.read_text()
     problems = [f"{path.name}:{line}: the name {name!r}" for name, line in names(ast.parse(text)) if name.strip("_") in NAMES]
     for string, begin in prose(text):
+        if (path.name, string) in FOREIGN:
+            continue
         problems += [f"{path.name}:{begin + below}: {phrase!r}; write: {instead}" for phrase, below, instead in phrases(string)]
     assert not problems, "\n".join(problems)
 

@@ -210,7 +210,7 @@ class HiveCatalog:
     def _update_table(self, label: str, existing: Any, table: TableDef) -> None:
         entry = self._hive.read(existing)
         if entry["tableType"] != "EXTERNAL_TABLE":
-            raise CatalogRefused(f"{label}: expected an external table, found {_kind(entry)}; drop it or choose another name")
+            raise CatalogRefused(f"{label}: expected an external table, found {_kind(entry)}. Drop it or choose another name.")
         rules.check_location(label, entry["sd"]["location"], table.location)
         rules.check_partition_columns(label, _columns(entry["partitionKeys"]), table.partition_columns)
         library = entry["sd"]["serdeInfo"].get("serializationLib")

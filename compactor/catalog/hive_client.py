@@ -56,7 +56,7 @@ class HiveClient:
         with self.calls("the metastore"):
             kind = jvm.java.lang.Class.forName("org.apache.hadoop.hive.conf.HiveConf")
             conf = jvm.org.apache.hadoop.hive.conf.HiveConf(context.hadoopConfiguration(), kind)
-            # The first client creates the database `default`, by Hive's own setting below /user/hive.
+            # The first client to connect creates the database `default`. Hive's own setting would place it below /user/hive.
             conf.set("hive.metastore.warehouse.dir", spark.conf.get("spark.sql.warehouse.dir") or "")
             hive = jvm.org.apache.hadoop.hive.ql.metadata.Hive
             # Spark keeps its own client in the thread. Sharing it would mix our calls with Spark's.

@@ -153,7 +153,7 @@ def _report(table: Table, current: Snapshot | None, made: Sequence[Snapshot], re
         notes = (*notes, f"{what}: compactor quarantine list {table.name}")
     return TableReport(
         table.name,
-        "held" if current.publish != "yes" else outcome,
+        "blocked" if current.publish != "yes" else outcome,
         current.version,
         tuple(f"{item.operation} {item.version}" for item in made),
         files=len(first.inputs) if first else 0,

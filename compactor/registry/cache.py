@@ -1,7 +1,7 @@
-"""What never changes at a registry - the schema of an id, a version of a subject - kept in memory, and in a folder when one is named.
+"""Cache of immutable registry content: the schema of an id, a version of a subject. It is kept in memory and, if configured, in a folder.
 
-A file of the folder that cannot be read, or does not hold what it says, is as good as none. Nobody needs to clean up, but a registry that was
-wiped and filled anew under the same address needs the folder emptied.
+An unreadable or damaged file is ignored. The folder needs no cleaning, but empty it after a registry was erased and filled again under the same
+address.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from urllib.parse import quote
 
 
 class Cache:
-    """JSON objects by a name of several parts. Threads and processes may share it."""
+    """JSON objects by a name of several parts. Safe between threads and processes."""
 
     def __init__(self, directory: str, urls: Sequence[str], context: str) -> None:
         registry = hashlib.sha256(json.dumps([sorted(urls), context]).encode()).hexdigest()[:16]
         self._folder = Path(directory).expanduser() / registry if directory else None
-        self._known: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._objects: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def get(self, *name: str) -> dict[str, Any] | None:
-        """What is kept under that name, or None."""
-        if name in self._known or self._folder is None:
-            return self._known.get(name)
+        """Return the object with that name, or None."""
+        if name in self._objects or self._folder is None:
+            return self._objects.get(name)
         with suppress(OSError, ValueError, KeyError, TypeError):
-            found = json.loads(_file(self._folder, name).read_text(encoding="utf-8"))
-            if found["digest"] == _digest(found["content"]):
-                self._known[name] = found["content"]
-        return self._known.get(name)
+            stored = json.loads(_file(self._folder, name).read_text(encoding="utf-8"))
+            if stored["digest"] == _digest(stored["content"]):
+                self._objects[name] = stored["content"]
+        return self._objects.get(name)
 
     def put(self, content: dict[str, Any], *name: str) -> None:
-        """Keep it. A folder that cannot be written only costs the saving."""
-        self._known[name] = content
+        """Store the object. If the folder is not writable, it stays in memory only."""
+        self._objects[name] = content
         if self._folder is None:
             return
         file = _file(self._folder, name)
@@ -50,7 +50,7 @@ class Cache:
 
 
 def _file(folder: Path, name: tuple[str, ...]) -> Path:
-    # a subject may be longer than a file's name, and hold any character
+    # a subject may be longer than a file name, and may contain any character
     parts = [part if len(part) < 200 else hashlib.sha256(part.encode()).hexdigest() for part in (quote(part, safe="") for part in name)]
     return folder.joinpath(*parts[:-1], f"{parts[-1]}.json")
 

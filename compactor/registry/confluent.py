@@ -1,8 +1,8 @@
-"""Registries that speak Confluent's HTTP API: Confluent's own server, Karapace, Apicurio (below `/apis/ccompat/v7`).
+"""Registries with Confluent's HTTP API: Confluent's own server, Karapace, Apicurio (below `/apis/ccompat/v7`).
 
-Asked for, and needed from the server: `/subjects`, `/subjects/S/versions[/N|/latest]`, `/schemas/ids/N`, `/config[/S]`,
-`/compatibility/subjects/S/versions[/latest]`. Where Apicurio answers 404 (`/config/S?defaultToGlobal=true` of a subject without a rule)
-another question is asked instead. `/mode`, `/schemas`, `/contexts` are never asked for.
+It uses `/subjects`, `/subjects/S/versions[/N|/latest]`, `/schemas/ids/N`, `/config[/S]` and `/compatibility/subjects/S/versions[/latest]`. It
+never uses `/mode`, `/schemas` and `/contexts`, which not all servers have. Apicurio answers 404 to `/config/S?defaultToGlobal=true` for a
+subject without a rule; then `/config` is requested.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from compactor.registry.settings import RegistrySettings
 T = TypeVar("T")
 
 REFERENCES_MAX = 500
-"""Schemas that one schema may be put together from."""
+"""Largest number of schemas that one schema may refer to."""
 
 _NO_SUBJECT, _NO_VERSION = 40401, 40402
 _LATEST_REFERENCE = -1
 
 
 class ConfluentRegistry:
-    """The Registry behind such addresses. Threads may share it; close it, or use it as a context manager."""
+    """The Registry at these addresses. Thread-safe. Close it, or use it as a context manager."""
 
     def __init__(self, settings: RegistrySettings, environment: Mapping[str, str] | None = None, waiting: Waiting | None = None) -> None:
         self._connection = Connection(settings, environment, waiting)
@@ -46,17 +46,17 @@ class ConfluentRegistry:
         self.close()
 
     def close(self) -> None:
-        """Give the sockets back."""
+        """Close the connections."""
         self._connection.close()
 
     def subjects(self) -> list[str]:
-        """Return all names of our context, without its name, sorted."""
+        """Return all subjects of the configured context, sorted, without the context's name."""
         query = {"subjectPrefix": self._prefix} if self._prefix else {}
         answer = self._connection.get("/subjects", "the list of subjects", query)
         names = [str(name) for name in _expect(answer, list, "a list of names") if isinstance(name, str)]
         if len(names) != len(answer.body):
-            raise _strange(answer, "a list of names")
-        # a server without contexts lists everything, whatever it is asked
+            raise _unexpected(answer, "a list of names")
+        # a server without contexts ignores the prefix and lists everything
         if self._prefix:
             names = [name[len(self._prefix) :] for name in names if name.startswith(self._prefix)]
         else:
@@ -64,28 +64,28 @@ class ConfluentRegistry:
         return sorted(names)
 
     def versions(self, subject: str) -> list[int]:
-        """Ascending; none for an unknown subject."""
+        """Return the version numbers, ascending. An unknown subject has none."""
         answer = self._connection.get(f"{self._path(subject)}/versions", f"the versions of {subject}", accept=(404,))
         if answer.status == 404:
             return []
         numbers = [number for number in _expect(answer, list, "a list of numbers") if isinstance(number, int)]
         if len(numbers) != len(answer.body):
-            raise _strange(answer, "a list of numbers")
+            raise _unexpected(answer, "a list of numbers")
         return sorted(numbers)
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest version, or None for an unknown subject."""
+        """Return the newest version, or None for an unknown subject."""
         answer = self._connection.get(f"{self._path(subject)}/versions/latest", f"the newest version of {subject}", accept=(404,))
         if answer.status == 404:
             return None
-        return self._registered(subject, self._kept(subject, answer))
+        return self._registered(subject, self._cached(subject, answer))
 
     def version(self, subject: str, number: int) -> RegisteredSchema:
-        """That version. Raises RegistryRefused."""
+        """Return a version. Raises RegistryRefused if it does not exist."""
         return self._registered(subject, self._entry(subject, number))
 
     def by_id(self, schema_id: int) -> str:
-        """The self-contained text of the schema with that id. Raises RegistryRefused."""
+        """Return the self-contained text of the schema with that id. Raises RegistryRefused if it does not exist."""
         entry = self._cache.get("ids", str(schema_id))
         if entry is None:
             query = {"subject": self._prefix} if self._prefix else {}
@@ -95,7 +95,7 @@ class ConfluentRegistry:
         return self._text(entry, f"id {schema_id}")
 
     def compatibility(self, subject: str) -> str:
-        """The level of the subject, else of its context, else of the registry. Raises RegistryRefused for one that nobody knows."""
+        """Return the level of the subject, otherwise of its context or the registry. Raises RegistryRefused for an unknown level."""
         about = f"the compatibility level of {subject}"
         answer = self._connection.get(f"/config/{self._quoted(subject)}", about, {"defaultToGlobal": "true"}, accept=(404,))
         if answer.status == 404:
@@ -103,13 +103,13 @@ class ConfluentRegistry:
         body = _expect(answer, dict, "a compatibility level")
         level = body.get("compatibilityLevel") or body.get("compatibility")
         if level not in compatibility.LEVELS:
-            raise _strange(answer, f"one of {', '.join(compatibility.LEVELS)}")
+            raise _unexpected(answer, f"one of {', '.join(compatibility.LEVELS)}")
         return str(level)
 
     def check(self, subject: str, text: str) -> list[str]:
-        """Why `text` could not become the subject's next version: the registry's own words, or ours where it has none."""
+        """Return why `text` cannot become the subject's next version: the registry's reasons, or our own where it has none."""
         avro.parse(text)
-        # Apicurio compares with every version where no number is said, whatever the level: so the level decides what is asked
+        # without a number Apicurio compares with every version, whatever the level; so the level decides the request
         which = "" if self.compatibility(subject).endswith("_TRANSITIVE") else "/latest"
         path = f"/compatibility{self._path(subject)}/versions{which}"
         about, body = f"whether a schema may follow in {subject}", {"schema": text, "schemaType": "AVRO"}
@@ -117,19 +117,19 @@ class ConfluentRegistry:
         if answer.status == 404 and answer.code in (_NO_SUBJECT, _NO_VERSION):
             return []
         if answer.status == 422:
-            said = answer.body.get("message") if isinstance(answer.body, dict) else None
-            return [f"the registry does not take it as a schema: {said or 'it does not say why'}"]
+            message = answer.body.get("message") if isinstance(answer.body, dict) else None
+            return [f"the registry does not accept it as a schema: {message or 'no reason given'}"]
         return self._verdict(subject, text, answer) if answer.status == 200 else self._own_verdict(subject, text)
 
     def _verdict(self, subject: str, text: str, answer: Answer) -> list[str]:
         body = _expect(answer, dict, "whether it is compatible")
         if not isinstance(body.get("is_compatible"), bool):
-            raise _strange(answer, "whether it is compatible")
+            raise _unexpected(answer, "whether it is compatible")
         if body["is_compatible"]:
             return []
-        said = body.get("messages")
-        told = [str(message) for message in said] if isinstance(said, list) else []
-        return told or self._own_verdict(subject, text) or ["the registry says it is not compatible, and not why"]
+        messages = body.get("messages")
+        reasons = [str(message) for message in messages] if isinstance(messages, list) else []
+        return reasons or self._own_verdict(subject, text) or ["the registry reports that it is not compatible, without a reason"]
 
     def _own_verdict(self, subject: str, text: str) -> list[str]:
         old = [self.version(subject, number).text for number in self.versions(subject)]
@@ -138,7 +138,7 @@ class ConfluentRegistry:
     def _quoted(self, subject: str) -> str:
         name = self._prefix + subject
         if name in ("", ".", ".."):
-            raise RegistryRefused(f"schema registry: a subject called {name!r} cannot be asked for: in an address it means another place")
+            raise RegistryRefused(f"schema registry: the subject name {name!r} cannot be used in an address, where it has another meaning")
         return quote(name, safe="")
 
     def _path(self, subject: str) -> str:
@@ -148,14 +148,14 @@ class ConfluentRegistry:
         entry = self._cache.get("subjects", subject, str(number))
         if entry is None:
             answer = self._connection.get(f"{self._path(subject)}/versions/{int(number)}", f"version {number} of {subject}")
-            entry = self._kept(subject, answer)
+            entry = self._cached(subject, answer)
         return entry
 
-    def _kept(self, subject: str, answer: Answer) -> dict[str, Any]:
+    def _cached(self, subject: str, answer: Answer) -> dict[str, Any]:
         entry = _schema_entry(answer)
         number, schema_id = answer.body.get("version"), answer.body.get("id")
         if not isinstance(number, int) or not isinstance(schema_id, int):
-            raise _strange(answer, "a schema with version and id")
+            raise _unexpected(answer, "a schema with version and id")
         entry = {**entry, "version": number, "id": schema_id}
         self._cache.put(entry, "subjects", subject, str(number))
         return entry
@@ -164,20 +164,20 @@ class ConfluentRegistry:
         return RegisteredSchema(subject, entry["version"], entry["id"], self._text(entry, f"{subject} version {entry['version']}"))
 
     def _text(self, entry: dict[str, Any], label: str) -> str:
-        """Self-contained: as it was registered, or with its references in it."""
+        """Return a self-contained text: the registered one, or one that includes its references."""
         if entry["type"] != "AVRO":
-            raise SchemaRefused(f"schema registry, {label}: expected an Avro schema, found {entry['type']}. Only Avro is understood.")
+            raise SchemaRefused(f"schema registry, {label}: expected an Avro schema, found {entry['type']}. Only Avro is supported.")
         texts: dict[tuple[str, int], str] = {}
         self._collect(entry["references"], (), texts, label)
         try:
-            # looked at here, so that what is wrong is told with its name
+            # parsed here, so that the error names the schema
             schema = avro.parse(entry["schema"], list(texts.values()))
         except SchemaRefused as error:
             raise SchemaRefused(f"schema registry, {label}: {error}") from None
         return schema.text() if texts else str(entry["schema"])
 
     def _collect(self, references: list[Any], above: tuple[tuple[str, int], ...], texts: dict[tuple[str, int], str], label: str) -> None:
-        """Texts of everything referred to, each after what it refers to itself."""
+        """Add the texts of all references to `texts`, each after its own references."""
         for reference in references:
             place = _place(reference, label)
             if place in above:
@@ -186,19 +186,19 @@ class ConfluentRegistry:
             if place in texts:
                 continue
             if len(texts) + len(above) >= REFERENCES_MAX:
-                raise SchemaRefused(f"schema registry, {label}: it is put together from more than {REFERENCES_MAX} schemas")
+                raise SchemaRefused(f"schema registry, {label}: it refers to more than {REFERENCES_MAX} schemas")
             entry = self._referred(place, label)
             self._collect(entry["references"], (*above, place), texts, label)
             texts[place] = entry["schema"]
 
     def _referred(self, place: tuple[str, int], label: str) -> dict[str, Any]:
         subject, number = place
-        # a reference may name its context itself
+        # a reference may contain the name of its context
         own = subject[len(self._prefix) :] if self._prefix and subject.startswith(self._prefix) else subject
         if number != _LATEST_REFERENCE:
             return self._entry(own, number)
         answer = self._connection.get(f"{self._path(own)}/versions/latest", f"{subject}, which {label} refers to")
-        return self._kept(own, answer)
+        return self._cached(own, answer)
 
 
 def _place(reference: Any, label: str) -> tuple[str, int]:
@@ -212,19 +212,19 @@ def _schema_entry(answer: Answer) -> dict[str, Any]:
     body = _expect(answer, dict, "a schema")
     text, references = body.get("schema"), body.get("references") or []
     if not isinstance(text, str) or not isinstance(references, list):
-        raise _strange(answer, "a schema")
+        raise _unexpected(answer, "a schema")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise _strange(answer, "a schema of whole characters") from None
+        raise _unexpected(answer, "a schema of whole characters") from None
     return {"schema": text, "type": str(body.get("schemaType") or "AVRO").upper(), "references": references}
 
 
 def _expect(answer: Answer, kind: type[T], what: str) -> T:
     if not isinstance(answer.body, kind):
-        raise _strange(answer, what)
+        raise _unexpected(answer, what)
     return answer.body
 
 
-def _strange(answer: Answer, what: str) -> RegistryRefused:
+def _unexpected(answer: Answer, what: str) -> RegistryRefused:
     return RegistryRefused(f"schema registry, {answer.url}: expected {what}, found {str(answer.body)[:120]}. Is this a schema registry?")

@@ -1,15 +1,15 @@
-"""A folder of Avro schemas as a registry: for those who keep schemas in a repository, and for machines that reach no server.
+"""A folder of Avro schemas as a registry: for schemas in a repository, and for machines without access to a server.
 
 A file is named `<subject>[.v<version>][.id<id>].avsc`, anywhere below the folder:
 
     student-value.avsc               version 1
     student-value.v2.avsc            version 2
     student-value.v3.id98.avsc       version 3; Kafka records name it by 98
-    orders%2Fitems-value.avsc        subject `orders/items-value`: what a file's name cannot hold is percent-encoded
-    98.avsc                          the schema with id 98; `subjects.json`, `[{"subject": .., "version": 3, "id": 98}, ..]`, tells whose it is
+    orders%2Fitems-value.avsc        subject `orders/items-value`: characters that a file name cannot have are percent-encoded
+    98.avsc                          the schema with id 98; `subjects.json`, `[{"subject": .., "version": 3, "id": 98}, ..]`, has its subject
 
-A schema may use named types that other files define; the newest version of the file that defines one counts. The folder is read when it
-is first asked: a file that comes later is seen by the next process.
+A schema may use named types that other files define, in their newest version. The folder is read once, on first use: only the next process
+sees a file that is added later.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _NAME = re.compile(r"(?P<subject>.+?)(?:\.v(?P<version>[1-9][0-9]{0,8}))?(?:\.id
 
 
 class FileRegistry:
-    """The Registry in the directory `root` of a Storage. `level` is what new versions are held to."""
+    """The Registry in the directory `root` of a Storage. `level` is the compatibility level for new versions."""
 
     def __init__(self, storage: Storage, root: str, level: str = "BACKWARD") -> None:
         if level not in compatibility.LEVELS:
-            raise RegistryRefused(f"schema folder {root}: compatibility level {level!r} is not known; one of {', '.join(compatibility.LEVELS)}")
+            raise RegistryRefused(f"schema folder {root}: expected a compatibility level of {', '.join(compatibility.LEVELS)}; found {level!r}")
         self._storage = storage
         self._root = root
         self._level = level
@@ -44,90 +44,88 @@ class FileRegistry:
         return f"FileRegistry({self._root})"
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there are no connections."""
 
     def subjects(self) -> list[str]:
-        """Return all names, sorted."""
+        """Return all subjects, sorted."""
         return sorted(self._files)
 
     def versions(self, subject: str) -> list[int]:
-        """Ascending; none for an unknown subject."""
+        """Return the version numbers, ascending. An unknown subject has none."""
         return sorted(self._files.get(subject, ()))
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest version, or None for an unknown subject."""
+        """Return the newest version, or None for an unknown subject."""
         numbers = self.versions(subject)
         return self.version(subject, numbers[-1]) if numbers else None
 
     def version(self, subject: str, number: int) -> RegisteredSchema:
-        """That version. Raises RegistryRefused."""
-        found = self._files.get(subject, {}).get(number)
-        if found is None:
-            known = ", ".join(map(str, self.versions(subject))) or "none"
-            raise RegistryRefused(f"schema folder {self._root}: no version {number} of {subject}; versions found: {known}")
-        path, schema_id = found
+        """Return a version. Raises RegistryRefused if it does not exist."""
+        file = self._files.get(subject, {}).get(number)
+        if file is None:
+            numbers = ", ".join(map(str, self.versions(subject))) or "none"
+            raise RegistryRefused(f"schema folder {self._root}: no version {number} of {subject}; versions found: {numbers}")
+        path, schema_id = file
         return RegisteredSchema(subject, number, schema_id, self._text(path))
 
     def by_id(self, schema_id: int) -> str:
-        """The text of the file whose name has that id. Raises RegistryRefused."""
-        paths = [path for numbers in self._files.values() for path, found in numbers.values() if found == schema_id]
+        """Return the text of the file whose name has that id. Raises RegistryRefused if there is none."""
+        paths = [path for numbers in self._files.values() for path, number in numbers.values() if number == schema_id]
         if len({self._read(path) for path in paths}) > 1:
             raise RegistryRefused(f"schema folder {self._root}: files with id {schema_id} differ: {', '.join(paths)}")
         if paths:
             return self._text(paths[0])
-        raise RegistryRefused(
-            f"schema folder {self._root}: no file with id {schema_id}: one named like student-value.v1.id{schema_id}.avsc is needed"
-        )
+        raise RegistryRefused(f"schema folder {self._root}: no file with id {schema_id}; expected a name like student-value.v1.id{schema_id}.avsc")
 
     def compatibility(self, subject: str) -> str:
-        """The one level of the folder."""
+        """Return the level of the folder, the same for all subjects."""
         return self._level
 
     def check(self, subject: str, text: str) -> list[str]:
-        """Why `text` could not become the subject's next version, by Avro's rules."""
+        """Return why `text` cannot become the subject's next version, by Avro's rules."""
         return compatibility.check(self._level, text, [self.version(subject, number).text for number in self.versions(subject)])
 
     @cached_property
     def _files(self) -> dict[str, dict[int, tuple[str, int | None]]]:
-        """Subject → version → (path, id). Raises RegistryRefused for two files of one version."""
-        found: dict[str, dict[int, tuple[str, int | None]]] = {}
+        """Return subject → version → (path, id). Raises RegistryRefused for two files of the same version."""
+        files: dict[str, dict[int, tuple[str, int | None]]] = {}
         listed = [info.path for info in self._storage.list(self._root)]
-        told = self._told([path for path in listed if path.rsplit("/", 1)[-1] == _SUBJECTS])
+        by_id = self._subjects_by_id([path for path in listed if path.rsplit("/", 1)[-1] == _SUBJECTS])
         for path in listed:
             name = path.rsplit("/", 1)[-1]
             bare, match = _BARE_ID.fullmatch(name), _NAME.fullmatch(name)
             if bare:
                 schema_id: int | None = int(bare["id"])
-                versions = told.get(int(bare["id"]), [(bare["id"], 1)])
+                versions = by_id.get(int(bare["id"]), [(bare["id"], 1)])
             elif match is None or re.match(r"\.[^.]", name):
                 continue
             else:
                 schema_id = int(match["id"]) if match["id"] else None
                 versions = [(unquote(match["subject"]), int(match["version"] or 1))]
             for subject, number in versions:
-                other = found.setdefault(subject, {}).setdefault(number, (path, schema_id))[0]
+                other = files.setdefault(subject, {}).setdefault(number, (path, schema_id))[0]
                 if other != path:
                     raise RegistryRefused(f"schema folder {self._root}: {other} and {path} are both version {number}; remove or rename one")
-        if not found:
-            what = "no file that ends in .avsc" if listed else "nothing there"
+        if not files:
+            what = "no file that ends in .avsc" if listed else "no files"
             raise RegistryRefused(f"schema folder {self._root}: {what}; expected files like student-value.avsc")
-        return found
+        return files
 
-    def _told(self, paths: list[str]) -> dict[int, list[tuple[str, int]]]:
-        """Id → the subjects and versions that `subjects.json` files name for it. Raises RegistryRefused for a file of another shape."""
-        found: dict[int, list[tuple[str, int]]] = {}
+    def _subjects_by_id(self, paths: list[str]) -> dict[int, list[tuple[str, int]]]:
+        """Return id → (subject, version) from `subjects.json` files. Raises RegistryRefused for a file of another form."""
+        by_id: dict[int, list[tuple[str, int]]] = {}
         for path in paths:
             try:
                 for entry in json.loads(self._read(path)):
-                    found.setdefault(int(entry["id"]), []).append((str(entry["subject"]), int(entry["version"])))
+                    by_id.setdefault(int(entry["id"]), []).append((str(entry["subject"]), int(entry["version"])))
             except (ValueError, TypeError, KeyError):
                 raise RegistryRefused(f'{path}: expected a list of {{"subject": .., "version": .., "id": ..}}') from None
-        return found
+        return by_id
 
     @cached_property
     def _definitions(self) -> dict[str, str]:
-        """Full name → path of the newest file that defines it. A file that is no schema defines nothing."""
-        found: dict[str, str] = {}
+        """Return full name → path of the newest file that defines it. An invalid schema is ignored here."""
+        paths: dict[str, str] = {}
         for subject in self.subjects():
             path = self._files[subject][self.versions(subject)[-1]][0]
             try:
@@ -135,8 +133,8 @@ class FileRegistry:
             except SchemaRefused:
                 continue
             for name in names:
-                found.setdefault(name, path)
-        return found
+                paths.setdefault(name, path)
+        return paths
 
     def _read(self, path: str) -> str:
         try:
@@ -144,10 +142,10 @@ class FileRegistry:
         except UnicodeDecodeError as error:
             raise SchemaRefused(f"{path}: not UTF-8 at byte {error.start}") from None
         except FileNotFoundError:
-            raise RegistryRefused(f"{path}: gone while the folder was being read") from None
+            raise RegistryRefused(f"{path}: the file disappeared while the folder was read") from None
 
     def _text(self, path: str) -> str:
-        """Self-contained: as the file says, or with what other files define in it."""
+        """Return a self-contained text: the file's own, or one that includes the types of other files."""
         text = self._read(path)
         needed = list(dict.fromkeys(self._needed(path, (path,))))
         try:
@@ -157,7 +155,7 @@ class FileRegistry:
         return schema.text() if needed else text
 
     def _needed(self, path: str, above: tuple[str, ...]) -> Iterator[str]:
-        """Files that define what `path` uses, each after those it needs itself."""
+        """Yield the files that define the types of `path`, each after the files that it needs itself."""
         try:
             names = avro.used_names(self._read(path))
         except SchemaRefused as error:

@@ -1,8 +1,8 @@
-"""One question to a registry over HTTP: repeated while that can help, ended by a deadline, answered in JSON or by an error that says what to do.
+"""HTTP requests to a registry, with retries until a deadline. The result is JSON or an error with what to do.
 
-Repeated, on the next address and after a growing, uneven pause (Retry-After is obeyed): connections refused, cut or timed out, 408, 429, 5xx,
-and answers that end early. Not repeated: every other status, an untrusted certificate, a page instead of JSON.
-Every question here changes nothing at the registry, so that each may be repeated.
+Retried, at the next address and after a growing random pause (Retry-After is honoured): connections that are refused, cut or time out, 408, 429,
+5xx, and truncated responses. Not retried: every other status, an untrusted certificate, a page instead of JSON.
+No request changes the registry, so each may be repeated.
 """
 
 from __future__ import annotations
@@ -35,39 +35,48 @@ TYPE = "application/vnd.schemaregistry.v1+json"
 
 _AGAIN = (408, 429, 500, 502, 503, 504)
 _WHAT_TO_DO = {
-    401: "it wants to know who asks, or does not know this one: see `username`, `password_env`, `token_env`",
-    403: "whoever asks here may not see this: have the rights granted",
-    407: "the proxy wants to know who asks: put user and password into the proxy's address",
+    401: "credentials are missing or invalid: see `username`, `password_env`, `token_env`",
+    403: "this user is not allowed to read it: grant the permission",
+    407: "the proxy requires credentials: put user and password into the proxy's address",
 }
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: `body` is JSON, None where a refusal carried none. `url` is as messages show it."""
+    """A response of the registry."""
 
     status: int
+    """HTTP status."""
+
     body: Any
+    """Parsed JSON; None if an error response has none."""
+
     url: str
+    """Address for messages, without credentials and query."""
 
     @property
     def code(self) -> int:
-        """Confluent's error code, 0 where there is none."""
+        """Return Confluent's error code, or 0 if there is none."""
         code = self.body.get("error_code") if isinstance(self.body, dict) else None
         return code if isinstance(code, int) else 0
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Time and chance, given by tests."""
+    """Clock and randomness; tests replace them."""
 
     now: Callable[[], float] = time.monotonic
+    """Monotonic clock in seconds."""
+
     sleep: Callable[[float], None] = time.sleep
+    """Wait for some seconds."""
+
     uneven: Callable[[], float] = random.random
-    """Between 0 and 1."""
+    """Random number between 0 and 1, which varies the pauses."""
 
 
 class _Failed(Exception):
-    """One attempt that may go better next time."""
+    """An attempt failed and may be repeated, `wait` seconds later at the earliest."""
 
     def __init__(self, why: str, wait: float = 0.0) -> None:
         super().__init__(why)
@@ -75,7 +84,7 @@ class _Failed(Exception):
 
 
 class _Bearer(AuthBase):
-    """A token. An object and not a header: requests replaces a header by what it finds in .netrc."""
+    """Authentication by token. An object instead of a header, because requests replaces a header by credentials from .netrc."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -86,7 +95,7 @@ class _Bearer(AuthBase):
 
 
 class Connection:
-    """The way to one registry. Threads may share it. Close it."""
+    """HTTP connection to one registry with one or several addresses. Thread-safe. Close it."""
 
     def __init__(self, settings: RegistrySettings, environment: Mapping[str, str] | None = None, waiting: Waiting | None = None) -> None:
         self.urls = addresses(settings)
@@ -109,21 +118,21 @@ class Connection:
         return f"Connection({', '.join(self.urls)})"
 
     def close(self) -> None:
-        """Give the sockets back."""
+        """Close the connections."""
         self._session.close()
 
     def get(self, path: str, about: str, query: Mapping[str, str] | None = None, accept: tuple[int, ...] = ()) -> Answer:
-        """Ask for `path`. Statuses other than 200 are refused with the words `about` (what is asked for), unless in `accept`.
+        """GET `path`. Raises RegistryRefused for a status that is neither 200 nor in `accept`; `about` names the requested object there.
 
-        404 is the registry's only when it comes with an error code; else nothing of the kind is there, which is refused.
+        A 404 without an error code does not come from a registry, and raises RegistryRefused even if 404 is in `accept`.
         """
-        return self._ask("GET", path, about, accept, query or {}, None)
+        return self._send("GET", path, about, accept, query or {}, None)
 
     def post(self, path: str, about: str, body: Any, query: Mapping[str, str] | None = None, accept: tuple[int, ...] = ()) -> Answer:
-        """The same with a body; 404 in `accept` is taken from anybody."""
-        return self._ask("POST", path, about, accept, query or {}, body)
+        """POST `body` as JSON, with the same rules as `get`. A 404 in `accept` needs no error code."""
+        return self._send("POST", path, about, accept, query or {}, body)
 
-    def _ask(self, method: str, path: str, about: str, accept: tuple[int, ...], query: Mapping[str, str], body: Any) -> Answer:
+    def _send(self, method: str, path: str, about: str, accept: tuple[int, ...], query: Mapping[str, str], body: Any) -> Answer:
         tail = path + (f"?{urlencode(query)}" if query else "")
         end = self._waiting.now() + self._settings.deadline_seconds
         failures: list[str] = []
@@ -134,8 +143,8 @@ class Connection:
                 base = self.urls[self._first % len(self.urls)]
                 try:
                     answer = self._once(method, base, tail, body, end)
-                    known = answer.status in accept and (answer.status != 404 or answer.code or method == "POST")
-                    return answer if answer.status == 200 or known else self._refused(answer, about)
+                    accepted = answer.status in accept and (answer.status != 404 or answer.code or method == "POST")
+                    return answer if answer.status == 200 or accepted else self._refused(answer, about)
                 except _Failed as failed:
                     failures.append(f"{base}{path}: {failed}")
                     waits.append(failed.wait)
@@ -147,8 +156,8 @@ class Connection:
             wait = max(pause * (0.5 + self._waiting.uneven() / 2), *waits)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
             if self._waiting.now() + wait >= end:
-                self._give_up(about, failures, f" It asks to be left alone for {max(waits):.0f} s." if max(waits) >= wait else "")
-            log.warning("schema registry, %s: %s; again in %.1f s", about, failures[-1], wait)
+                self._give_up(about, failures, f" It requests a pause of {max(waits):.0f} s." if max(waits) >= wait else "")
+            log.warning("schema registry, %s: %s; retrying in %.1f s", about, failures[-1], wait)
             self._waiting.sleep(wait)
         self._give_up(about, failures, "")
 
@@ -157,7 +166,7 @@ class Connection:
         raise Unavailable(f"schema registry, {about}: no answer after {len(failures)} attempts. {'; '.join(last)}.{more} Try again later.")
 
     def _once(self, method: str, base: str, tail: str, body: Any, end: float) -> Answer:
-        """One attempt. Raises _Failed, RegistryRefused."""
+        """Make one attempt. Raises _Failed and RegistryRefused."""
         left = max(0.1, end - self._waiting.now())
         limits = min(self._settings.connect_seconds, left), min(self._settings.read_seconds, left)
         headers = {"Accept": f"{TYPE}, application/json;q=0.9", **({"Content-Type": TYPE} if body is not None else {})}
@@ -169,7 +178,7 @@ class Connection:
                 data=None if body is None else json.dumps(body).encode(),
                 headers=headers,
                 timeout=limits,
-                # given here and not to the session: there REQUESTS_CA_BUNDLE would win
+                # passed here and not to the session, where REQUESTS_CA_BUNDLE would override it
                 verify=self._settings.ca_file or None,
                 stream=True,
                 allow_redirects=method == "GET",
@@ -178,17 +187,17 @@ class Connection:
         except requests.exceptions.SSLError as error:
             if "certificate" in str(error).lower():
                 self._refuse(where, f"one side does not trust the other's certificate: {_reason(error)}. See `ca_file`, `cert_file`, `key_file`.")
-            hint = "" if self._settings.cert_file else "; does the server want to see a `cert_file`?"
+            hint = "" if self._settings.cert_file else "; does the server require a `cert_file`?"
             raise _Failed(self._clean(f"TLS failed ({_reason(error)}){hint}")) from None
         except requests.exceptions.TooManyRedirects:
             self._refuse(where, "it redirects in a circle. Is this the registry's address?")
         except (requests.exceptions.Timeout, requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError) as error:
             raise _Failed(self._clean(_reason(error))) from None
         except HTTPError as error:
-            raise _Failed(self._clean(f"the answer broke off ({_reason(error)})")) from None
+            raise _Failed(self._clean(f"the response was truncated ({_reason(error)})")) from None
         except (requests.exceptions.RequestException, OSError, ValueError, TypeError) as error:
-            # a proxy's address that is none, a certificate's file that is not there
-            self._refuse(where, f"it cannot be asked: {_reason(error)}")
+            # for example an invalid proxy address, or a missing certificate file
+            self._refuse(where, f"the request cannot be sent: {_reason(error)}")
 
     def _read(self, response: requests.Response, where: str, end: float) -> Answer:
         status = response.status_code
@@ -204,30 +213,30 @@ class Connection:
             if status != 200:
                 return Answer(status, None, where)
             if "html" in kind.lower() or content.lstrip()[:1] == b"<":
-                self._refuse(where, "a page answers, not a schema registry. Is this the registry's address, and is nobody asked to log in?")
-            raise _Failed(f"the answer is no JSON, or cut ({len(content)} bytes, {kind or 'no type'})") from None
+                self._refuse(where, "the response is a web page. Is this the registry's address, and does it require no login?")
+            raise _Failed(f"the response is no JSON, or truncated ({len(content)} bytes, {kind or 'no type'})") from None
 
     def _content(self, response: requests.Response, where: str, end: float) -> bytes:
-        """The whole body. One that drips slowly ends with the deadline: a time-out alone counts from byte to byte."""
+        """Return the whole body. The deadline ends a slow response, because a read timeout restarts with each byte."""
         parts, size = [], 0
         while part := response.raw.read1(1 << 16, decode_content=True):
             parts.append(part)
             size += len(part)
             if size > BODY_BYTES_MAX:
-                self._refuse(where, f"the answer has more than {BODY_BYTES_MAX >> 20} MB, which is no schema")
+                self._refuse(where, f"the response has more than {BODY_BYTES_MAX >> 20} MB, too much for a schema")
             if self._waiting.now() >= end:
-                raise _Failed(f"the answer took longer than {self._settings.deadline_seconds:.0f} s")
+                raise _Failed(f"the response took longer than {self._settings.deadline_seconds:.0f} s")
         return b"".join(parts)
 
     def _refused(self, answer: Answer, about: str) -> NoReturn:
         if answer.status == 404 and not answer.code:
-            hint = "there is no Confluent API at this address. Apicurio's ends in /apis/ccompat/v7"
+            hint = "this address has no Confluent API. Apicurio's ends in /apis/ccompat/v7"
         else:
             hint = _WHAT_TO_DO.get(answer.status, "")
-        said = answer.body.get("message") if isinstance(answer.body, dict) else None
-        told = self._clean(str(said))[:300] if said else ""
+        message = answer.body.get("message") if isinstance(answer.body, dict) else None
+        reason = self._clean(str(message))[:300] if message else ""
         parts = [f"schema registry, {about}: {answer.url} answered {answer.status}", f" {answer.code}" if answer.code else ""]
-        raise RegistryRefused("".join([*parts, f" ({told})" if told else "", f": {hint}." if hint else "."]))
+        raise RegistryRefused("".join([*parts, f" ({reason})" if reason else "", f": {hint}." if hint else "."]))
 
     def _refuse(self, where: str, why: str) -> NoReturn:
         raise RegistryRefused(self._clean(f"schema registry, {where}: {why}")) from None
@@ -245,19 +254,19 @@ def _auth(who: Identity) -> AuthBase | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds, from a number or from a date by the server's own clock; 0 where nothing sensible is said."""
-    said = headers.get("Retry-After", "").strip()
-    if said.isdigit():
-        return float(said[:9])
+    """Return the seconds in Retry-After: a number, or a date by the server's own clock. 0 if it is missing or invalid."""
+    value = headers.get("Retry-After", "").strip()
+    if value.isdigit():
+        return float(value[:9])
     try:
-        until, now = (email.utils.parsedate_to_datetime(text) for text in (said, headers.get("Date", "")))
+        until, now = (email.utils.parsedate_to_datetime(text) for text in (value, headers.get("Date", "")))
         return max(0.0, (until - now).total_seconds())
     except (TypeError, ValueError):
         return 0.0
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong in the words of whoever knows best: the innermost cause, without object names and addresses in memory."""
+    """Return the innermost cause of an error, without object names and memory addresses."""
     inner: BaseException = error
     while True:
         below = getattr(inner, "reason", None) or next((arg for arg in inner.args if isinstance(arg, BaseException)), None)

@@ -1,8 +1,8 @@
-"""How a registry is reached: addresses, identity, certificates, patience. Secrets are named here, and read from the environment when they are used.
+"""Settings of a registry: addresses, credentials, certificates, timeouts. Settings contain the names of secrets, never the secrets themselves.
 
-Where secrets come from, the first that is there: the environment variables named by `token_env`, `password_env` and `username_env`; user and
-password inside an address; `SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` (`user:password`); the machine's `.netrc`. Proxies come from `proxy`, else
-from `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`; authorities from `ca_file`, else from `REQUESTS_CA_BUNDLE`, else Python's own.
+The first of these sources is used for credentials: the environment variables named by `token_env`, `password_env` and `username_env`; user and
+password in an address; `SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` (`user:password`); the machine's `.netrc`. Proxies come from `proxy`, otherwise
+from `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`. Authorities come from `ca_file`, otherwise from `REQUESTS_CA_BUNDLE` or Python's own.
 """
 
 from __future__ import annotations
@@ -19,28 +19,52 @@ USER_INFO = "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """One registry. `urls` are addresses of the same contents, tried in turn. Times in seconds.
-
-    `context` names a context of Confluent's server (`lab` or `.lab`); subjects are then spoken of without it.
-    `attempts` counts rounds over all addresses; `deadline_seconds` bounds one question with all its repetitions.
-    `cache_dir` keeps versions and ids, which never change, from one process to the next; "" keeps them in memory only.
-    """
+    """Settings of one registry."""
 
     urls: tuple[str, ...]
+    """Addresses of the same registry, tried in turn."""
+
     context: str = ""
+    """Context of Confluent's server (`lab` or `.lab`). Subjects are named without it."""
+
     username: str = ""
+    """User for basic authentication."""
+
     username_env: str = ""
+    """Environment variable with the user."""
+
     password_env: str = ""
+    """Environment variable with the password."""
+
     token_env: str = ""
+    """Environment variable with a bearer token."""
+
     ca_file: str = ""
+    """File with trusted authorities."""
+
     cert_file: str = ""
+    """File with the client certificate for mutual TLS."""
+
     key_file: str = ""
+    """File with the client certificate's key."""
+
     proxy: str = field(default="", repr=False)
+    """Address of a proxy."""
+
     connect_seconds: float = 5.0
+    """Timeout for a connection."""
+
     read_seconds: float = 20.0
+    """Timeout for the next part of a response."""
+
     deadline_seconds: float = 60.0
+    """Limit for one request with all its retries."""
+
     attempts: int = 5
+    """Number of rounds over all addresses."""
+
     cache_dir: str = ""
+    """Folder that caches versions and ids, which never change, between processes; "": in memory only."""
 
     def __repr__(self) -> str:
         return f"RegistrySettings({', '.join(shown(url) for url in self.urls)}{f', context {self.context}' if self.context else ''})"
@@ -48,23 +72,28 @@ class RegistrySettings:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who we are to the registry: a token, or user and password, or nobody in particular."""
+    """Credentials for the registry: a token, user and password, or none."""
 
     username: str = ""
+    """User; "": none."""
+
     password: str = field(default="", repr=False)
+    """Password of the user."""
+
     token: str = field(default="", repr=False)
+    """Bearer token; "": none."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Everything that no message may hold."""
+        """Return all texts that no message may contain."""
         pair = base64.b64encode(f"{self.username}:{self.password}".encode()).decode() if self.password else ""
         return tuple(secret for secret in (self.password, self.token, pair) if secret)
 
 
 def addresses(settings: RegistrySettings) -> tuple[str, ...]:
-    """The addresses without user and password, without a slash at the end. Raises ConfigError."""
+    """Return the addresses without user, password and a slash at the end. Raises ConfigError for an invalid one."""
     if not settings.urls:
-        raise ConfigError("registry: no address. Say `url:`, or a folder of .avsc files.")
+        raise ConfigError("registry: no address. Set `url:` to an address, or to a folder of .avsc files.")
     return tuple(_address(url) for url in settings.urls)
 
 
@@ -81,27 +110,27 @@ def _address(url: str) -> str:
 
 
 def proxy(settings: RegistrySettings) -> str:
-    """The proxy that is named, or "". Raises ConfigError."""
+    """Return the configured proxy, or "". Raises ConfigError for an invalid one."""
     try:
         parts = urlsplit(settings.proxy)
         usable = not settings.proxy or (parts.scheme in ("http", "https") and parts.hostname and " " not in settings.proxy and (parts.port or True))
     except ValueError:
         usable = False
     if not usable:
-        raise ConfigError("registry: expected a `proxy` like http://proxy.example:3128, found something else (not shown: it may hold a password)")
+        raise ConfigError("registry: expected a `proxy` like http://proxy.example:3128, found something else (not shown: it may contain a password)")
     return settings.proxy
 
 
 def hidden(settings: RegistrySettings, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Secrets that stand in the addresses of proxies: no message may hold them."""
-    found = [settings.proxy, *(value for name, value in environment.items() if name.lower() in ("http_proxy", "https_proxy", "all_proxy"))]
-    users = [url.partition("://")[2].rpartition("@")[0] or url.rpartition("@")[0] for url in found]
+    """Return the secrets in the addresses of proxies, which no message may contain."""
+    proxies = [settings.proxy, *(value for name, value in environment.items() if name.lower() in ("http_proxy", "https_proxy", "all_proxy"))]
+    users = [url.partition("://")[2].rpartition("@")[0] or url.rpartition("@")[0] for url in proxies]
     secrets = [user.partition(":")[2] for user in users]
     return tuple(form for secret in secrets if secret for form in (secret, unquote(secret)))
 
 
 def shown(url: str) -> str:
-    """An address as messages may show it: without user, password and query."""
+    """Return an address for messages: without user, password and query."""
     head, mark, rest = url.partition("://")
     if not mark:
         head, rest = "", url
@@ -111,14 +140,14 @@ def shown(url: str) -> str:
 
 
 def identity(settings: RegistrySettings, environment: Mapping[str, str]) -> Identity:
-    """Who we are, or nobody: then requests looks into the machine's .netrc. Raises ConfigError for a variable that is not set."""
+    """Return the credentials. Without any, requests uses the machine's .netrc. Raises ConfigError for a variable that is not set."""
     if settings.token_env:
-        return Identity(token=_said(settings.token_env, "token_env", environment))
+        return Identity(token=_variable(settings.token_env, "token_env", environment))
     if settings.username or settings.username_env:
-        username = settings.username or _said(settings.username_env, "username_env", environment)
+        username = settings.username or _variable(settings.username_env, "username_env", environment)
         if not settings.password_env:
-            raise ConfigError("registry: `username` without `password_env`, the name of the environment variable that holds the password")
-        return Identity(username, _said(settings.password_env, "password_env", environment))
+            raise ConfigError("registry: `username` needs `password_env`, the name of the environment variable with the password")
+        return Identity(username, _variable(settings.password_env, "password_env", environment))
     for url in settings.urls:
         parts = urlsplit(url)
         if parts.username or parts.password:
@@ -127,7 +156,7 @@ def identity(settings: RegistrySettings, environment: Mapping[str, str]) -> Iden
     return Identity(username, password)
 
 
-def _said(name: str, key: str, environment: Mapping[str, str]) -> str:
+def _variable(name: str, key: str, environment: Mapping[str, str]) -> str:
     value = environment.get(name, "").strip()
     if not value:
         raise ConfigError(f"registry: `{key}` names the environment variable {name}, which is not set or empty")

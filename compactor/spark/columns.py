@@ -7,7 +7,7 @@ A row passes through four shapes. Each step says in its docstring which shape it
 | raw frame | `input/` | FILE, BLOCK, ROW, then TEXT or VALUE, UNREADABLE, and those of the Kafka container |
 | frame | `decode/` | FILE, BLOCK, ROW, TEXT, OP, INVALID, WRITER, SCHEMA, AFTER, BEFORE, RECORD_KEY, OLD_KEY, SOURCE, TIME, EVENT, NAMED |
 | Changes | `rows/conform.py` | the table's stored columns, then CHANGE |
-| states | `rows/resolve.py` | the table's stored columns, then STATE, ORIGIN, FILE; after ranking also HEAD, OUTCOME, TIE |
+| states | `rows/precedence.py` | the table's stored columns, then STATE, ORIGIN, FILE; after ranking also HEAD, OUTCOME, TIE |
 
 Constants are used where a name stands alone in Python. Inside longer SQL the plain name stays, so that the SQL can be read. The columns of the
 history while it is computed begin with two underscores; `history/versions.py` lists them.
@@ -15,6 +15,7 @@ history while it is computed begin with two underscores; `history/versions.py` l
 
 from __future__ import annotations
 
+from compactor.core.model.position import state_columns
 from compactor.spark.rows import position
 
 FILE = "_file"
@@ -154,5 +155,4 @@ LINK_MARK = "#"
 
 def state_types(order: position.Order) -> list[tuple[str, str]]:
     """Return name and Hive type of the columns of STATE."""
-    kinds = ("string", "bigint", position.ddl(order), position.older_ddl(order), "string", "string")
-    return list(zip(STATE, kinds))
+    return list(state_columns(order))

@@ -25,14 +25,15 @@ from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
 from compactor.spark import failures
+from compactor.spark.columns import POSITION
 from compactor.spark.history import commit as history_commit
 from compactor.spark.input import wire
 from compactor.spark.input.files import reason
 from compactor.spark.keys import segment_index
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.rows import position
+from compactor.spark.rows.precedence import BASE, Resolver, union
 from compactor.spark.rows.resolution import Resolution, resolve
-from compactor.spark.rows.resolve import BASE, Resolver, union
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables import compare, feed, table_writer
 from compactor.spark.tables.table_reader import TableReader
@@ -135,7 +136,7 @@ class SparkEngine:
         """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""
         events = None
         if resolution is not None and resolution.event_outcomes is not None:
-            key = [*made.schema.key, "_position"]
+            key = [*made.schema.key, POSITION]
             joined = resolution.changes.where("_op <> 't'").join(resolution.event_outcomes, key, "left")
             events = joined.where("NOT (_event_outcome <=> 'duplicate')")
         return feed.write(self._spark, self._storage, spec, parent, made, events)

@@ -34,13 +34,14 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.full_loads import gaps, newest_hour, other_file
 from compactor.ports import Entries
+from compactor.spark.columns import FILE, OP, ORIGIN, POSITION, TIME
 from compactor.spark.decode.full_load import micros
 from compactor.spark.history.parts import Parts
 from compactor.spark.history.versions import CLOSED, Versions
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.keys import row_key
 from compactor.spark.rows import position, survey
-from compactor.spark.rows.resolve import EVENT, union
+from compactor.spark.rows.precedence import EVENT, union
 from compactor.spark.sql import literal, named, null, quoted
 from compactor.spark.tables.compare import comparable
 from compactor.spark.tables.table_reader import TableReader
@@ -95,7 +96,7 @@ class FullLoads:
         parts, taken, written, made = [], 0, 0, 0
         for series in self._series([*files]):
             changes = self.opened.materialize(self._compared(rows, series, files))
-            events = {(row["_op"], row["__load"]): row["count"] for row in changes.groupBy("_op", "__load").count().collect()}
+            events = {(row[OP], row["__load"]): row["count"] for row in changes.groupBy(OP, "__load").count().collect()}
             if any(op == _TWICE for op, _ in events):
                 self._set_aside(changes)
             self._check_gone(series, files, counts, {at: n for (op, at), n in events.items() if op == "d"})
@@ -190,16 +191,16 @@ class FullLoads:
         )
         gone = f"CASE WHEN __load < {len(series.hours)} AND (__next IS NULL OR __next > __load + 1) THEN 'd' END"
         inline = f"inline(array(named_struct('op', {own}, 'at', __load), named_struct('op', {gone}, 'at', __load + 1))) AS (_op, __at)"
-        events = side.drop("_op").selectExpr("*", inline).where("_op IS NOT NULL")
+        events = side.drop(OP).selectExpr("*", inline).where("_op IS NOT NULL")
         # no row of a file stands for a delete, nor for what the next load restores
         made, hour = f"(_op = 'd' OR __at > {count})", f"get({hours}, __at - 1)"
         file = f"get(array({', '.join(literal(files[each if each in files else series.hours[0]].path) for each in series.hours)}), __at - 1)"
         place = f"named_struct('epoch', {self.opened.spec.epoch}, 'o1', {hour}, 'file', {file}, 'block', 0L, 'row', -1L)"
         given = {
-            "_position": f"CASE WHEN {made} THEN CAST({place} AS {position.ddl(self.summary.order)}) ELSE _position END",
-            "_file": f"CASE WHEN {made} THEN {file} ELSE _file END",
-            "_origin": f"{EVENT}",
-            "_time": micros(hour),
+            POSITION: f"CASE WHEN {made} THEN CAST({place} AS {position.ddl(self.summary.order)}) ELSE _position END",
+            FILE: f"CASE WHEN {made} THEN {file} ELSE _file END",
+            ORIGIN: f"{EVENT}",
+            TIME: micros(hour),
             **{field.name: f"CASE WHEN _op <> 'd' THEN {quoted(field.name)} ELSE {null(types.parse(field.type))} END" for field in payload},
         }
         columns = [f"{given[name]} AS {quoted(name)}" if name in given else quoted(name) for name in rows.columns]

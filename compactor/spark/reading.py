@@ -27,6 +27,7 @@ from compactor.core.schema.writer import WriterField, WriterSchema, decided, dec
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import failures
+from compactor.spark.columns import FILE, INVALID, TEXT
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
@@ -226,8 +227,8 @@ def _lacking(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
 
 def _unusable(frame: Frame) -> list[Unusable]:
     """Return the invalid records of a frame, with the text that reports quote."""
-    text = "_text" if "_text" in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
-    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), "_invalid", text)
+    text = TEXT if TEXT in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
+    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text)
 
 
 def record_place(spec: TableSpec) -> tuple[str, str]:
@@ -241,7 +242,7 @@ def _without_invalid(spec: TableSpec, changes: DataFrame, schema: Schema) -> tup
     keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
     invalid = f"(_mistyped IS NOT NULL OR {keyless})"
     rows = changes.where(invalid).selectExpr("*", *record_place(spec))
-    counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
+    counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
     if not counts:
         return changes, {}, ()
     kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)

@@ -119,6 +119,6 @@ def test_airflow_knows_the_deadlines(company: Company, told: Path) -> None:
     assert (alert.interval, alert.callback.path) == (timedelta(minutes=50), "compactor.airflow.alerts.late")
     assert alert.callback.kwargs == {"config": str(company.config), "tables": ["student", "ledger"], "deadline": "0:50:00"}
     assert DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag)))).deadline
-    assert "[Where the tables stand](https://wiki.example/tables)" in dag.doc_md
+    assert "[Status of the tables](https://wiki.example/tables)" in dag.doc_md
     company.config.write_text(company.config.read_text(encoding="utf-8").replace('"50min"', '"none"'), encoding="utf-8")
     assert dag_file("compact_hourly").compact_hourly.deadline is None

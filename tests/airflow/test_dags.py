@@ -60,11 +60,11 @@ def test_these_are_the_files() -> None:
 
 
 def test_maintenance_runs_no_table_that_only_people_run(written: Path) -> None:
-    """It folds, and with that absorbs, where a schedule does; it verifies every table."""
+    """It compacts, and so ingests, tables whose group has a schedule; it verifies every table."""
     written.write_text(TABLES + "  attic: {key: [id], group: by_hand}\n", encoding="utf-8")
     (dag,) = dags("maintenance").values()
-    of_tables = {task for task in dag.task_ids if task.startswith(("fold_", "verify_"))}
-    assert of_tables == {"fold_student", "fold_ledger", "verify_student", "verify_ledger", "verify_attic"}
+    of_tables = {task for task in dag.task_ids if task.startswith(("compact_", "verify_"))}
+    assert of_tables == {"compact_student", "compact_ledger", "verify_student", "verify_ledger", "verify_attic"}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -119,6 +119,6 @@ def test_the_log_says_what_a_run_did() -> None:
     """In a line."""
     counts: dict[str, Any] = {"read": 1200, "applied": 1100, "late": 7, "quarantined": 2}
     report = TableReport("student", "committed", 3, ("commit 3", "compact 4"), 2, counts, notes=("a note",), seconds=4.25)
-    said = "student: committed; version 3; commit 3, fold 4; 2 files, 1,200 events, 1,100 rows changed; 7 late; 2 quarantined; 4.2 s; a note"
+    said = "student: committed; version 3; commit 3, compact 4; 2 files, 1,200 events, 1,100 rows changed; 7 late; 2 quarantined; 4.2 s; a note"
     assert sentence(report.to_json()) == said
     assert sentence(TableReport("student", "idle").to_json()) == "student: idle; 0.0 s"

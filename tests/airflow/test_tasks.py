@@ -203,7 +203,7 @@ def test_the_trigger_goes_on_when_the_store_fails(company: Company, answers: Pat
     async def first() -> Any:
         return (await anext(trigger.run())).payload["message"]
 
-    assert asyncio.run(first()).startswith("nothing of 2024-03-05T03")
+    assert asyncio.run(first()).startswith("no file of 2024-03-05T03")
 
 
 # ---- backfill and quarantine -----------------------------------------------------------------------------------------

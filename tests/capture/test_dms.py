@@ -16,7 +16,7 @@ from compactor.app.app import App
 from tests.capture import dms, landing, truth
 from tests.spark.conftest import FAST
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("app_on_one_spark")]
 
 FULL = os.environ.get("COMPACTOR_TESTS") == "full"
 HOURLY = [[hour] for hour in landing.HOURS]

@@ -13,7 +13,7 @@ from tests.capture import config, landing, truth
 from tests.oracle.sizes import FULL
 from tests.spark.conftest import FAST
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("app_on_one_spark")]
 
 TABLES = tuple(name for name, key in config.keys().items() if key) if FULL else ("student", "evolve")
 GROUPS: list[list[int]] = [[hour] for hour in landing.HOURS] if FULL else [[0, 1, 2, 3], [4, 5, 6, 7, 8]]

@@ -15,7 +15,7 @@ from tests.capture import config, landing, truth
 from tests.oracle.sizes import FULL
 from tests.spark.conftest import FAST
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("app_on_one_spark")]
 
 FORM = "debezium_json_value"
 TABLES = ("toast_def", "trunc_solo", *(("student", "enrollment", "evolve", "uq_ident", "type_zoo", "ledger") if FULL else ()))

@@ -22,7 +22,7 @@ from tests.capture import config, landing, truth
 from tests.oracle.feed import applied, text
 from tests.spark.conftest import FAST
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("app_on_one_spark")]
 
 FULL = os.environ.get("COMPACTOR_TESTS") == "full"
 HOURLY = [[hour] for hour in landing.HOURS]

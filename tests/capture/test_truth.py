@@ -27,6 +27,7 @@ def compare(form: str, hour: int, rows: dict[str, list[dict[str, Any]]]) -> list
 
 @pytest.mark.parametrize("hour", landing.HOURS)
 @pytest.mark.parametrize("form", FAMILIES)
+@pytest.mark.slow
 def test_a_plain_replay_equals_postgresql_but_for_the_listed_cells(form: str, hour: int) -> None:
     """What a correct merger shows differs from PostgreSQL in exactly the cells listed as impossible."""
     found = compare(form, hour, replay(form, hour))
@@ -34,6 +35,7 @@ def test_a_plain_replay_equals_postgresql_but_for_the_listed_cells(form: str, ho
     assert missing(found, form, hour) == []
 
 
+@pytest.mark.slow
 def test_every_entry_of_the_list_is_needed() -> None:
     """An entry that asks for a difference names rows that exist in PostgreSQL or are extra, in an hour of its range."""
     for form, entries in IMPOSSIBLE.items():
@@ -44,6 +46,7 @@ def test_every_entry_of_the_list_is_needed() -> None:
 
 
 @pytest.mark.parametrize("form", ["debezium_json", "flat"] if FULL else ["debezium_json"])
+@pytest.mark.slow
 def test_the_comparer_sees_every_wrong_cell(form: str) -> None:
     """Any cell of any type that is replaced by null, or by the value of another row, is reported."""
     hour = 3

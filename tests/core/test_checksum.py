@@ -1,4 +1,4 @@
-"""Checksums: told of a content or an etag, and compared with a content again."""
+"""Checksums: of a content or an etag, and compared with a content."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def etag_of_parts(data: bytes, step: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("expected", "why"),
     [
         (checksum.of(DATA), "of the content"),
         (checksum.of_etag(md5(DATA), 10, True), "an object of one piece"),
         *((checksum.of_etag(etag_of_parts(DATA, step), 10, True, step), f"parts of {step}") for step in (1, 3, 5, 9, 10, 100)),
     ],
 )
-def test_a_checksum_agrees_with_its_content_only(told: str, why: str) -> None:
+def test_a_checksum_agrees_with_its_content_only(expected: str, why: str) -> None:
     """Whatever the store says of it."""
-    assert checksum.by_content(told), why
-    assert checksum.agrees(told, DATA)
-    assert not checksum.agrees(told, b"012345678!")
-    assert not checksum.agrees(told, b"")
+    assert checksum.by_content(expected), why
+    assert checksum.agrees(expected, DATA)
+    assert not checksum.agrees(expected, b"012345678!")
+    assert not checksum.agrees(expected, b"")
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_a_checksum_agrees_with_its_content_only(told: str, why: str) -> None:
 )
 def test_an_etag_that_cannot_be_made_again_is_compared_with_the_store_s(etag: str, size: int, hashed: bool, part: int) -> None:
     """Encrypted by KMS, in parts of several sizes, or of a store with etags of its own."""
-    told = checksum.of_etag(etag, size, hashed, part)
-    assert not checksum.by_content(told)
-    assert checksum.agrees(told, DATA, etag)
-    assert not checksum.agrees(told, DATA, "another")
+    expected = checksum.of_etag(etag, size, hashed, part)
+    assert not checksum.by_content(expected)
+    assert checksum.agrees(expected, DATA, etag)
+    assert not checksum.agrees(expected, DATA, "another")
 
 
 def test_a_kind_that_nobody_knows_agrees_with_nothing() -> None:

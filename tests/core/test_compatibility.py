@@ -184,8 +184,8 @@ LEVEL_CASES = [
 @pytest.mark.parametrize(("new", "old", "refused"), [case[1:] for case in LEVEL_CASES], ids=[case[0] for case in LEVEL_CASES])
 def test_a_level(level: str, new: Any, old: list[Any], refused: str) -> None:
     """Confluent's table: BACKWARD lets consumers be upgraded first, FORWARD producers, FULL either, NONE says nothing."""
-    said = check(level, json.dumps(new), [json.dumps(each) for each in old])
-    assert bool(said) == (level in refused.split()), said
+    sentences = check(level, json.dumps(new), [json.dumps(each) for each in old])
+    assert bool(sentences) == (level in refused.split()), sentences
 
 
 def test_the_sentences_name_versions() -> None:

@@ -17,8 +17,8 @@ from compactor.core.schema.writer import WriterField, WriterSchema
 def writer(first: int | None, last: int | None, undecided: tuple[str, ...] = (), **columns: object) -> WriterSchema:
     """A writer of an `id` and these columns: `a="int"`, or `a=("int", default)`; its Changes lie between the Positions."""
     fields = []
-    for name, said in {"id": "bigint", **columns}.items():
-        text, default = said if isinstance(said, tuple) else (said, None)
+    for name, column_type in {"id": "bigint", **columns}.items():
+        text, default = column_type if isinstance(column_type, tuple) else (column_type, None)
         kind = types.parse(str(text))
         fields.append(WriterField(name, kind, kind, default=default))
     bounds = [(0, at, "f", 0, 0) if at is not None else None for at in (first, last)]
@@ -84,13 +84,13 @@ def test_a_rule(batches: list[list[WriterSchema]], expected: list[tuple[str, str
 
 
 @pytest.mark.parametrize(
-    ("stored", "found"),
+    ("stored", "result"),
     [("struct<a:int>", "array<int>"), ("array<int>", "string"), ("binary", "int"), ("struct<a:int>", "struct<a:string>"), ("map<string,int>", "int")],
 )
-def test_what_no_type_holds_is_refused(stored: str, found: str) -> None:
+def test_what_no_type_holds_is_refused(stored: str, result: str) -> None:
     """The error names table, column and both types."""
-    with pytest.raises(SchemaRefused, match=r"(?s)table t, column a.*" + found.replace("(", r"\(").split("<")[0]):
-        runs([writer(0, 9, a=stored)], [writer(10, 19, a=found)])
+    with pytest.raises(SchemaRefused, match=r"(?s)table t, column a.*" + result.replace("(", r"\(").split("<")[0]):
+        runs([writer(0, 9, a=stored)], [writer(10, 19, a=result)])
 
 
 def test_an_added_column_remembers_its_default_and_its_beginning() -> None:
@@ -130,7 +130,7 @@ def test_a_key_that_engines_compare_differently_is_refused(kind: str) -> None:
 
 
 def test_a_key_that_is_not_in_the_data_is_refused() -> None:
-    """The error lists the columns that are; another case of letters is found."""
+    """The error lists the columns; another case of letters is accepted."""
     with pytest.raises(SchemaRefused, match="it has the columns id, a"):
         evolve(None, [writer(0, 9, a="int")], ["nope"], 1, "t")
     assert evolve(None, [writer(0, 9)], ["ID"], 1, "t").schema.key == ("id",)
@@ -165,8 +165,8 @@ def test_arrays_of_another_depth_become_text() -> None:
 @pytest.mark.parametrize("kinds", [("bigint", "double", "bigint"), ("double", "bigint", "double"), ("bigint", "bigint", "double")])
 def test_numbers_out_of_json_become_double_and_never_another_column(apart: bool, kinds: tuple[str, ...]) -> None:
     """Whichever came first, and whatever rows without the column lie between."""
-    told = [writer(at * 20, at * 20 + 9, a=kind) for at, kind in enumerate(kinds)]
-    inferred = [dataclasses.replace(one, fields=tuple(dataclasses.replace(field, inferred=True) for field in one.fields)) for one in told]
+    reported = [writer(at * 20, at * 20 + 9, a=kind) for at, kind in enumerate(kinds)]
+    inferred = [dataclasses.replace(one, fields=tuple(dataclasses.replace(field, inferred=True) for field in one.fields)) for one in reported]
     between = [writer(at * 20 + 10, at * 20 + 19) for at in range(2)]
     all_ = [inferred[0], between[0], inferred[1], between[1], inferred[2]]
     assert [ID, ("a", "double", True)] == shape(runs(*([one] for one in all_)) if apart else runs(all_))
@@ -174,7 +174,7 @@ def test_numbers_out_of_json_become_double_and_never_another_column(apart: bool,
 
 @pytest.mark.parametrize("apart", [False, True], ids=["at once", "run by run"])
 def test_a_writer_that_leaves_out_columns_says_nothing_of_them(apart: bool) -> None:
-    """A delete tells the key alone: a column that it does not name was not away, so another type widens it."""
+    """A delete has only the key: a column that it does not name was not away, so another type widens it."""
     for whole, expected in ((False, [ID, ("a", "string", True)]), (True, [ID, ("a", "string", False), ("a_2", "int", True)])):
         three = [writer(0, 9, a="string"), dataclasses.replace(writer(10, 19), whole=whole), writer(20, 29, a="int")]
         assert expected == shape(runs(*([one] for one in three)) if apart else runs(three))

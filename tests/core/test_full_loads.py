@@ -43,9 +43,9 @@ NOW = 1000.0
 )
 def test_a_folder_is_taken_when_it_is_complete(spec: TableSpec, files: dict[str, float], taken: list[str]) -> None:
     """All of its files or none."""
-    found = landing.discover(spec, [LandedFile(path, 5, "e", modified) for path, modified in files.items()], frozenset(), NOW)
-    assert taken == [item.path for item in found.new]
-    assert len(found.new) + found.waiting == sum(not path.rsplit("/", 1)[-1].startswith(("_", ".")) and "/_" not in path for path in files)
+    result = landing.discover(spec, [LandedFile(path, 5, "e", modified) for path, modified in files.items()], frozenset(), NOW)
+    assert taken == [item.path for item in result.new]
+    assert len(result.new) + result.waiting == sum(not path.rsplit("/", 1)[-1].startswith(("_", ".")) and "/_" not in path for path in files)
 
 
 def test_a_file_that_cannot_be_finished_yet_holds_its_load_back() -> None:

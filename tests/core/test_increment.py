@@ -139,8 +139,8 @@ def test_every_folder_that_dms_dates_can_be_said(sequence: str, delimiter: str) 
         bare = between.join(f"%{'' if code == 'Y' else '-'}{code}" for code in SEQUENCES[sequence])
         short = between.join(values[code].lstrip("0") for code in SEQUENCES[sequence])
         assert pattern_problem(bare) is None
-        for found in (folder, short):
-            assert landed(bare, f"{found}/x.csv") == Landed(found, f"2026-03-{day}T{hour}:00")
+        for result in (folder, short):
+            assert landed(bare, f"{result}/x.csv") == Landed(result, f"2026-03-{day}T{hour}:00")
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_a_full_load_lies_beside_the_dated_folders(path: str, load_files: bool, 
 @given(moment=st.datetimes(min_value=datetime(1000, 1, 1)), pattern=st.sampled_from([HOURLY, HIVE, PLAIN]))
 def test_the_folder_of_any_hour_names_that_hour(moment: datetime, pattern: str) -> None:
     """`strftime` and its inverse."""
-    found = landed(pattern, f"{moment.strftime(pattern)}/a.json")
-    assert found == Landed(moment.strftime(pattern), moment.strftime("%Y-%m-%dT%H:00"))
+    result = landed(pattern, f"{moment.strftime(pattern)}/a.json")
+    assert result == Landed(moment.strftime(pattern), moment.strftime("%Y-%m-%dT%H:00"))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_markers_and_unfinished_files_are_ignored(path: str, expected: bool) -> 
     ],
 )
 def test_the_name_tells_the_format(path: str, expected: str | None) -> None:
-    """Compression suffixes are taken off; some names tell nothing."""
+    """Compression suffixes are taken off; some names show no format."""
     assert file_format(path) == expected
 
 

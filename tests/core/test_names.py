@@ -96,8 +96,8 @@ def test_a_view_name_does_not_change_when_columns_are_added() -> None:
 @given(text=st.text() | st.sampled_from(["line\none", "\0", "\ud800x", "\u2028", "'; --"]))
 def test_a_comment_is_one_line_of_visible_characters(text: str) -> None:
     """Metastores on PostgreSQL refuse NUL, clients refuse halves of surrogate pairs."""
-    said = names.comment(text)
-    assert said == names.comment(said)
-    assert said.encode("utf-8").decode() == said
-    assert said == said.strip()
-    assert not any(char < " " for char in said)
+    one_line = names.comment(text)
+    assert one_line == names.comment(one_line)
+    assert one_line.encode("utf-8").decode() == one_line
+    assert one_line == one_line.strip()
+    assert not any(char < " " for char in one_line)

@@ -42,11 +42,11 @@ def test_a_found_pattern_finds_the_file_again(path: str) -> None:
     """What is proposed reads what was looked at: `increment.landed` is the inverse."""
     root, pattern = SPLIT[path]
     below = path[len(root) + 1 :] if root else path
-    found = increment.landed(pattern, below)
+    result = increment.landed(pattern, below)
     assert increment.pattern_problem(pattern) is None
-    assert found is not None
-    assert below.startswith(found.folder + "/")
-    assert found.hour is None or datetime.fromisoformat(found.hour).year == 2026
+    assert result is not None
+    assert below.startswith(result.folder + "/")
+    assert result.hour is None or datetime.fromisoformat(result.hour).year == 2026
 
 
 def test_days_of_one_and_two_digits_are_one_folder() -> None:

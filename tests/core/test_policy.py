@@ -9,7 +9,7 @@ import pytest
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.model.policy import EVOLVE, POLICIES, Policy
+from compactor.core.model.policy import EVOLVE, EXPLICIT, POLICIES, Policy
 from compactor.core.model.schema import Schema
 from compactor.core.schema import policy
 from compactor.core.schema.diff import KINDS
@@ -30,7 +30,7 @@ def test_every_kind_of_change_has_an_action_for_every_policy() -> None:
 def test_what_has_to_be_asked_for_is_refused_until_it_is_named() -> None:
     """Under whatever policy stands for all the others."""
     for standard in POLICIES:
-        for kind in policy.EXPLICIT:
+        for kind in EXPLICIT:
             assert policy.action(Policy(standard), kind) == "refuse"
             assert policy.action(Policy(standard, ((kind, "evolve"),)), kind) == "widen"
 
@@ -112,7 +112,7 @@ def test_the_matrix(case: str, policy_name: str) -> None:
     kind, before = case.replace(" inside", ""), [writer(0, 9, **BEFORE[case])] if case in BEFORE else OLD
     others = next(name for name in POLICIES if name != policy_name)
     policies = [Policy(policy_name), *([Policy(others, ((kind, policy_name),))] if kind in policy.CHOOSABLE else [])]
-    if kind in policy.EXPLICIT:
+    if kind in EXPLICIT:
         policies = policies[1:]
     if kind == "replaced":
         # the column is away first
@@ -121,17 +121,17 @@ def test_the_matrix(case: str, policy_name: str) -> None:
         if (case, policy_name) in SHOWN:
             evolved = after(CHANGES[case], follow, before)
             assert sorted(shown(evolved.schema)) == sorted(SHOWN[case, policy_name])
-            told = [(decision.change.kind, decision.change.column) for decision in evolved.decisions]
-            assert (kind in [each for each, _ in told]) == (kind not in ("narrowed", "reordered"))
-            assert case not in PATHS or told == [(kind, PATHS[case])]
+            reported = [(decision.change.kind, decision.change.column) for decision in evolved.decisions]
+            assert (kind in [each for each, _ in reported]) == (kind not in ("narrowed", "reordered"))
+            assert case not in PATHS or reported == [(kind, PATHS[case])]
             assert Schema.from_json(evolved.schema.to_json()) == evolved.schema
             # the next file of the same writer brings nothing new
             assert evolve(evolved.schema, CHANGES[case][-1:], ["id"], 3, "t", Policy(kinds=follow.kinds)).decisions == () or policy_name == "freeze"
             continue
         with pytest.raises(SchemaRefused, match="stay in landing") as refused:
             after(CHANGES[case], follow, before)
-        (found,) = [decision for decision in refused.value.decisions if decision.action == "refuse"]  # type: ignore[attr-defined]
-        assert (found.change.kind, found.change.column) == (kind, PATHS.get(case, found.change.column))
+        (result,) = [decision for decision in refused.value.decisions if decision.action == "refuse"]  # type: ignore[attr-defined]
+        assert (result.change.kind, result.change.column) == (kind, PATHS.get(case, result.change.column))
         assert kind not in policy.CHOOSABLE or f"{{{kind}: evolve}}" in str(refused.value)
 
 
@@ -173,7 +173,7 @@ def test_text_of_a_key_or_without_a_schema_is_never_taken_for_bytes() -> None:
 
 
 def test_members_go_and_come_back() -> None:
-    """Told once each time they go; a late file without them, JSON that may only have nulls in them and a delete's row say nothing."""
+    """Reported once each time they go; a late file without them, JSON that may only have nulls in them and a delete's row say nothing."""
     with_, without = {"a": "struct<x:int,y:struct<u:int>>"}, {"a": "struct<x:int>"}
     guessed = dataclasses.replace(writer(40, 49), fields=tuple(dataclasses.replace(field, inferred=True) for field in writer(0, 9, **without).fields))
     batches = [
@@ -187,8 +187,8 @@ def test_members_go_and_come_back() -> None:
         (writer(60, 69, **without), [("removed", "a.y")]),
     ]
     schema: Schema | None = None
-    for version, (told, expected) in enumerate(batches, 1):
-        evolved = evolve(schema, [told], ["id"], version, "t", HIDE)
+    for version, (reported, expected) in enumerate(batches, 1):
+        evolved = evolve(schema, [reported], ["id"], version, "t", HIDE)
         schema = evolved.schema
         assert [(decision.change.kind, decision.change.column) for decision in evolved.decisions] == expected, version
         assert {decision.action for decision in evolved.decisions} <= {"keep"}

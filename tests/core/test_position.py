@@ -58,7 +58,7 @@ def test_the_event_part_leaves_out_where_it_was_delivered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "found", "truncate", "newer", "told"),
+    ("absorbed", "batch", "truncate", "newer", "expected"),
     [
         ((), ((0, 5), (1, 7)), False, True, None),
         (((0, 5), (1, 7)), ((1, 9),), False, True, None),
@@ -67,10 +67,12 @@ def test_the_event_part_leaves_out_where_it_was_delivered() -> None:
         (((0, 5),), ((0, 9), (1, 2)), False, True, "partition 1 is new"),
         (((0, 5), (1, 7)), ((0, 9),), True, True, "2 partitions"),
         ((), ((0, 5), (1, 7)), True, True, "2 partitions"),
-        (((0, 5), (1, 7)), ((1, 3),), False, True, "made again"),
+        (((0, 5), (1, 7)), ((1, 3),), False, True, "created again"),
     ],
 )
-def test_offsets_are_compared_within_a_partition_only(known: Partitions, found: Partitions, truncate: bool, newer: bool, told: str | None) -> None:
-    """A redelivery brings old offsets and old changes; a topic made again brings small offsets and new changes."""
-    problem = offsets_problem(known, found, truncate, newer)
-    assert problem is None if told is None else told in str(problem)
+def test_offsets_are_compared_within_a_partition_only(
+    absorbed: Partitions, batch: Partitions, truncate: bool, newer: bool, expected: str | None
+) -> None:
+    """A redelivery brings old offsets and old changes; a topic created again brings small offsets and new changes."""
+    problem = offsets_problem(absorbed, batch, truncate, newer)
+    assert problem is None if expected is None else expected in str(problem)

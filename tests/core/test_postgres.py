@@ -43,22 +43,22 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("said", "stored"), NAMES.items())
-def test_a_type_name_tells_the_stored_type(said: str, stored: str) -> None:
+@pytest.mark.parametrize(("type_name", "stored"), NAMES.items())
+def test_a_type_name_gives_the_stored_type(type_name: str, stored: str) -> None:
     """Also as the item of an array, of any depth; bytes are written as hexadecimal digits."""
-    field = column("c", said)
+    field = column("c", type_name)
     assert stored == types.text(field.type)
     assert ("string",) == field.raw
     assert (HEX if stored == "binary" else TEXT) == field.semantic
-    if said:
-        assert is_array(f"{said}[]")
-        assert not is_array(said)
-        assert f"array<{stored}>" == types.text(column("c", f"{said}[]").type)
-        assert f"array<array<{stored}>>" == types.text(column("c", f"{said}[]", 2).type)
+    if type_name:
+        assert is_array(f"{type_name}[]")
+        assert not is_array(type_name)
+        assert f"array<{stored}>" == types.text(column("c", f"{type_name}[]").type)
+        assert f"array<array<{stored}>>" == types.text(column("c", f"{type_name}[]", 2).type)
 
 
 def test_an_array_whose_values_differ_in_depth_is_text() -> None:
-    """Its items are still known, so that the text can be JSON."""
+    """Its items keep their type, so that the text can be JSON."""
     field = column("c", "integer[]", MIXED)
     assert ("string",) == field.type
     assert field.item is not None

@@ -1,4 +1,4 @@
-"""Settings and locations of S3, and what Spark's S3A is told."""
+"""Settings and locations of S3, and the properties for Spark's S3A."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_location_is_a_bucket_and_a_key_taken_literally(location: str, directo
 
 
 @pytest.mark.parametrize(
-    ("location", "said"),
+    ("location", "message"),
     [
         ("/lake/a", "expected s3://bucket/key"),
         ("s3a://lake/a", "Write s3:// instead"),
@@ -45,9 +45,9 @@ def test_a_location_is_a_bucket_and_a_key_taken_literally(location: str, directo
         ("s3://lake/\ud800", "valid Unicode"),
     ],
 )
-def test_a_location_that_cannot_be_kept_is_refused(location: str, said: str) -> None:
+def test_a_location_that_cannot_be_kept_is_refused(location: str, message: str) -> None:
     """In words that say why."""
-    with pytest.raises(Refused, match=said.replace("'..'", r"'\.\.'")):
+    with pytest.raises(Refused, match=message.replace("'..'", r"'\.\.'")):
         place(location)
 
 
@@ -77,12 +77,12 @@ def test_the_layout_builds_and_parses_s3_locations() -> None:
 )
 def test_endpoint_and_region_come_from_the_usual_variables(environ: Any, settings: Any, endpoint: str | None, region: str | None) -> None:
     """What is set wins; the variable of S3 wins over the general one."""
-    found = S3Settings(**settings).within(environ)
-    assert (found.endpoint, found.region) == (endpoint, region)
+    result = S3Settings(**settings).within(environ)
+    assert (result.endpoint, result.region) == (endpoint, region)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"endpoint": "minio:9000"}, "s3.endpoint: expected a URL"),
         ({"endpoint": "http://user:secret@minio"}, "s3.endpoint: expected a URL without a user name"),
@@ -92,11 +92,11 @@ def test_endpoint_and_region_come_from_the_usual_variables(environ: Any, setting
         ({"read_seconds": 0}, "s3.read_seconds: expected more than 0"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(settings: Any, said: str) -> None:
+def test_settings_that_cannot_be_meant_are_refused(settings: Any, message: str) -> None:
     """Naming the key, and no secret."""
-    with pytest.raises(ConfigError, match=said) as found:
+    with pytest.raises(ConfigError, match=message) as result:
         S3Settings(**settings)
-    assert "secret" not in str(found.value)
+    assert "secret" not in str(result.value)
 
 
 def test_s3a_is_told_the_same_as_boto3() -> None:
@@ -104,8 +104,8 @@ def test_s3a_is_told_the_same_as_boto3() -> None:
     kms = S3Settings(
         endpoint="http://minio:9000", region="eu-west-1", path_style=True, sse="sse-kms", kms_key="alias/x", requester_pays=True, read_seconds=1.5
     )
-    told = s3a_properties(kms)
-    hadoop = {name[len("spark.hadoop.") :]: value for name, value in told.items() if name.startswith("spark.hadoop.")}
+    reported = s3a_properties(kms)
+    hadoop = {name[len("spark.hadoop.") :]: value for name, value in reported.items() if name.startswith("spark.hadoop.")}
     assert {
         "fs.s3a.endpoint": "http://minio:9000",
         "fs.s3a.endpoint.region": "eu-west-1",
@@ -124,12 +124,12 @@ def test_s3a_is_told_the_same_as_boto3() -> None:
         "fs.s3a.committer.name": "magic",
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     }.items() <= hadoop.items()
-    assert told["spark.sql.sources.commitProtocolClass"].endswith("PathOutputCommitProtocol")
+    assert reported["spark.sql.sources.commitProtocolClass"].endswith("PathOutputCommitProtocol")
 
 
 def test_s3a_takes_what_is_not_set_from_where_every_tool_takes_it() -> None:
     """Amazon's own endpoint, its region and the bucket's encryption; credentials from the chain of the SDK that Hadoop was built with."""
-    told = s3a_properties(S3Settings())
-    assert not [name for name in told if "endpoint" in name or "encryption" in name or "key" in name]
-    assert told["spark.hadoop.fs.s3a.aws.credentials.provider"].startswith("com.amazonaws.auth.")
+    reported = s3a_properties(S3Settings())
+    assert not [name for name in reported if "endpoint" in name or "encryption" in name or "key" in name]
+    assert reported["spark.hadoop.fs.s3a.aws.credentials.provider"].startswith("com.amazonaws.auth.")
     assert s3a_properties(S3Settings(), sdk=2)["spark.hadoop.fs.s3a.aws.credentials.provider"].startswith("software.amazon.awssdk.")

@@ -107,9 +107,9 @@ def test_a_change(before: Any, after: Any, expected: list[str]) -> None:
 
 def test_every_kind_of_change_has_a_case() -> None:
     """The table above is complete."""
-    told = {change.kind for _, before, after, _ in CASES for change in diff(json.dumps(before), json.dumps(after))}
+    reported = {change.kind for _, before, after, _ in CASES for change in diff(json.dumps(before), json.dumps(after))}
     # a schema alone does not tell that a name is used again: `evolution` does
-    assert told | {"replaced"} == set(KINDS)
+    assert reported | {"replaced"} == set(KINDS)
 
 
 def test_an_envelope_is_compared_by_its_rows() -> None:
@@ -186,9 +186,9 @@ def test_the_history_of_a_captured_table() -> None:
         for table in ("evolve-value", "evolve-key")
     }
     values = history["evolve-value"]
-    told = [[change.sentence for change in diff(before, after)] for before, after in itertools.pairwise(values)]
+    reported = [[change.sentence for change in diff(before, after)] for before, after in itertools.pairwise(values)]
     # the ALTER TABLEs of the workload, in their order
-    assert told == [
+    assert reported == [
         ["`note` was added: string, null in older rows"],
         ["`score` was added: int, older rows read 7"],
         ["`qty` was widened from int to bigint"],

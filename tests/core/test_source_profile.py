@@ -102,8 +102,8 @@ def test_what_has_no_row_is_no_table(case: str) -> None:
 
 def test_a_stream_of_several_tables_is_told_apart() -> None:
     """By the table that each record names; each has its own key."""
-    found = source_profile.of_documents([kafka({"id": 1}, debezium("c", {"id": 1})), kafka({"no": 1}, debezium("c", {"no": 1}, table="exam"))])
-    assert {table: seen.key for table, seen in found.items()} == {"public.student": ("id",), "public.exam": ("no",)}
+    result = source_profile.of_documents([kafka({"id": 1}, debezium("c", {"id": 1})), kafka({"no": 1}, debezium("c", {"no": 1}, table="exam"))])
+    assert {table: seen.key for table, seen in result.items()} == {"public.student": ("id",), "public.exam": ("no",)}
 
 
 def test_avro_values_in_kafka_records_are_seen_but_not_into() -> None:

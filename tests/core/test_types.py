@@ -93,9 +93,9 @@ def test_what_is_no_type_is_refused(text: str) -> None:
 def test_the_widest_of_two_types(left: str, right: str, expected: str | None) -> None:
     """Without loss, or not at all; either way round (a struct's members keep the first one's order)."""
     one, other = types.parse(left), types.parse(right)
-    found = types.widest(one, other)
-    assert (types.text(found) if found else None) == expected
-    assert sorted_members(types.widest(other, one)) == sorted_members(found)
+    result = types.widest(one, other)
+    assert (types.text(result) if result else None) == expected
+    assert sorted_members(types.widest(other, one)) == sorted_members(result)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_the_widest_of_two_types(left: str, right: str, expected: str | None) ->
 def test_numbers_of_json_are_of_one_kind(left: str, right: str, expected: str | None) -> None:
     """A whole number and a fraction make a double, inside arrays and structs too."""
     for one, other in ((left, right), (right, left)):
-        found = types.widest(types.parse(one), types.parse(other), numbers=True)
-        assert sorted_members(found) == sorted_members(types.parse(expected) if expected else None)
+        result = types.widest(types.parse(one), types.parse(other), numbers=True)
+        assert sorted_members(result) == sorted_members(types.parse(expected) if expected else None)
 
 
 def sorted_members(kind: types.Type | None) -> object:

@@ -148,10 +148,10 @@ def test_a_feed_switched_on_later_begins_there_and_says_so() -> None:
     """Asked for older changes it names the version from which on there are some; switched off it is gone, and on again it begins anew."""
     lake = Lake(table(compact_every=1e9))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
-    with pytest.raises(Refused, match=r"version 1 has no change feed; say `change_feed: true`"):
+    with pytest.raises(Refused, match=r"version 1 has no change feed; set `change_feed: true`"):
         parts(lake, 0)
     lake.spec = dataclasses.replace(lake.spec, feed="net")
-    with pytest.raises(Refused, match="it begins with the next run that finds changes"):
+    with pytest.raises(Refused, match="it begins with the next run that has changes"):
         parts(lake, 1)
     one(lake, "b", line("u", [1], [2], {"a": 2}))
     assert [each["a"] for each in told(lake, 1)] == [1, 2]
@@ -333,6 +333,6 @@ def test_a_stored_column_with_one_of_the_feeds_own_names_is_refused() -> None:
     newest = lake.newest()
     assert newest is not None
     fields = tuple(dataclasses.replace(field, name="_applied") if field.name == "a" else field for field in newest.schema.fields)
-    with pytest.raises(Refused, match="_applied has the name of one of the change feed's own columns"):
+    with pytest.raises(Refused, match="_applied has the name of a column of the change feed"):
         feeds.check_names("t", dataclasses.replace(newest.schema, fields=fields))
     assert views.table_name(lake.spec, feeds.TABLE, 2) == "t_changes_g2"

@@ -18,6 +18,7 @@ from compactor.core.results.reports import VacuumReport
 from tests.faults import Crash, Faults, every_fault
 from tests.flows.test_every_crash import _WAY_IDS, WAYS, first, second, third
 from tests.oracle.lake import HOUR, Lake, table
+from tests.oracle.memo import anew
 from tests.oracle.model import line
 from tests.oracle.watch import Intrusion, Watch
 
@@ -261,6 +262,8 @@ def test_a_vacuum_cut_at_any_call_and_made_again_ends_as_an_undisturbed_one(mode
         with suppress(Crash, TryLater):
             lake.vacuum(faults)
         watch.look()
+        if not anew(lake, watch, "vacuum"):
+            continue
         lake.vacuum()
         watch.look()
         # an interrupted one may have unregistered only now, and a grace period begins anew
@@ -302,6 +305,8 @@ def test_a_process_that_sleeps_at_any_call_through_runs_and_vacuums_harms_nothin
         watch.look()
         if not intrusion.happened:
             break
+        if not anew(lake, watch, "slept", sleeper):
+            continue
         lake.run()
         watch.settled()
         rows = {row[0]: row[1] for row in lake.look().rows}  # type: ignore[union-attr]
@@ -353,6 +358,8 @@ def test_two_vacuums_at_once_are_one() -> None:
         watch.look()
         if not intrusion.happened:
             break
+        if not anew(lake, watch, "two vacuums"):
+            continue
         to_the_end(lake)
         only_what_is_kept(lake)
 

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container, Iterable
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 FULL = os.environ.get("COMPACTOR_TESTS") == "full"
+
+
+def tiered(values: Iterable[Any], fast: Container[Any]) -> list[Any]:
+    """Parameters of a test. Those that are not in `fast` are marked slow: `make test-sample` takes them, and so does CI."""
+    return [value if value in fast else pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 def sized(examples: int, steps: int = 50) -> settings:
@@ -14,7 +22,7 @@ def sized(examples: int, steps: int = 50) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     # the sample is the same on every machine; at full size each run draws other programs
     return settings(
-        max_examples=examples * 20 if FULL else max(1, examples * 3 // 5),
+        max_examples=examples * 20 if FULL else max(1, examples // 4),
         stateful_step_count=steps,
         deadline=None,
         suppress_health_check=slow,

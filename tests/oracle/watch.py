@@ -56,6 +56,14 @@ class Watch:
         self._named: dict[str, dict[str, tuple[int, str]]] = {}
         self._rows: dict[int, tuple[tuple[Any, ...], ...]] = {}
 
+    def of(self, lake: Lake) -> Watch:
+        """A watch of a copy of the lake, that has seen what this one has."""
+        other = Watch(lake)
+        other.overwritten, other.shown = set(self.overwritten), self.shown
+        other._snapshots, other._rows = dict(self._snapshots), dict(self._rows)
+        other._named = {unit: dict(files) for unit, files in self._named.items()}
+        return other
+
     def look(self) -> None:
         """All invariants, now."""
         self._snapshots_stand()

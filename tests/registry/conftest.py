@@ -11,7 +11,10 @@ import pytest
 from compactor.registry.confluent import ConfluentRegistry
 from compactor.registry.http import Waiting
 from compactor.registry.settings import RegistrySettings
+from tests.parts.one_spark import app_on_one_spark
 from tests.registry.server import RegistryServer, serving
+
+__all__ = ["app_on_one_spark"]
 
 
 class SleepLess:

@@ -70,7 +70,7 @@ def test_the_machines_netrc(server: RegistryServer, opened: Any, tmp_path: Path,
     [
         ({"token_env": "NOT_THERE"}, "`token_env` names the environment variable NOT_THERE, which is not set"),
         ({"username": "ada", "password_env": "NOT_THERE"}, "`password_env` names the environment variable NOT_THERE"),
-        ({"username": "ada"}, "`username` without `password_env`"),
+        ({"username": "ada"}, "`username` needs `password_env`"),
         ({"urls": ()}, "no address"),
         ({"urls": ("registry:8081",)}, "expected an address like"),
         ({"urls": ("ftp://registry",)}, "expected an address like"),
@@ -199,7 +199,7 @@ def test_a_server_that_wants_to_see_a_certificate(secure: RegistryServer, opened
 @pytest.mark.parametrize("missing", ["ca_file", "cert_file"])
 def test_a_file_that_is_not_there(missing: str, secure: RegistryServer, opened: Any, clock: Any, tmp_path: Path) -> None:
     """Its path is told."""
-    with pytest.raises(RegistryRefused, match=r"cannot be asked: .*nowhere\.pem"):
+    with pytest.raises(RegistryRefused, match=r"the request cannot be sent: .*nowhere\.pem"):
         opened(urls=(secure.url,), **{missing: str(tmp_path / "nowhere.pem")}).subjects()
     assert clock.slept == []
 

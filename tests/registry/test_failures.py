@@ -34,13 +34,13 @@ PASSING: dict[str, Fault] = {
 LASTING: dict[str, tuple[Fault, str]] = {
     "400": (status(400), "answered 400"),
     "401": (status(401), "answered 401.*`username`, `password_env`, `token_env`"),
-    "403": (status(403), "answered 403.*have the rights granted"),
-    "403 with a page": (page(403), "answered 403.*have the rights granted"),
-    "404 with a page": (page(404), "answered 404.*no Confluent API at this address. Apicurio's ends in /apis/ccompat/v7"),
+    "403": (status(403), "answered 403.*grant the permission"),
+    "403 with a page": (page(403), "answered 403.*grant the permission"),
+    "404 with a page": (page(404), "answered 404.*this address has no Confluent API. Apicurio's ends in /apis/ccompat/v7"),
     "405": (status(405, "nope"), "answered 405"),
     "501": (status(501), "answered 501"),
-    "a page": (page(), "a page answers, not a schema registry"),
-    "a page that says it is JSON": (says("<html>"), "a page answers, not a schema registry"),
+    "a page": (page(), "the response is a web page"),
+    "a page that says it is JSON": (says("<html>"), "the response is a web page"),
     "a number": (says(7), "expected a list of names, found 7"),
     "an object": (says({"subjects": []}), "expected a list of names, found"),
     "a list of numbers": (says([1, 2]), "expected a list of names"),
@@ -88,7 +88,7 @@ def test_a_lasting_failure_is_refused_at_once(fault: Fault, message: str, server
 def test_a_404_of_somebody_else_is_no_missing_subject(method: str, answer: Fault, server: RegistryServer, opened: Any) -> None:
     """A wrong address must not look like an empty registry: the registry's own 404 comes with an error code."""
     server.always = answer
-    with pytest.raises(RegistryRefused, match="no Confluent API at this address"):
+    with pytest.raises(RegistryRefused, match="this address has no Confluent API"):
         getattr(opened(), method)("s")
 
 
@@ -175,7 +175,7 @@ def test_the_server_says_when_to_come_back(headers: dict[str, str], expected: fl
 def test_nobody_waits_longer_than_the_deadline(server: RegistryServer, opened: Any, clock: SleepLess) -> None:
     """A server that wants an hour of peace is told of, not waited for."""
     server.always = status(429, Retry_After="3600")
-    with pytest.raises(Unavailable, match="It asks to be left alone for 3600 s"):
+    with pytest.raises(Unavailable, match="It requests a pause of 3600 s"):
         opened().subjects()
     assert clock.slept == []
     assert len(server.asked) == 1
@@ -205,7 +205,7 @@ def test_an_endless_answer_is_refused(server: RegistryServer, opened: Any, monke
     """No schema has 64 MB."""
     monkeypatch.setattr("compactor.registry.http.BODY_BYTES_MAX", 1000)
     server.always = says(["x" * 2000])
-    with pytest.raises(RegistryRefused, match="which is no schema"):
+    with pytest.raises(RegistryRefused, match="too much for a schema"):
         opened().subjects()
 
 

@@ -15,7 +15,7 @@ from tests.capture.test_hours import differing
 from tests.registry.test_tables import folder
 from tests.spark.conftest import FAST
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("app_on_one_spark")]
 
 TABLES = ("student", "enrollment", "audit_log")
 

@@ -13,7 +13,7 @@ from compactor.app.app import App
 from tests.capture import config, landing, truth
 from tests.spark.conftest import FAST
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("app_on_one_spark")]
 
 DATA = Path(__file__).parents[1] / "capture" / "data" / "registry"
 

@@ -114,7 +114,7 @@ def test_how_it_ended_is_what_its_report_says(storage: MemoryStorage) -> None:
     assert told == ["two", "three"]
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, "ended without a report: FAILED; its own logs"), (b"{", "expected a job's report")])
+@pytest.mark.parametrize(("content", "said"), [(None, "ended without a report: FAILED; EMR's logs"), (b"{", "expected a job's report")])
 def test_without_a_report_nobody_knows_how_it_ended(storage: MemoryStorage, content: bytes | None, said: str) -> None:
     """So it is tried again: a machine may have gone, or memory was short."""
     jobs = List()
@@ -166,7 +166,7 @@ def test_a_job_whose_time_is_over_is_cancelled(storage: MemoryStorage) -> None:
     sender = runner(jobs, storage)
     submitted = sender.submit(WORDS)
     late = Submitted(submitted.job, submitted.report, time.time() - 1)
-    with pytest.raises(Unavailable, match="job-0 on a list was still RUNNING at its time limit and was cancelled. Raise `timeout`"):
+    with pytest.raises(Unavailable, match=r"job-0 on a list was still RUNNING at its time limit and was cancelled\. Raise `timeout`"):
         sender.ended(late)
     assert jobs.cancelled == ["job-0"]
     assert sender.ended(late)
@@ -278,7 +278,7 @@ def test_every_state_and_only_what_goes_on_is_cancelled(aws: None, kind: Any, st
     ("code", "status", "kind", "said"),
     [
         ("AccessDeniedException", 403, Refused, "not allowed to StartJobRun: grant what docs/terraform.md lists for a caller"),
-        ("ResourceNotFoundException", 404, Refused, "does not know it, or does not take it in its state: correct `emr:`"),
+        ("ResourceNotFoundException", 404, Refused, "does not know it, or cannot accept it in its state: correct `emr:`"),
         ("ServiceQuotaExceededException", 402, Refused, "refused StartJobRun"),
         ("InternalServerException", 500, Unavailable, "could not submit it to EMR Serverless in 1 s"),
         ("ThrottlingException", 429, Unavailable, "could not submit it to EMR Serverless in 1 s"),

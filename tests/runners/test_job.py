@@ -155,7 +155,7 @@ def test_the_words_are_the_command_lines(job_config: Path) -> None:
 
 def test_who_cannot_be_told_from_a_cluster_is_refused() -> None:
     """It is logged, and told from the edge."""
-    with pytest.raises(Refused, match="webhook: messages to this target cannot be sent from a cluster. `compactor schema notify`"):
+    with pytest.raises(Refused, match=r"webhook: messages to this target cannot be sent from a cluster\. `compactor schema notify`"):
         job.notify(("webhook", "https://host/token"), Notice("t", 1, "", False, ()))
     job.notify(("log",), Notice("t", 1, "", False, ()))
 
@@ -189,7 +189,7 @@ def test_spark_ends_with_the_job(job_config: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(job, "answer", answer)
     assert told(job_config, "run")[0] == 0
-    assert calls == (["open TIMESTAMP_MICROS", "close"] if started else [])
+    assert calls == (["open INT96", "close"] if started else [])
 
 
 def test_the_entry_point_calls_it() -> None:

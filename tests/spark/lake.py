@@ -18,6 +18,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import TableReport
 from compactor.flows.environment import Environment
+from compactor.flows.read import quarantine
 from compactor.flows.read.verify import verify
 from compactor.flows.run import replay_table, run_table
 from compactor.flows.table import Table
@@ -86,6 +87,12 @@ class Lake:
     def problems(self, spec: TableSpec) -> list[str]:
         """What `verify` finds wrong."""
         return [f"{check.name}: {check.detail}" for check in verify(Table(self.env, spec)) if not check.ok]
+
+    def unusable(self, spec: TableSpec) -> list[tuple[int, str]]:
+        """The records in quarantine, in their order: number and reason."""
+        table = Table(self.env, spec)
+        waiting = quarantine.waiting(table, self.snapshot(spec))
+        return sorted((each["record"], each["reason"]) for file in waiting for each in quarantine.reasons(table, file)["unusable"])
 
     def landed(self, spec: TableSpec) -> list[str]:
         """Files still in landing."""

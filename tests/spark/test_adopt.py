@@ -113,6 +113,7 @@ if FULL:
         assert lake.problems(spec) == []
 
 
+@pytest.mark.slow
 def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: Lake) -> None:
     """An older change loses, a newer one wins, one of the same place too; a delete that is older than the row leaves it; text is a number if changes'
     are; rows without a position are only taken beside --ingested-through."""
@@ -142,7 +143,7 @@ def test_rows_that_keep_their_position_compete_with_all_that_has_landed(lake: La
 
 GOOD = ("id bigint, a string", [(1, "one")])
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
-    "the view's name is a table": ([GOOD], {"table": True}, CatalogRefused, "say `view:` or rename it"),
+    "the view's name is a table": ([GOOD], {"table": True}, CatalogRefused, "Set `view:` to another name"),
     "a key twice": ([GOOD, GOOD], {}, InputRefused, r'1 keys are in .* more than once, such as \{"id":1\} 2 times in .*parquet and .*parquet'),
     "no key in a row": (
         [("id bigint, a string", [(None, "x")])],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -94,6 +95,7 @@ def test_without_types_values_tell_them_and_nothing_is_lost(lake: Lake) -> None:
     assert [Decimal("12.50"), Decimal("-100"), Decimal("1.5")] == [row["price"] for row in rows]
 
 
+@pytest.mark.slow
 def test_chains_of_key_changes_carry_what_is_not_told(lake: Lake) -> None:
     """1 → 2 → 3 in one run and in three, the end first; an update may leave out any column; old key names come in any case."""
     for name, apart in (("together", False), ("apart", True)):
@@ -131,13 +133,18 @@ REFUSED: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("record", "why"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_what_cannot_be_used_is_told_with_its_record(lake: Lake, record: Any, why: str) -> None:
-    """The message names file, record and reason; nothing is absorbed."""
+def test_what_cannot_be_used_is_told_with_its_record(lake: Lake) -> None:
+    """All cases in one file, good records between. The message names file, record and reason, and nothing is absorbed unless quarantine allows it."""
     spec = spec_of(lake, avro_schema=AVRO)
-    lake.land(spec, 1, [event("insert", 1, {"id": "5"}), record])
-    with pytest.raises(InputRefused, match=f"part-0.json, record 2: .*{why}"):
+    lake.land(spec, 1, [line for number, (_, record, _) in enumerate(REFUSED) for line in (event("insert", 1, {"id": str(100 + number)}), record)])
+    with pytest.raises(InputRefused, match=f"part-0.json, record 2: .*{REFUSED[0][2]}"):
         lake.run(spec)
+    assert ["part-0.json"] == lake.landed(spec)
+    lake.run(lake.with_settings(spec, quarantine_rows=None, quarantine_share=1.0))
+    for number, ((name, _, why), (at, reason)) in enumerate(zip(REFUSED, lake.unusable(spec), strict=True)):
+        assert 2 * number + 2 == at, name
+        assert re.search(why, reason), (name, reason)
+    assert [100 + number for number in range(len(REFUSED))] == [row["id"] for row in lake.rows(spec)]
 
 
 def test_the_order_is_the_timestamp_or_fields_of_the_record(lake: Lake) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from compactor.core.planning import compaction
 from compactor.flows.table import Table
+from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -25,6 +26,7 @@ def expected(batches: list[list[dict[str, object]]]) -> dict[object, object]:
     return {key: row["v"] for key, row in rows.items() if row["op"] != "d"}
 
 
+@pytest.mark.slow
 def test_segments_tile_and_folds_change_nothing_that_readers_see(lake: Lake) -> None:
     """Many small segments; Delta commits between; a fold rewrites the fullest; the rows stay those of the model."""
     spec = lake.spec(target_file_bytes=8_000, write_mode="merge-on-read", compact_every=3.0)
@@ -44,6 +46,7 @@ def test_segments_tile_and_folds_change_nothing_that_readers_see(lake: Lake) -> 
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_tombstones_are_purged_only_after_their_retention(lake: Lake) -> None:
     """A fold drops old tombstones, remembers up to where, and puts aside or refuses what is older than that."""
     from compactor.core.model.errors import InputRefused
@@ -68,7 +71,7 @@ def test_tombstones_are_purged_only_after_their_retention(lake: Lake) -> None:
     assert [0, 1, 2, 3, 4] == [row["id"] for row in lake.rows(spec)]
 
 
-@pytest.mark.parametrize("write_mode", ["auto", "merge-on-read", "copy-on-write"])
+@pytest.mark.parametrize("write_mode", tiered(["auto", "merge-on-read", "copy-on-write"], fast=["merge-on-read"]))
 def test_all_compactions_give_the_same_table(lake: Lake, write_mode: str) -> None:
     """`compaction` is a matter of cost, never of rows."""
     spec = lake.spec(write_mode=write_mode)

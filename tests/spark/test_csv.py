@@ -64,23 +64,23 @@ def test_dialects(lake: Lake) -> None:
         assert [(at + 1, value, None) for at, value in enumerate(expected)] == [tuple(row) for row in rows], name
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("id,seq,v\n1,1,a\n2,1\n", "record 2: does not have 3 values, one for each column .id, seq, v"),
-        ("id,seq,v\n1,1,a,b\n", "record 1: does not have 3 values"),
-        ("id,seq,id\n1,1,a\n", "names 'id' twice"),
-        ("1,1,a\n2,1,b\n", "names '1' twice"),
-        ("7,1,a\n2,1,b\n", "no key column 'id'; it has the columns 7, 1, a"),
-    ],
-)
-def test_what_is_wrong_with_a_file_is_said(lake: Lake, text: str, words: str) -> None:
+WRONG = [
+    ("id,seq,v\n1,1,a\n2,1\n", "record 2: does not have 3 values, one for each column .id, seq, v"),
+    ("id,seq,v\n1,1,a,b\n", "record 1: does not have 3 values"),
+    ("id,seq,id\n1,1,a\n", "names 'id' twice"),
+    ("1,1,a\n2,1,b\n", "names '1' twice"),
+    ("7,1,a\n2,1,b\n", "no key column 'id'; it has the columns 7, 1, a"),
+]
+
+
+def test_what_is_wrong_with_a_file_is_said(lake: Lake) -> None:
     """A file of the wrong shape, and a file without the header that was expected."""
-    spec = lake.spec(order_by=("seq",) if text.startswith("id") else ("1",), quarantine_rows=0)
-    put(spec, 1, text)
-    with pytest.raises(Exception, match=words):
-        lake.run(spec)
-    assert ["part-0.csv"] == lake.landed(spec)
+    for text, words in WRONG:
+        spec = lake.spec(order_by=("seq",) if text.startswith("id") else ("1",), quarantine_rows=0)
+        put(spec, 1, text)
+        with pytest.raises(Exception, match=words):
+            lake.run(spec)
+        assert ["part-0.csv"] == lake.landed(spec)
 
 
 GUESSES = {
@@ -118,6 +118,7 @@ def test_guesses_change_no_value(lake: Lake) -> None:
         assert [value.replace('""', "") for value in values if value] == [row[name] for row in printed if row[name] is not None], name
 
 
+@pytest.mark.slow
 def test_any_split_into_runs_gives_the_same_table(lake: Lake) -> None:
     """Files whose guesses differ, absorbed together and in every order alone: one column each, and no value changed."""
     files = ["id,seq,a,b\n1,1,7,1.50\n", "id,seq,a,b\n2,2,007,2.25\n", "id,seq,a,b\n3,3,8,2\n"]
@@ -161,16 +162,18 @@ def packed(lake: Lake, codec: str, data: bytes) -> bytes:
     return bytes(out.toByteArray())
 
 
-@pytest.mark.parametrize(("suffix", "codec"), [("gz", "gzip"), ("bz2", "bzip2"), ("snappy", "snappy"), ("zst", "zst")])
-def test_compressed_text(lake: Lake, suffix: str, codec: str) -> None:
-    """CSV and JSON lines, by the suffix of the name."""
+def test_compressed_text(lake: Lake) -> None:
+    """CSV and JSON lines, by the suffix of the name. All codecs in one run."""
     spec = lake.spec()
     folder = Path(spec.landing) / "increment_2024030501"
     folder.mkdir(parents=True)
-    (folder / f"a.csv.{suffix}").write_bytes(packed(lake, codec, b"id,seq,v\n1,1,a\n"))
-    (folder / f"b.json.{suffix}").write_bytes(packed(lake, codec, b'{"id": 2, "seq": 2, "v": "b"}\n'))
+    codecs = {"gz": "gzip", "bz2": "bzip2", "snappy": "snappy", "zst": "zst"}
+    for number, (suffix, codec) in enumerate(codecs.items()):
+        (folder / f"a.csv.{suffix}").write_bytes(packed(lake, codec, b"id,seq,v\n%d,1,a\n" % (2 * number)))
+        (folder / f"b.json.{suffix}").write_bytes(packed(lake, codec, b'{"id": %d, "seq": 2, "v": "b"}\n' % (2 * number + 1)))
     lake.run(spec)
-    assert [{"id": 1, "seq": 1, "v": "a"}, {"id": 2, "seq": 2, "v": "b"}] == lake.rows(spec)
+    pairs = [(2 * number, 2 * number + 1) for number in range(len(codecs))]
+    assert [{"id": key, "seq": seq, "v": v} for pair in pairs for key, seq, v in zip(pair, (1, 2), "ab")] == lake.rows(spec)
 
 
 def test_a_cut_compressed_file_is_named(lake: Lake) -> None:

@@ -110,7 +110,7 @@ def land(lake: Lake, spec: TableSpec, hour: int, *told: dict[str, Any]) -> None:
     lake.run(spec)
 
 
-@pytest.mark.parametrize(("write_mode", "feed"), [("merge-on-read", "all"), ("copy-on-write", "net")])
+@pytest.mark.parametrize(("write_mode", "feed"), [("merge-on-read", "all"), pytest.param("copy-on-write", "net", marks=pytest.mark.slow)])
 def test_images_case_by_case(lake: Lake, write_mode: str, feed: str) -> None:
     """One row a case, all in one commit; the same whether it writes a Delta or a whole base."""
     spec = lake.spec(envelope="debezium", order_by=(), write_mode=write_mode, feed=feed)
@@ -131,6 +131,7 @@ def test_images_case_by_case(lake: Lake, write_mode: str, feed: str) -> None:
     assert sound(lake, spec) == []
 
 
+@pytest.mark.slow
 def test_every_operation_that_changes_rows_writes_the_difference(lake: Lake) -> None:
     """A truncate, restores back and forth, taking again, a widened type, a new column, and a fold: which alone writes nothing."""
     spec = lake.spec(envelope="debezium", order_by=(), write_mode="merge-on-read", feed="net", target_file_bytes=1500, compact_every=1e9)
@@ -180,6 +181,7 @@ def test_unavailable_values_and_soft_deletes(lake: Lake) -> None:
     assert sound(lake, spec) == []
 
 
+@pytest.mark.slow
 def test_a_table_without_key_and_a_key_change(lake: Lake) -> None:
     """Equal rows are told apart by their identity only; a removal that waits takes its row when that comes; a moved row is a delete and an insert."""
     bag = lake.spec("bag", key=(), order_by=(), envelope="debezium", feed="net", write_mode="merge-on-read")

@@ -10,6 +10,7 @@ import pytest
 from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
+from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -74,16 +75,13 @@ def test_ties_are_broken_by_file_then_row_and_counted(lake: Lake) -> None:
     assert (1, 0, 1) == (report.ties, report.counts["duplicate"], report.counts["superseded"])
 
 
-@pytest.mark.parametrize(
-    ("code", "shown"),
-    [("c", True), ("I", True), ("Insert", True), ("UPDATE", True), ("r", True), ("D", False), ("delete", False), (None, True)],
-)
-def test_operation_codes(lake: Lake, code: str | None, shown: bool) -> None:
+def test_operation_codes(lake: Lake) -> None:
     """Codes in any case; none is an upsert."""
+    codes = {"c": True, "I": True, "Insert": True, "UPDATE": True, "r": True, "D": False, "delete": False, None: True}
     spec = lake.spec()
-    lake.land(spec, 1, [{"id": 1, "seq": 1, "op": code}])
+    lake.land(spec, 1, [{"id": number, "seq": 1, "op": code} for number, code in enumerate(codes)])
     lake.run(spec)
-    assert shown == bool(lake.rows(spec))
+    assert [number for number, shown in enumerate(codes.values()) if shown] == [row["id"] for row in lake.rows(spec)]
 
 
 def test_a_truncate_is_a_barrier(lake: Lake) -> None:
@@ -131,6 +129,7 @@ def test_a_column_that_appears_and_a_type_that_widens(lake: Lake) -> None:
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_numbers_without_schema_stay_numbers(lake: Lake) -> None:
     """Whole in one file and fractions in another, with rows between that lack the column; text among them makes text of all. Nothing is hidden."""
     runs = [
@@ -169,16 +168,15 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_records_are_refused_and_nothing_is_lost(lake: Lake, name: str) -> None:
+def test_bad_records_are_refused_and_nothing_is_lost(lake: Lake) -> None:
     """The error names table and file or column; the files stay in landing; once repaired the run goes on."""
-    rows, error, words = BAD[name]
     spec = lake.spec()
-    path = lake.land(spec, 1, rows)
-    with pytest.raises(error, match=words) as caught:
-        lake.run(spec)
-    assert "table t" in str(caught.value)
-    assert [path.name] == lake.landed(spec)
+    for rows, error, words in BAD.values():
+        path = lake.land(spec, 1, rows)
+        with pytest.raises(error, match=words) as caught:
+            lake.run(spec)
+        assert "table t" in str(caught.value)
+        assert [path.name] == lake.landed(spec)
 
     lake.land(spec, 1, [up(1, 1)])
     assert "committed" == lake.run(spec).outcome
@@ -192,26 +190,27 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.parametrize("name", UNUSABLE)
-def test_a_record_that_cannot_be_used_waits_in_quarantine(lake: Lake, name: str) -> None:
-    """The rest of its file is absorbed; the record is described, counted, and taken again from a repaired copy."""
-    record, words = UNUSABLE[name]
-    spec = lake.spec()
-    lake.land(spec, 1, [up(1, 1), record, up(2, 2)])
-    report = lake.run(spec)
-    assert (3, 2, 1) == (report.counts["read"], report.counts["applied"], report.counts["quarantined"])
-    assert [1, 2] == [row["id"] for row in lake.rows(spec)]
+def test_a_record_that_cannot_be_used_waits_in_quarantine(lake: Lake) -> None:
+    """The rest of its file is absorbed; records are described, counted, and taken again from a repaired copy. All cases in one file."""
+    spec, number = lake.spec(), len(UNUSABLE)
+    good = [up(at, 1) for at in range(number)]
+    lake.land(spec, 1, [each for row, (record, _) in zip(good, UNUSABLE.values()) for each in (row, record)])
+    report = lake.run(lake.with_settings(spec, quarantine_share=1.0))
+    assert (2 * number, number, number) == (report.counts["read"], report.counts["applied"], report.counts["quarantined"])
+    assert [*range(number)] == [row["id"] for row in lake.rows(spec)]
     assert [] == lake.landed(spec)
-    (held,) = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
-    (told,) = quarantine.reasons(Table(lake.env, spec), held)["unusable"]
-    assert 2 == told["record"]
-    assert words in told["reason"]
-    assert (record if isinstance(record, str) else '"seq": 8') in told["text"] or "order" in words or "key" in words
+    (waits,) = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    told = quarantine.reasons(Table(lake.env, spec), waits)["unusable"]
+    for at, (each, (record, words)) in enumerate(zip(told, UNUSABLE.values(), strict=True)):
+        assert 2 * at + 2 == each["record"]
+        assert words in each["reason"]
+        assert (record if isinstance(record, str) else '"seq": 8') in each["text"] or "order" in words or "key" in words
     assert [] == lake.problems(spec)
 
-    lake.env.storage.write(held.repaired, "\n".join(json.dumps(row) for row in (up(1, 1), up(1, 9), up(2, 2))).encode())
+    repaired = [each for row in good for each in (row, up(row["id"], 9))]
+    lake.env.storage.write(waits.repaired, "\n".join(json.dumps(row) for row in repaired).encode())
     lake.replay(spec)
-    assert [(1, 9), (2, 2)] == [(row["id"], row["seq"]) for row in lake.rows(spec)]
+    assert [(at, 9) for at in range(number)] == [(row["id"], row["seq"]) for row in lake.rows(spec)]
     assert [] == quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
     assert [] == lake.problems(spec)
 
@@ -229,7 +228,7 @@ def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lak
     assert [(1, 5), (3, None)] == [(row["id"], row["n"]) for row in lake.rows(spec)]
 
 
-@pytest.mark.parametrize("file", ["part-9.json.gz", "part-9.parquet"])
+@pytest.mark.parametrize("file", tiered(["part-9.json.gz", "part-9.parquet"], fast=["part-9.parquet"]))
 def test_a_cut_file_waits_in_quarantine(lake: Lake, file: str) -> None:
     """Of several files the unreadable one is found and named; the others are absorbed; repaired, it is taken again."""
     spec = lake.spec()

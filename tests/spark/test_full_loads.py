@@ -174,6 +174,7 @@ def _committed(lake: Lake, spec: TableSpec) -> int:
     return next(each.version for each in Table(lake.env, spec).history() if each.operation == "commit")
 
 
+@pytest.mark.slow
 def test_half_a_copy_deletes_nothing(lake: Lake) -> None:
     """What cannot be a whole copy waits, is refused, or goes to quarantine with all of its files; whole copies after it go on."""
     spec = lake.spec(envelope="full-load", format="json", order_by=(), complete="_SUCCESS", max_gone=0.3)

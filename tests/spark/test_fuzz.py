@@ -146,6 +146,7 @@ def attempted(lake: Lake, spec: TableSpec) -> CompactorError | None:
 
 @pytest.mark.parametrize("round_", range(ROUNDS))
 @pytest.mark.parametrize("envelope", ENVELOPES if FULL else ["flat", "debezium"])
+@pytest.mark.slow
 def test_good_rows_come_through_whatever_lies_beside_them(lake: Lake, envelope: str, round_: int) -> None:
     """Every file is in exactly one place afterwards, every record is counted once; what is left in landing is so because it may still be growing."""
     record, settings = ENVELOPES[envelope]

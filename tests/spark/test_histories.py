@@ -22,7 +22,7 @@ from tests.oracle.sizes import FULL
 from tests.oracle.source import Source
 from tests.spark.lake import Lake
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 WHOLE = ("insert", "insert", "update", "delete")
 """Statements of which a source sends whole rows."""

@@ -139,6 +139,7 @@ def problems(lake: Lake, spec: TableSpec) -> list[str]:
     return [told for told in lake.problems(spec) if not told.startswith("view equals full recompute")]
 
 
+@pytest.mark.slow
 def test_worked_examples(lake: Lake) -> None:
     """All of them in one table, each with keys of its own; those that concern all rows in tables of their own."""
     run_cases(lake, table(lake, "t"), CASES)
@@ -167,6 +168,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("seed", range(10 if FULL else 1))
 @pytest.mark.parametrize("name", SETTINGS if FULL else list(SETTINGS)[:1])
+@pytest.mark.slow
 def test_any_arrival_gives_the_oracles_history(lake: Lake, name: str, seed: int) -> None:
     """Events of many small programs mixed, doubled and dealt out to runs: after each run the view holds what the events so far make."""
     settings, oracle, kinds = SETTINGS[name]
@@ -204,6 +206,7 @@ def test_any_arrival_gives_the_oracles_history(lake: Lake, name: str, seed: int)
     assert [] == problems(lake, spec)
 
 
+@pytest.mark.slow
 def test_a_history_that_is_switched_on_later_begins_with_the_rows_as_they_are(lake: Lake) -> None:
     """Each open since what the table knew; what comes late goes before it, a truncate ends it. Rows without a time have their folder's hour."""
     spec = lake.spec(write_mode="merge-on-read")

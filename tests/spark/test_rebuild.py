@@ -51,6 +51,7 @@ def test_a_grown_table_is_its_archive_resolved_at_once(lake: Lake) -> None:
     assert lake.problems(spec) == []
 
 
+@pytest.mark.slow
 def test_another_key_and_another_order_are_refused_by_runs_and_taken_by_a_rebuild(lake: Lake) -> None:
     """The messages name the command; what differs is told by the new key; the next run goes on with it, in tables of a new generation."""
     spec = lake.spec(key=("id", "part"))
@@ -84,6 +85,7 @@ def test_another_key_and_another_order_are_refused_by_runs_and_taken_by_a_rebuil
     assert lake.problems(by_time) == []
 
 
+@pytest.mark.slow
 def test_what_a_policy_has_left_out_stays_out(lake: Lake) -> None:
     """Until the policy is another one: then the column is told as new."""
     spec = lake.spec(policy=Policy("freeze"), key=())

@@ -124,16 +124,19 @@ APICURIO = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", APICURIO)
-def test_apicurios_other_forms_wait_and_say_what_to_set(lake: Lake, case: str) -> None:
-    """Nobody knows which schema they mean."""
-    record, told = APICURIO[case]
+def test_apicurios_other_forms_wait_and_say_what_to_set(lake: Lake) -> None:
+    """Nobody knows which schema they mean. All forms in one file, good records between."""
     spec = table(lake, quarantine_share=0.9)
-    lake.land(spec, 1, [line(0, wire(1, {"id": 1, "name": "good"})), {"offset": 1, "partition": 0, **record}])
-    assert 1 == lake.run(spec).counts["quarantined"]
-    (reason,) = (lake.root / "t" / "quarantine").rglob("*.reason.json")
-    assert told in reason.read_text()
-    assert "apicurio.registry.headers.enabled=false" in reason.read_text()
+    records: list[Any] = []
+    for number, (record, _) in enumerate(APICURIO.values()):
+        good = line(2 * number, wire(1, {"id": 100 + number, "name": "good"}))
+        records += [good, {"offset": 2 * number + 1, "partition": 0, **record}]
+    lake.land(spec, 1, records)
+    assert len(APICURIO) == lake.run(spec).counts["quarantined"]
+    for number, ((name, (_, words)), (at, reason)) in enumerate(zip(APICURIO.items(), lake.unusable(spec), strict=True)):
+        assert 2 * number + 2 == at, name
+        assert words in reason, name
+        assert "apicurio.registry.headers.enabled=false" in reason, name
 
 
 UNUSABLE = {
@@ -144,17 +147,21 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.parametrize("case", UNUSABLE)
-def test_one_unusable_record_waits_and_the_rest_is_absorbed(lake: Lake, case: str) -> None:
-    """The reason names the schema's id."""
-    value, told = UNUSABLE[case]
+def test_one_unusable_record_waits_and_the_rest_is_absorbed(lake: Lake) -> None:
+    """The reason names the schema's id. All cases in one file, good records between."""
     spec = table(lake, quarantine_share=0.9)
-    lake.land(spec, 1, [line(0, wire(1, {"id": 1, "name": "good"})), line(1, value), line(2, json.dumps({"id": 2, "name": "json"}))])
+    records = []
+    for number, (value, _) in enumerate(UNUSABLE.values()):
+        records.append(line(3 * number, wire(1, {"id": 100 + 2 * number, "name": "good"})))
+        records.append(line(3 * number + 1, value))
+        records.append(line(3 * number + 2, json.dumps({"id": 101 + 2 * number, "name": "json"})))
+    lake.land(spec, 1, records)
     report = lake.run(spec)
-    assert [1, 2] == [row["id"] for row in lake.rows(spec)]
-    assert 1 == report.counts["quarantined"]
-    (reason,) = (lake.root / "t" / "quarantine").rglob("*.reason.json")
-    assert told in reason.read_text()
+    assert [*range(100, 100 + 2 * len(UNUSABLE))] == [row["id"] for row in lake.rows(spec)]
+    assert len(UNUSABLE) == report.counts["quarantined"]
+    for number, ((name, (_, words)), (at, reason)) in enumerate(zip(UNUSABLE.items(), lake.unusable(spec), strict=True)):
+        assert 3 * number + 2 == at, name
+        assert words in reason, name
 
 
 def test_without_a_registry_the_refusal_says_what_to_add(spark: SparkSession, tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_batch_delete_goes_on_with_the_keys_that_failed(proxy: Proxy, monkeypa
     here, told = world(proxy.url), []
     for name in "abc":
         here.put(name, b"")
-    real = s3_client.S3Client.ask
+    real = s3_client.S3Client.request
 
     def ask(self: Any, operation: str, where: Any, expect: Any = (), **parameters: Any) -> Any:
         if operation != "delete_objects":
@@ -201,7 +201,7 @@ def test_a_batch_delete_goes_on_with_the_keys_that_failed(proxy: Proxy, monkeypa
         real(self, operation, where, expect, Delete={"Objects": [{"Key": asked[0]}]})
         return {"Deleted": [{"Key": asked[0]}], "Errors": [{"Key": name, "Code": code} for name in asked[1:]]}
 
-    monkeypatch.setattr(s3_client.S3Client, "ask", ask)
+    monkeypatch.setattr(s3_client.S3Client, "request", ask)
     code = "InternalError"
     here.storage.delete([here.path(name) for name in "abc"])
     assert (told, here.content()) == ([3, 2, 1], {})

@@ -23,6 +23,8 @@ from tests.parts.s3 import CREDENTIALS, Server, s3_server
 from tests.terraform import rights
 from tests.terraform.test_calls import LANDING, WAREHOUSE, Calls, Job, operations, recorded, unheard
 
+pytestmark = pytest.mark.terraform
+
 OTHERS = {
     "iam:PassRole": "StartJobRun, for the job's role",
     "emr-serverless:StartApplication": "StartJobRun, where the application is stopped",

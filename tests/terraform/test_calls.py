@@ -35,6 +35,8 @@ from tests.parts.proxy import Fault, Proxy
 from tests.parts.s3 import Server
 from tests.terraform import rights
 
+pytestmark = pytest.mark.terraform
+
 PACKAGE = Path(__file__).parents[2] / "compactor"
 WAREHOUSE, LANDING = "s3://lake/cdc", "s3://sink/raw"
 

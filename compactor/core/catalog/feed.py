@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef
+from compactor.core.model import position
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout
 from compactor.core.model.schema import FEED, Schema
@@ -103,7 +104,7 @@ def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
         Column("_applied", "boolean", "false for events that changed nothing (feed: all)"),
         Column("_outcome", "string", "applied, or of events: superseded, late or unchanged"),
         Column("_deleted", "boolean", "whether the source has deleted the row (delete: soft)"),
-        Column("_position", views.position_type(snapshot.order), "place in the source's order"),
+        Column("_position", position.ddl(snapshot.order), "place in the source's order"),
     )
     return TableDef(
         spec.tables_in,

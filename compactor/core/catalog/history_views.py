@@ -15,6 +15,7 @@ from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
 from compactor.core.model import times, types
 from compactor.core.model.history import FOREVER, ROWS, History, values
 from compactor.core.model.layout import Layout
+from compactor.core.model.position import ddl
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -81,7 +82,7 @@ def name(spec: TableSpec) -> str:
 
 def table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
     """Return the table of stored events."""
-    state = (Column(column, kind) for column, kind in state_types(views.position_type(snapshot.order)))
+    state = (Column(column, kind) for column, kind in state_types(ddl(snapshot.order)))
     return TableDef(
         spec.tables_in,
         views.table_name(spec, ROWS, snapshot.schema.generation),
@@ -134,10 +135,10 @@ def _select(alias: str, spec: TableSpec, schema: Schema, dialect: Dialect) -> st
 
 def view(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect = HIVE) -> ViewDef:
     """Return the view."""
-    position = types.text(types.parse(views.position_type(snapshot.order)))
+    position_type = types.text(types.parse(ddl(snapshot.order)))
     schema = snapshot.schema
     payload = (Column(schema.view_name(field), types.text(types.parse(field.type)), views.column_comment(field)) for field in schema.payload)
-    columns = (*payload, *(Column(column, kind or position, comment) for column, kind, comment in _SHOWN))
+    columns = (*payload, *(Column(column, kind or position_type, comment) for column, kind, comment in _SHOWN))
     properties = {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": f"history of {spec.name}, kept by compactor"}
     called = name(spec) if dialect is HIVE else f"{name(spec)}_{views.ATHENA}"
     return ViewDef(spec.database, called, view_text(spec, snapshot, history, dialect), columns, properties, dialect.called)

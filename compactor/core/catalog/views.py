@@ -11,6 +11,7 @@ from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, 
 from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
 from compactor.core.model import names, types
 from compactor.core.model.layout import Layout
+from compactor.core.model.position import state_columns
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -31,19 +32,6 @@ def table_name(spec: TableSpec, part: str, generation: int) -> str:
     return f"{spec.name}_{part}" + (f"_g{generation}" if generation > 1 else "")
 
 
-def position_type(order: tuple[tuple[str, str], ...]) -> str:
-    """Return the Hive type of `_position`. `order`: (name, type) of the order columns."""
-    middle = "".join(f"o{at + 1}:{kind}," for at, (_, kind) in enumerate(order))
-    return f"struct<epoch:int,{middle}file:string,block:bigint,row:bigint>"
-
-
-def _state_columns(snapshot: Snapshot) -> tuple[Column, ...]:
-    position = position_type(snapshot.order)
-    older = f"map<string,struct<at:{position},via:{position},known:boolean>>"
-    kinds = (("_op", "string"), ("_version", "bigint"), ("_position", position), ("_older", older), ("_from", "string"), ("_moved_to", "string"))
-    return tuple(Column(name, kind) for name, kind in kinds)
-
-
 def column_comment(field: Field) -> str:
     """Return the comment of a column, with the source's spelling if it differs."""
     spelled = f"source name {field.source}" if field.source != field.name else ""
@@ -59,7 +47,7 @@ def tables(spec: TableSpec, snapshot: Snapshot) -> tuple[TableDef, TableDef]:
     """Return the base table and the Delta table."""
     layout = Layout(spec.root, spec.landing)
     # our columns come first, because a metastore appends new columns only at the end, and new ones are the source's
-    stored = (*_state_columns(snapshot), *columns(snapshot.schema))
+    stored = (*(Column(name, kind) for name, kind in state_columns(snapshot.order)), *columns(snapshot.schema))
     properties = {UUID: snapshot.uuid, **registered(snapshot.schema)}
     generation = snapshot.schema.generation
     base = TableDef(

@@ -12,7 +12,36 @@ from typing import Any
 
 Position = tuple[Any, ...]
 
+Order = Sequence[tuple[str, str]]
+"""(name, Hive type) of each order column."""
+
 TIE_BREAKERS = ("file", "block", "row")
+
+
+def members(order: Order) -> list[tuple[str, str]]:
+    """Return (name, Hive type) of the members of a Position's struct."""
+    middle = [(f"o{at + 1}", kind) for at, (_, kind) in enumerate(order)]
+    return [("epoch", "int"), *middle, ("file", "string"), ("block", "bigint"), ("row", "bigint")]
+
+
+def ddl(order: Order) -> str:
+    """Return the Hive type of a Position's struct."""
+    return "struct<" + ",".join(f"{name}:{kind}" for name, kind in members(order)) + ">"
+
+
+def older_ddl(order: Order) -> str:
+    """Return the Hive type of `_older`: column → the event that its value comes from.
+
+    `at` is the Position of that event. `via` is the same, unless the value came along with a key change; then it is the older Position that the value
+    had under the old key. `known` is false for a value that no event contained.
+    """
+    return f"map<string,struct<at:{ddl(order)},via:{ddl(order)},known:boolean>>"
+
+
+def state_columns(order: Order) -> tuple[tuple[str, str], ...]:
+    """Return (name, Hive type) of the columns that base and Delta files have beside the table's own."""
+    kinds = (("_op", "string"), ("_version", "bigint"), ("_position", ddl(order)), ("_older", older_ddl(order)))
+    return (*kinds, ("_from", "string"), ("_moved_to", "string"))
 
 
 def sort_key(position: Sequence[Any]) -> tuple[tuple[bool, Any], ...]:

@@ -46,7 +46,7 @@ class VacuumPlan:
     """Snapshots that expire now and become stubs."""
     pending_deletions: tuple[PendingDeletion, ...]
     """What the next Snapshot names as pending."""
-    fresh: tuple[PendingDeletion, ...]
+    newly_pending: tuple[PendingDeletion, ...]
     """Those that are not pending yet. Without any there is nothing to commit."""
     oldest: int
     """The oldest version that is kept or expires now."""
@@ -55,10 +55,10 @@ class VacuumPlan:
 
     def due(self, grace: float, now: float) -> tuple[PendingDeletion, ...]:
         """Return what may be deleted now, after the Snapshot that names it is committed and the expired Snapshots are stubs."""
-        return tuple(item for item in self.pending_deletions if goes_at(item, grace) <= now)
+        return tuple(item for item in self.pending_deletions if deletable_at(item, grace) <= now)
 
 
-def goes_at(item: PendingDeletion, grace: float) -> float:
+def deletable_at(item: PendingDeletion, grace: float) -> float:
     """Return when the files of a unit may be deleted, in epoch seconds. Readers of an expired Snapshot get one grace period to finish."""
     return item.since + (grace if item.reason == EXPIRED else 0.0)
 
@@ -135,12 +135,12 @@ def plan_vacuum(
         expired = ()
     own = {_own_path(snapshot, layout) for snapshot in expired}
     # units of expired Snapshots are given up again even if they are pending: an interrupted vacuum may not have unregistered them
-    fresh = [PendingDeletion(path, now, EXPIRED) for path in sorted({*given_up, *own})]
-    fresh += [PendingDeletion(path, now, ORPHAN) for path in sorted(orphans)]
-    named = {item.path for item in fresh}
+    added = [PendingDeletion(path, now, EXPIRED) for path in sorted({*given_up, *own})]
+    added += [PendingDeletion(path, now, ORPHAN) for path in sorted(orphans)]
+    named = {item.path for item in added}
     carried = [item for item in newest.pending_deletions if item.path not in named and item.path in units]
     oldest = min([newest.version, *reasons, *(snapshot.version for snapshot in expired)])
-    return VacuumPlan(dict(sorted(reasons.items())), expired, (*carried, *fresh), tuple(fresh), oldest, feed_kept)
+    return VacuumPlan(dict(sorted(reasons.items())), expired, (*carried, *added), tuple(added), oldest, feed_kept)
 
 
 def _own_path(snapshot: Snapshot, layout: Layout) -> str:

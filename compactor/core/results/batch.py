@@ -61,9 +61,9 @@ class BatchSummary:
     unchanged: int = 0
     """For full loads: rows that are as they were in the load before."""
     late: int = 0
-    """For full loads: rows of loads that are older than the newest one in the table."""
+    """Rows that come too late to change anything, such as those of an older full load."""
     adoption: Adoption | None = None
-    """What became of the columns of a foreign base; None for other batches."""
+    """What became of the columns of a foreign base; None for landed files."""
 
 
 @dataclass(frozen=True)

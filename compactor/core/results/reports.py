@@ -25,7 +25,7 @@ class TableReport:
     table: str
     """The table's name."""
     outcome: str
-    """`committed`, `resumed` (it only finished an earlier run), `idle`, `held` (the version is not published), `failed`, or `later` (try again)."""
+    """`committed`, `resumed` (it only finished an earlier run), `idle`, `blocked` (it must not be published), `failed`, or `later` (try again)."""
     version: int | None = None
     """The newest version after the run; None if there is none."""
     operations: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class TableStatus:
     version: int | None
     """The newest version; None without one."""
     newest_folder: str | None
-    """The newest landing hour in the table."""
+    """The newest landing folder in the table, as the hour that it names."""
     source_time: str | None
     """The newest source time in the table, ISO 8601."""
     committed: str | None

@@ -19,6 +19,7 @@ from typing import Any
 from compactor.core.schema import avro, parquet_footer
 from compactor.core.schema.parquet_footer import LEAF
 from compactor.core.sources import increment
+from compactor.core.sources.envelopes import ENVELOPES, Envelope
 
 ROWS_MIN = 5
 """Distinct values a column needs before it is a candidate for the key."""
@@ -62,6 +63,11 @@ class SourceProfile:
     """Number of inserted rows."""
 
     @property
+    def source(self) -> Envelope:
+        """What the source can do, by its envelope."""
+        return ENVELOPES[self.envelope]
+
+    @property
     def candidates(self) -> tuple[str, ...]:
         """Columns that were never null and always different in at least ROWS_MIN inserted rows."""
         return tuple(name for name in self.columns if len(self.values.get(name) or ()) >= ROWS_MIN)
@@ -103,7 +109,7 @@ def of_file(path: str, data: bytes, lines_max: int, profiles: Profiles) -> None:
         of_documents(_json_lines(_text(path, data, _JSON_BYTES), lines_max), profiles)
     name = path.rpartition("/")[2]
     for profile in profiles.values():
-        if profile.envelope == "flat" and _is_dms(path):
+        if profile.source.plain_rows and _is_dms(path):
             profile.envelope = "dms"
         # Kafka Connect's sinks name files <topic>+<partition>+<offset>
         profile.topic = profile.topic or (name.split("+")[0] if name.count("+") >= 2 else "")
@@ -223,7 +229,7 @@ def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles
             profiles[row.table] = profile
         profile.has_offsets = profile.has_offsets and base.has_offsets
         key, key_from = row.key, row.key_from
-        if base.key is not None and envelope in ("debezium", "flat"):
+        if base.key is not None and profile.source.record_key:
             key, key_from = base.key, base.key_from
         if key is not None and (profile.key is None or key):
             # a renamed key column is missing from a few keys: the longest key counts

@@ -3,7 +3,7 @@
 | step | a crash after it leaves |
 |---|---|
 | 1. look: Snapshots, pins, what the catalog shows, all objects below the root; anything unknown ends it | nothing |
-| 2. commit a Snapshot that names the pending deletions and raw files to go; publish it | units that no later Snapshot names; older plans conflict (H21) |
+| 2. commit a Snapshot that names pending deletions and raw files to go; publish it | units that no later Snapshot names; older plans conflict (H21) |
 | 3. unregister the partitions that only expired Snapshots' views read, and orphan partitions | the next vacuum names and unregisters them again |
 | 4. write stubs over the expired Snapshots: a number is never free again | the same for those not yet written |
 | 5. delete orphans, pending deletions older than one grace period (H22), raw files past `archive_retention` | the rest, still pending |
@@ -160,7 +160,7 @@ def _gone(layout: Layout, version: int) -> StateRefused:
 
 def _edit(table: Table, inspection: _Inspection) -> Edit | None:
     """Return the Edit that names what goes, or None if nothing new does."""
-    if not (inspection.sweep.fresh or inspection.discards.entries):
+    if not (inspection.sweep.newly_pending or inspection.discards.entries):
         return None
     newest = inspection.newest
     return Edit(
@@ -218,7 +218,7 @@ def _report(table: Table, inspection: _Inspection, dry: bool, version: int) -> V
         unit = inspection.units.get(item.path)
         if unit is None:
             continue
-        goes = None if item.path in due else times.from_seconds(retention.goes_at(item, table.spec.grace))
+        goes = None if item.path in due else times.from_seconds(retention.deletable_at(item, table.spec.grace))
         swept.append(Swept(table.name, item.path, item.reason, len(unit.files), unit.size, goes))
     root = table.layout.root
     swept += [Swept(table.name, relative(info.path, root), discard.DISCARDED, 1, info.size, None) for info in inspection.discards.files]

@@ -75,7 +75,7 @@ def _registered_key(registry: Registry, topic: str, profile: SourceProfile, subj
     subject = f"{topic}-key"
     if subject not in subjects:
         # Debezium registers no key for a table without one; other producers may just not register it
-        return ((), f"no subject {subject}") if profile.envelope == "debezium" else (None, "")
+        return ((), f"no subject {subject}") if profile.source.from_connector else (None, "")
     try:
         latest = registry.latest(subject)
         return (avro.key_fields(latest.text), subject) if latest else (None, "")
@@ -167,7 +167,7 @@ def _with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles)
 def _proposal(name: str, source: str, profile: SourceProfile, settings: Mapping[str, Any], shared: bool = False) -> TableProposal:
     """Assemble a table: known settings without those that are the default, and questions about the others."""
     key = profile.key
-    if (key == () and profile.envelope == "flat") or ROW_ID in (key or ()):
+    if (key == () and not profile.source.before_image) or ROW_ID in (key or ()):
         # an update of a flat row could not find its row; a key that names compactor's own column is none
         key = None
     csv = {} if "columns" in profile.csv else {"csv": profile.csv}
@@ -186,16 +186,17 @@ def _questions(name: str, profile: SourceProfile, key: tuple[str, ...] | None, s
         likely = rf"(?:{re.escape(name)}_?)?(?:id|uuid|guid)"
         placeholder = [column for column in profile.candidates if re.fullmatch(likely, column, re.IGNORECASE)][:1]
         yield f"{reason}Could not infer the primary key; set it here. `key: []` if rows have none.{unique}", {"key": placeholder}
-    if profile.envelope == "debezium" and profile.connector not in _CONNECTORS and not profile.has_offsets:
+    if profile.source.from_connector and profile.connector not in _CONNECTORS and not profile.has_offsets:
         yield (
             f"The connector {profile.connector} has no default order; set the fields that order the changes of a row.",
             {"order_by": ["source.ts_ms"]},
         )
-    if profile.envelope == "flat" and not profile.has_offsets and not {*_ORDERED} & {*profile.columns}:
+    if profile.source.order_columns and not profile.has_offsets and not {*_ORDERED} & {*profile.columns}:
         likely_order = [column for column in _LIKELY_ORDER if column in profile.columns][:1] or ["changed_at"]
         yield "Which columns order the changes of a row, the most significant first?", {"order_by": likely_order}
     if "columns" in profile.csv:
-        yield "The files have no header; name their columns in order" + (", without Op." if profile.envelope == "dms" else "."), {"csv": profile.csv}
+        end = f", without {profile.source.operation_column}." if profile.source.unnamed_operation else "."
+        yield f"The files have no header; name their columns in order{end}", {"csv": profile.csv}
     if profile.opaque:
         yield "The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`.", {}
     if shared and not profile.table:

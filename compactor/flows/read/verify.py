@@ -1,9 +1,9 @@
 """Verify: does what is stored, shown and recorded agree?
 
-Without a JVM: the files of the Snapshot are there with the right sizes, the key ranges of the segments are complete, every commit's counts add up, no input is
-both absorbed and new, every absorbed input is in the archive or in landing. With one: the view's rows equal the reference definition
-(union, newest row per key), and equal what a single resolve of everything ever absorbed gives. Deep: every file of every version that can be
-restored is read, every raw file's size compared. A change feed's newest part (deep: every part) is compared with the difference of its versions.
+Without a JVM: the files of the Snapshot exist with the right sizes, the key ranges of the segments are complete, the counts of every commit add
+up, no input is both ingested and new, every ingested input is in the archive or in landing. With a JVM: the rows of the view equal the reference
+definition (union, newest row per key), and equal one resolve of everything ever ingested. Deep: every file of every version that can be restored is
+read, and the size of every raw file compared. The newest part of a change feed (deep: every part) is compared with the difference of its versions.
 """
 
 from __future__ import annotations

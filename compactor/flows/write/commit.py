@@ -168,6 +168,6 @@ def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bo
         gone = (new.tombstones if new else 0) - (old.tombstones if old else 0)
     if gone > spec.max_gone_in_run * max(before, 1):
         raise CheckFailed(
-            f"table {table.name}: {gone:,} of {before:,} rows would be deleted in one run, the limit is {spec.max_gone:.0%} (`checks.max_gone`). "
+            f"table {table.name}: {gone:,} of {before:,} rows would be deleted in one run, the limit is {spec.max_gone_in_run:.0%} (`checks.max_gone`). "
             "Nothing was committed; the increments stay in landing. If that is right, raise the limit for one run."
         )

@@ -14,6 +14,7 @@ from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
+from compactor.spark.columns import BLOCK, FILE, OFFSET, OLD_KEY, PARTITION, ROW, SCHEMA, TEXT, TIME
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.order import SOURCE
@@ -41,7 +42,7 @@ def wrapped(text: str) -> tuple[str, str]:
 
 
 def _json(raw: RawFrame, spec: TableSpec) -> Frame:
-    schema, body = wrapped("_text")
+    schema, body = wrapped(TEXT)
     bodies = raw.rows.selectExpr("*", f"{schema} AS _schema", f"{body} AS _body")
     parsed = bodies.selectExpr("*", f"from_json(_body, '{_BODY}') AS _m", "json_object_keys(_body) AS _keys")
     row = "coalesce(_m.after, _m.before)"
@@ -57,16 +58,16 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     source = ", ".join(f"_m.source.{name} AS {name}" for name in SOURCE)
     return Frame(
         parsed.selectExpr(
-            "_file",
-            "_block",
-            "_row",
-            "_text",
-            "_offset",
-            "_partition",
+            FILE,
+            BLOCK,
+            ROW,
+            TEXT,
+            OFFSET,
+            PARTITION,
             f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
             f"{op} AS _op",
             f"{writer} AS _writer",
-            "_schema",
+            SCHEMA,
             "_m.after AS _after",
             "_m.before AS _before",
             f"{wrapped('_key')[1]} AS _record_key",
@@ -115,11 +116,11 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     invalid = "CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _value.op) END"
     rows = (
         raw.rows.selectExpr(
-            "_file",
-            "_block",
-            "_row",
-            "_offset",
-            "_partition",
+            FILE,
+            BLOCK,
+            ROW,
+            OFFSET,
+            PARTITION,
             f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
             f"{op} AS _op",
             f"{literal(_writer_id(raw))} AS _writer",
@@ -127,13 +128,13 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
             "_value.after AS _after",
             f"{before} AS _before",
             "_key AS _record_key",
-            "_old_key",
+            OLD_KEY,
             f"struct({fields}, {text('_value.transaction', transaction, 'total_order')} AS total_order) AS _source",
             f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) AS _time",
         )
         .selectExpr("*", "try_cast(_time AS BIGINT) AS _us")
-        .drop("_time")
-        .withColumnRenamed("_us", "_time")
+        .drop(TIME)
+        .withColumnRenamed("_us", TIME)
     )
     described = from_avro(raw.avro) if raw.avro else plain_writer(_writer_id(raw), images)
     return Frame(rows, images, (described,))

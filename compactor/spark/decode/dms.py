@@ -25,6 +25,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterField, signature
 from compactor.core.sources import increment
 from compactor.core.sources.envelopes import ENVELOPES
+from compactor.spark.columns import BLOCK, FILE, OFFSET, OLD_KEY, PARTITION, ROW
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.order import PLAIN_ROWS
@@ -105,11 +106,11 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         ("stream_position", _PADDED.format(stream, 20)),
     ]
     rows = raw.rows.selectExpr(
-        "_file",
-        "_block",
-        "_row",
-        "_offset",
-        "_partition",
+        FILE,
+        BLOCK,
+        ROW,
+        OFFSET,
+        PARTITION,
         f"{invalid} AS _invalid",
         f"{meaning} AS _op",
         f"{literal(writer.id)} AS _writer",
@@ -117,7 +118,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "_value AS _after",
         f"CASE WHEN {code} = 'd' THEN _value WHEN {code} = 'u' THEN {before} END AS _before",
         "_key AS _record_key",
-        "_old_key",
+        OLD_KEY,
         f"{struct(source)} AS _source",
         f"unix_micros(try_cast({_text(moment, columns)} AS TIMESTAMP)) AS _time",
     )

@@ -18,7 +18,7 @@ from compactor.core.model import types
 from compactor.core.model.inputs import Input
 from compactor.core.model.spec import OPERATIONS, TableSpec
 from compactor.core.schema.writer import from_avro, signature
-from compactor.spark.columns import BEFORE, INVALID, OP, TIME
+from compactor.spark.columns import BEFORE, BLOCK, FILE, INVALID, OFFSET, OLD_KEY, OP, PARTITION, ROW, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import wrapped
 from compactor.spark.decode.frame import Frame, plain_writer
@@ -41,11 +41,11 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
             present = {field.name for field in raw.fields}
             described = dataclasses.replace(described, fields=raw.fields, undecided=tuple(name for name, _ in raw.schema[1] if name not in present))
         rows = raw.rows.selectExpr(
-            "_file",
-            "_block",
-            "_row",
-            "_offset",
-            "_partition",
+            FILE,
+            BLOCK,
+            ROW,
+            OFFSET,
+            PARTITION,
             f"{raw.unreadable} AS _invalid",
             "CASE WHEN _value IS NOT NULL THEN 'u' END AS _op",
             f"{literal(described.id)} AS _writer",
@@ -53,25 +53,25 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
             "_value AS _after",
             "CAST(NULL AS STRING) AS _before",
             "_key AS _record_key",
-            "_old_key",
+            OLD_KEY,
             *unknown,
         )
-        return Frame(rows.drop("_before").selectExpr("*", "_after AS _before"), raw.schema, (described,))
-    schema, body = wrapped("_text")
+        return Frame(rows.drop(BEFORE).selectExpr("*", "_after AS _before"), raw.schema, (described,))
+    schema, body = wrapped(TEXT)
     bodies = raw.rows.selectExpr("*", f"{schema} AS _schema", f"{body} AS _body").selectExpr("*", "json_object_keys(_body) AS _keys")
     writer = "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(_keys)))) END"
     empty = "(_body IS NULL OR trim(_body) IN ('', 'null'))"
     rows = bodies.selectExpr(
-        "_file",
-        "_block",
-        "_row",
-        "_text",
-        "_offset",
-        "_partition",
+        FILE,
+        BLOCK,
+        ROW,
+        TEXT,
+        OFFSET,
+        PARTITION,
         f"coalesce({raw.unreadable}, CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END) AS _invalid",
         f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' END AS _op",
         f"{writer} AS _writer",
-        "_schema",
+        SCHEMA,
         "_body AS _after",
         "_body AS _before",
         f"{wrapped('_key')[1]} AS _record_key",
@@ -127,7 +127,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     keep = [name for name in frame.rows.columns if name not in (OP, INVALID, SOURCE_COLUMN, TIME, BEFORE)]
     rows = frame.rows.selectExpr(
         *keep,
-        "_before" if spec.key else f"{null(frame.images)} AS _before",
+        BEFORE if spec.key else f"{null(frame.images)} AS _before",
         f"coalesce(_invalid, {problem}) AS _invalid",
         f"{op_sql} AS _op",
         f"struct({source}, CAST(NULL AS STRING) AS total_order) AS _source",

@@ -102,7 +102,7 @@ def _settled(frame: Frame, spec: TableSpec, base: ForeignBase, adopted: Adoption
     keep = [name for name in frame.rows.columns if name not in (OP, INVALID)]
     rows = frame.rows.selectExpr(*keep, f"{_position(spec, base, frame.images)} AS _position", f"{why} AS _invalid")
     # every value was sent: no text of a stored row is a placeholder
-    return dataclasses.replace(frame, rows=rows.withColumn("_op", F.expr("CASE WHEN _invalid IS NULL THEN 'r' END")), absent=())
+    return dataclasses.replace(frame, rows=rows.withColumn(OP, F.expr("CASE WHEN _invalid IS NULL THEN 'r' END")), absent=())
 
 
 def _position(spec: TableSpec, base: ForeignBase, images: types.Type) -> str:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources.full_loads import HOUR
+from compactor.spark.columns import BEFORE, FILE, OP, SOURCE, TIME
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import FULL_LOADS
 from compactor.spark.sql import null
@@ -19,8 +20,8 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
     """Return a frame of plain rows with the hour of each row's folder as order and time."""
     assert frame.images is not None
     hours = frame.rows.sparkSession.createDataFrame([(item.path, item.hour) for item in inputs], "_file STRING, _hour STRING")
-    keep = [name for name in frame.rows.columns if name not in ("_op", "_source", "_time", "_before")]
-    rows = frame.rows.join(F.broadcast(hours), ["_file"], "left").selectExpr(
+    keep = [name for name in frame.rows.columns if name not in (OP, SOURCE, TIME, BEFORE)]
+    rows = frame.rows.join(F.broadcast(hours), [FILE], "left").selectExpr(
         *keep,
         f"{null(frame.images)} AS _before",
         "CASE WHEN _op IS NOT NULL THEN 'r' END AS _op",

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterSchema
-from compactor.spark.columns import AFTER, BEFORE, INVALID
+from compactor.spark.columns import AFTER, BEFORE, BLOCK, EVENT, FILE, INVALID, OFFSET, OP, PARTITION, ROW, SCHEMA, TIME
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import to_stored
 from compactor.spark.decode.frame import Frame
@@ -65,23 +65,23 @@ def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames 
     rows = rows.selectExpr("*", f"{signature} AS _schema")
     out = once(
         rows.selectExpr(
-            "_file",
-            "_block",
-            "_row",
-            "_event",
-            "_offset",
-            "_partition",
+            FILE,
+            BLOCK,
+            ROW,
+            EVENT,
+            OFFSET,
+            PARTITION,
             "coalesce(_invalid, _why) AS _invalid",
-            "_op",
+            OP,
             "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) END AS _writer",
-            "_schema",
+            SCHEMA,
             "_full AS _after",
             "CASE WHEN _op IN ('u', 'd') THEN _old END AS _before",
             "_full.names AS _named",
             "CAST(NULL AS STRING) AS _record_key",
             "CAST(NULL AS STRING) AS _old_key",
             "_source",
-            "_time",
+            TIME,
         )
     )
     return Frame(out, None, omits=omits, order_names=order_names)
@@ -151,7 +151,7 @@ def _misfits(writers: Sequence[WriterSchema]) -> list[str]:
         if column.type == ("string",):
             continue
         ids = ", ".join(literal(writer.id) for writer in writers if column in writer.fields)
-        for images in ("_after", "_before"):
+        for images in (AFTER, BEFORE):
             value = f"{images}.{quoted(column.name)}"
             meant = f"{value} <> '' AND lower({value}) NOT RLIKE '^[+-]?(infinity|nan)$'"
             reason = f"concat({literal(f'column {column.name}: ')}, substr({value}, 1, 60), {literal(f' is not of type {types.text(column.type)}')})"

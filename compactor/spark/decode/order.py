@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.sources.full_loads import HOUR
+from compactor.spark.columns import OFFSET
 from compactor.spark.sql import cast, quoted
 
 SOURCE = (
@@ -68,7 +69,7 @@ _COMPUTED = {
     "change_lsn": "try_cast(_source.lsn AS BIGINT)",
     "scn": "try_cast(_source.scn AS BIGINT)",
     "ssn": "try_cast(_source.ssn AS BIGINT)",
-    "offset": "_offset",
+    "offset": OFFSET,
     "dms.phase": "_source.phase",
     "dms.change_seq": "_source.change_seq",
     "dms.stream_position": "_source.stream_position",
@@ -109,7 +110,7 @@ NAMED_COLUMNS = OrderNames(_COMPUTED, text_columns=True)
 """Records that name their columns."""
 
 CHANGE_EVENTS = OrderNames(
-    {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(("offset", "kafka.offset"), "_offset")}, True, True
+    {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(("offset", "kafka.offset"), OFFSET)}, True, True
 )
 """Records of the change-event envelope."""
 
@@ -197,8 +198,8 @@ def expression(name: str, images: types.Type, table: str, names: OrderNames = PL
         return _comparable(f"_source.{quoted(field)}"), ("bigint",)
     if name in _COMPUTED:
         return _COMPUTED[name], ("string",) if name in _TEXT else ("bigint",)
-    if name in ("kafka.offset", "_offset"):
-        return "_offset", ("bigint",)
+    if name in ("kafka.offset", OFFSET):
+        return OFFSET, ("bigint",)
     part = name.split(".", 1)[-1]
     if name.startswith("source.") and part in SOURCE:
         return (_COMPUTED["commit_lsn"], ("bigint",)) if part == "sequence" else _number_or_text(part)

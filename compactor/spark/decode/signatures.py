@@ -18,6 +18,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import postgres
 from compactor.core.sources.postgres import MIXED, TEXT
+from compactor.spark.columns import WRITER
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.named import ANY
@@ -46,9 +47,9 @@ class _Declared:
 
 def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema | None, spec: TableSpec) -> list[WriterSchema]:
     """Return one writer for each signature. Raises InputRefused if the events belong to several tables and `source_table` is not set."""
-    rows = frame.rows.where("_writer IS NOT NULL AND _invalid IS NULL").groupBy("_writer")
+    rows = frame.rows.where("_writer IS NOT NULL AND _invalid IS NULL").groupBy(WRITER)
     collected = rows.agg(named("first(_schema)", "signature"), named("max(_op <> 'd')", "whole")).collect()
-    signatures = {row["_writer"]: json.loads(row.signature) for row in collected}
+    signatures = {row[WRITER]: json.loads(row.signature) for row in collected}
     tables = sorted({str(signature.get("table")) for signature in signatures.values()})
     if len(tables) > 1 and spec.source_table is None:
         raise InputRefused(
@@ -60,8 +61,8 @@ def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema
     bare = {name for name, kind in named_types if kind is None}
     counts = _counted(frame, sorted(arrays | bare), columns) if arrays or bare else {}
     out = []
-    for row in sorted(collected, key=lambda row: str(row["_writer"])):
-        pairs = _pairs(signatures[row["_writer"]])
+    for row in sorted(collected, key=lambda row: str(row[WRITER])):
+        pairs = _pairs(signatures[row[WRITER]])
         fields = [_field(name, kind, columns, counts) for name, kind in pairs]
         undecided = tuple(name for (name, _), field in zip(pairs, fields) if field is None)
         decided = [field for field in fields if field is not None]
@@ -70,7 +71,7 @@ def writers_of(frame: Frame, stored: Sequence[WriterField], schema: WriterSchema
             decided += [_textual(field) for field in schema.fields if field.name not in {name for name, _ in pairs}]
         # hand-made events may leave out any column
         whole = bool(row.whole) and frame.omits != ANY
-        out.append(WriterSchema(row["_writer"], tuple(decided), undecided=undecided, whole=whole))
+        out.append(WriterSchema(row[WRITER], tuple(decided), undecided=undecided, whole=whole))
     return out
 
 

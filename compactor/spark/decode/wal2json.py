@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
+from compactor.spark.columns import BLOCK, EVENT, FILE, OFFSET, PARTITION, ROW
 from compactor.spark.decode import named, pg_text
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import lsn_number, micros
@@ -59,7 +60,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is not a wal2json record (neither `action` nor `change`)' END"
     )
     # every event of a transaction gets a copy of these columns, so none may grow with the transaction
-    place = ("_file", "_block", "_row", "_offset", "_partition")
+    place = (FILE, BLOCK, ROW, OFFSET, PARTITION)
     document_columns = ("_d.action AS _action", "_d.xid AS _xid", f"{lsn_number('coalesce(_d.lsn, _d.nextlsn)')} AS _lsn", "_d.`timestamp` AS _at")
     transactions = documents.selectExpr(*place, *document_columns, f"{problem} AS _problem", f"{_events()} AS _events")
     kept = (*place, "_action", "_xid", "_lsn", "_at", "_problem")
@@ -70,7 +71,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     unknown = f"CASE WHEN _e.kind NOT IN ({names}) THEN concat('has an unknown action ', _e.kind) END"
     rows = events.selectExpr(
         *(name for name in kept if name != "_problem"),
-        "_event",
+        EVENT,
         f"coalesce(_problem, {unknown}) AS _invalid",
         f"CASE WHEN _problem IS NOT NULL OR {other} THEN NULL ELSE CASE _e.kind {codes} END END AS _op",
         "concat_ws('.', _e.schema, _e.`table`) AS _table",

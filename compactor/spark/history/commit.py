@@ -22,12 +22,13 @@ from compactor.core.model.layout import Layout
 from compactor.core.model.position import Position, event_part, latest, sort_key
 from compactor.core.model.snapshot import Snapshot
 from compactor.ports import Storage
+from compactor.spark.columns import MOVED_TO, POSITION, TIME, TO
 from compactor.spark.history.parts import Parts, Writer
 from compactor.spark.history.versions import CLOSED, MOVED, OPEN, Versions
 from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
+from compactor.spark.rows.precedence import union
 from compactor.spark.rows.resolution import Resolution
-from compactor.spark.rows.resolve import union
 from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
 from compactor.spark.tables.table_reader import TableReader
@@ -155,8 +156,8 @@ class _Work:
         """Return the keys to work on, with `__first`: the earliest event of each that is new."""
         versions, stored = self.versions, self.stored_history
         frames = [events.selectExpr(*versions.keys, f"{versions.event()} AS __first")]
-        if "_to" in timed.columns:
-            names = key_columns("_to", key_types(versions.schema))
+        if TO in timed.columns:
+            names = key_columns(TO, key_types(versions.schema))
             went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, names)]
             frames.append(timed.where("_to IS NOT NULL").selectExpr(*went, f"{versions.event()} AS __first"))
         order = self.batch.summary.order
@@ -211,8 +212,8 @@ class _Work:
     ) -> tuple[DataFrame, DataFrame, list[HistoryPart]]:
         """Add the keys that rows moved to, if they may now hold other values: a change of the old key is carried along, through chains too (H10)."""
         versions, digest = self.versions, None
-        went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, key_columns("_moved_to", key_types(versions.schema)))]
-        columns = ["_moved_to", f"{versions.event()} AS __e"]
+        went = [f"{value} AS {quoted(name)}" for name, value in zip(versions.schema.key, key_columns(MOVED_TO, key_types(versions.schema)))]
+        columns = [MOVED_TO, f"{versions.event()} AS __e"]
         fresh = events.where(MOVED).selectExpr(*columns)
         for _ in range(_MAX_ROUNDS):
             # materialize before filtering: Spark's optimizer loses members of structs that it moves through joins
@@ -250,8 +251,8 @@ class _Work:
             return list(stored.closed) if stored else []
         touched: set[str] = set()
         if reach:
-            same = made.where("__same").select(*self.versions.keys, "_position")
-            changed = loaded.where(f"__origin = {CLOSED}").join(same, [*self.keys, "_position"], "left_anti")
+            same = made.where("__same").select(*self.versions.keys, POSITION)
+            changed = loaded.where(f"__origin = {CLOSED}").join(same, [*self.keys, POSITION], "left_anti")
             touched = {row[0] for row in changed.select("__part").distinct().collect()}
         merged = {part.id for part in to_merge(part for part in stored.closed if part.path not in touched)}
         return [part for part in stored.closed if part.path in touched or part.id in merged]
@@ -273,8 +274,8 @@ class _Work:
         ended = made.where(f"__end_position IS NOT NULL AND ({moving})").selectExpr(*columns)
         if removed and not self.whole:
             rest = parts.rows(removed).selectExpr(*columns)
-            mine = loaded.where(f"__origin = {CLOSED}").select(*versions.keys, "_position")
-            ended = ended.unionByName(rest.join(mine, [*self.keys, "_position"], "left_anti"))
+            mine = loaded.where(f"__origin = {CLOSED}").select(*versions.keys, POSITION)
+            ended = ended.unionByName(rest.join(mine, [*self.keys, POSITION], "left_anti"))
         closed = ended.selectExpr("*", "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd')) AS history_part")
         # a row of an open part that did not change stays there
         stays = "false" if self.whole else f"__origin = {OPEN} AND __same"
@@ -321,12 +322,12 @@ class _Work:
 
 def _timed(changes: DataFrame, batch: Resolution) -> DataFrame:
     """Return Changes with TIME from the first that has one: the source, a timestamp that orders the changes, the hour of the file's folder."""
-    sources = ["_time", *_ordered_by_time(batch)]
+    sources = [TIME, *_ordered_by_time(batch)]
     hours = {item.path: item.hour for item in batch.summary.inputs if item.hour}
     if hours and batch.spec.source.plain_rows:
         pairs = ", ".join(f"{literal(path)}, {times.to_micros(hour)}L" for path, hour in hours.items())
         sources.append(f"try_element_at(map({pairs}), _file)")
-    columns = [quoted(name) for name in changes.columns if name != "_time"]
+    columns = [quoted(name) for name in changes.columns if name != TIME]
     return changes.selectExpr(*columns, f"coalesce({', '.join(sources)}, NULL) AS _time")
 
 

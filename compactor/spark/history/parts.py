@@ -15,6 +15,7 @@ from compactor.core.model.history import History, HistoryPart
 from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.schema import Schema
 from compactor.ports import Storage
+from compactor.spark.columns import POSITION
 from compactor.spark.history import versions as history
 from compactor.spark.history.versions import Versions
 from compactor.spark.keys import least_key, range_index
@@ -113,7 +114,7 @@ class Writer:
     def _write(self, rows: DataFrame) -> None:
         columns = [quoted(name) for name, _ in self.versions.stored]
         directory = self.layout.history(self.commit)
-        ordered = rows.selectExpr(*columns, "history_part").sortWithinPartitions("history_part", *self.versions.keys, "_position")
+        ordered = rows.selectExpr(*columns, "history_part").sortWithinPartitions("history_part", *self.versions.keys, POSITION)
         ordered.write.mode("append").partitionBy("history_part").parquet(directory)
 
     def written(self) -> list[HistoryPart]:
@@ -130,7 +131,7 @@ class Writer:
         if not files:
             return []
         schema = self.versions.schema
-        needed = {*schema.key, "_position", "__shown", "__start_us", "__begun_us", "__end_us", "__end_position"}
+        needed = {*schema.key, POSITION, "__shown", "__start_us", "__begun_us", "__end_us", "__end_position"}
         kinds = [(name, kind) for name, kind in self.versions.stored if name in needed]
         sizes = {join(directory, part): sum(size for _, size in group) for part, group in files.items()}
         rows = _by_part(table_writer.parquet(self.spark, kinds, sizes), schema)

@@ -27,7 +27,7 @@ from compactor.core.catalog.history_views import state_types
 from compactor.core.model import types
 from compactor.core.model.history import FOREVER, Truncated
 from compactor.core.model.schema import Schema
-from compactor.spark.columns import LINK_MARK
+from compactor.spark.columns import FROM, LINK, LINK_MARK, MISSING, MOVED_TO, OP, POSITION, TIME, VERSION
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
 from compactor.spark.sql import literal, named, null, quoted
@@ -77,7 +77,7 @@ class Versions:
         """SQL: the key of a row as text."""
         return row_key(self.schema)
 
-    def event(self, value: str = "_position") -> str:
+    def event(self, value: str = POSITION) -> str:
         """SQL: what identifies an event at its source."""
         return position.event(value, self.order)
 
@@ -95,27 +95,27 @@ class Versions:
         """Return Changes (without truncates, with TIME) as rows."""
         arrived = "_op = 'c' AND size(_missing) > 0 AND _from IS NULL AND _link IS NOT NULL"
         return self._rows(
-            changes.selectExpr(*[quoted(name) for name in changes.columns if name != "_missing"], "coalesce(_missing, array()) AS _missing"),
+            changes.selectExpr(*[quoted(name) for name in changes.columns if name != MISSING], "coalesce(_missing, array()) AS _missing"),
             EVENT,
             {
-                "_op": "CASE WHEN _op = 'd' THEN 'd' ELSE 'u' END",
-                "_position": "_position",
-                "__time_us": "_time",
+                OP: "CASE WHEN _op = 'd' THEN 'd' ELSE 'u' END",
+                POSITION: POSITION,
+                "__time_us": TIME,
                 "__missing": "array_sort(_missing)",
-                "_from": f"CASE WHEN {arrived} THEN '{LINK_MARK}' || _link ELSE _from END",
-                "_moved_to": f"CASE WHEN _op = 'd' THEN '{LINK_MARK}' || _link END",
-                "__link": "_link",
+                FROM: f"CASE WHEN {arrived} THEN '{LINK_MARK}' || _link ELSE _from END",
+                MOVED_TO: f"CASE WHEN _op = 'd' THEN '{LINK_MARK}' || _link END",
+                "__link": LINK,
             },
             {name: quoted(name) for name in self.schema.names},
         )
 
     def ends(self, moved: DataFrame) -> DataFrame:
         """Return a delete for each key that a row has left."""
-        old = dict(zip(self.schema.key, key_columns("_from", key_types(self.schema))))
+        old = dict(zip(self.schema.key, key_columns(FROM, key_types(self.schema))))
         return self._rows(
             moved.where(HAS_OLD_KEY),
             MADE,
-            {"_op": "'d'", "_position": "_position", "__time_us": "__time_us", "_moved_to": self.key_text},
+            {OP: "'d'", POSITION: POSITION, "__time_us": "__time_us", MOVED_TO: self.key_text},
             old,
         )
 
@@ -123,20 +123,20 @@ class Versions:
         """Return the truncates as they meet each of these keys (with `__first`)."""
         structs = ", ".join(f"named_struct('__p', {position.fixed(one.position, self.order)}, '__t', {one.time}L)" for one in truncates)
         met = keys.selectExpr("*", f"inline(array({structs}))").where(f"{self.event('__p')} >= __first")
-        return self._rows(met, MADE, {"_op": "'t'", "_position": "__p", "__time_us": "__t"}, {name: quoted(name) for name in self.schema.key})
+        return self._rows(met, MADE, {OP: "'t'", POSITION: "__p", "__time_us": "__t"}, {name: quoted(name) for name in self.schema.key})
 
     def seeds(self, states: DataFrame, time: str) -> DataFrame:
         """Return the rows that a table has when its history begins. `time` is SQL for microseconds since 1970."""
         return self._rows(
             states,
             MADE,
-            {"_op": "_op", "_version": "_version", "_position": "_position", "__time_us": time},
+            {OP: OP, VERSION: VERSION, POSITION: POSITION, "__time_us": time},
             {name: quoted(name) for name in self.schema.names},
         )
 
     def _rows(self, rows: DataFrame, origin: int, state: dict[str, str], values: dict[str, str]) -> DataFrame:
         """Return stored events out of SQL for their state columns and stored columns (name → SQL); all others are null."""
-        given = {"_version": f"CAST({self.version} AS BIGINT)", "__missing": "CAST(array() AS ARRAY<STRING>)", **state}
+        given = {VERSION: f"CAST({self.version} AS BIGINT)", "__missing": "CAST(array() AS ARRAY<STRING>)", **state}
         payload = [f"{values.get(field.name) or null(types.parse(field.type))} AS {quoted(field.name)}" for field in self.schema.fields]
         columns = [f"{given.get(name) or null(types.parse(kind))} AS {name}" for name, kind in state_types(position.ddl(self.order))]
         return rows.selectExpr(*payload, *columns, f"{origin} AS __origin", "CAST(NULL AS STRING) AS __part", "CAST(NULL AS BIGINT) AS __digest")
@@ -144,7 +144,7 @@ class Versions:
     def digest(self) -> str:
         """SQL: a number that changes when anything of a stored event changes."""
         computed = ("__shown", "__start_us", "__end_us", "__begun_us", "__is_deleted", "__start_position", "__end_position", "__previous_key")
-        columns = [*(quoted(name) for name in self.schema.values), "_op", "_from", "_moved_to", "__link", *computed]
+        columns = [*(quoted(name) for name in self.schema.values), OP, FROM, MOVED_TO, "__link", *computed]
         return _text_hash(columns)
 
     # steps --------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Versions:
         halves = left.agg(named("min(__left)", "__left"), named("count(DISTINCT __left)", "__n")).where("__n = 1").drop("__n")
         joined = rows.join(halves, ["__link"], "left")
         waits = f"_op = 'u' AND startswith(_from, '{LINK_MARK}') AND __left <> {self.key_text}"
-        columns = [f"CASE WHEN {waits} THEN __left ELSE _from END AS _from" if name == "_from" else quoted(name) for name in rows.columns]
+        columns = [f"CASE WHEN {waits} THEN __left ELSE _from END AS _from" if name == FROM else quoted(name) for name in rows.columns]
         resolved = joined.selectExpr(*columns, f"coalesce({waits}, false) AS __linked")
         ends = self.ends(resolved.where("__linked"))
         return resolved.drop("__linked").unionByName(ends, allowMissingColumns=True)
@@ -175,7 +175,7 @@ class Versions:
         same = f"PARTITION BY {', '.join(self.keys)}, __e, __c"
         best = f"({same} ORDER BY CASE WHEN __tied THEN _position END DESC, __origin DESC, _position)"
         whole = f"({same} ORDER BY _position ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
-        columns = [quoted(name) for name in rows.columns if name not in ("_from", "_moved_to")]
+        columns = [quoted(name) for name in rows.columns if name not in (FROM, MOVED_TO)]
         events = events.selectExpr(
             *columns,
             f"coalesce(max(CASE WHEN {HAS_OLD_KEY} THEN _from END) OVER {whole}, _from) AS _from",
@@ -218,12 +218,12 @@ class Versions:
     def carry(self, rows: DataFrame, filled: DataFrame, partial: Sequence[str]) -> DataFrame:
         """Return `rows` with `__carried`: the values that the old key had at the key change, where `filled` has the old key."""
         moves = filled.where(f"_op = 'u' AND {HAS_OLD_KEY} AND size(__missing) > 0 AND NOT __frozen")
-        moves = moves.selectExpr(*self.keys, "_position", "_from AS __k", "_position AS __p")
+        moves = moves.selectExpr(*self.keys, POSITION, "_from AS __k", "_position AS __p")
         values = ", ".join(f"{quoted(name)} AS {quoted(name)}" for name in partial)
         sources = filled.selectExpr(f"{self.key_text} AS __k", "_position AS __at", f"CASE WHEN _op <> 't' THEN struct({values}) END AS __v")
         pairs = moves.join(sources, ["__k"], "inner").where("__at < __p")
-        taken = pairs.groupBy(*self.keys, "_position").agg(named("max_by(__v, __at)", "__taken"))
-        joined = rows.join(taken, [*self.schema.key, "_position"], "left")
+        taken = pairs.groupBy(*self.keys, POSITION).agg(named("max_by(__v, __at)", "__taken"))
+        joined = rows.join(taken, [*self.schema.key, POSITION], "left")
         columns = [quoted(name) for name in rows.columns if name != "__carried"]
         return joined.selectExpr(*columns, "coalesce(__taken, __carried) AS __carried")
 

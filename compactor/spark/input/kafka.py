@@ -13,7 +13,7 @@ import dataclasses
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
-from compactor.spark.columns import BLOCK, FILE, ROW, UNREADABLE, VALUE, WIRE
+from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.input import wire
 from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, member
@@ -46,9 +46,9 @@ def _json(raw: RawFrame) -> RawFrame:
     # a line that is not a JSON object goes on unchanged; the envelope reports it with file and row
     corrupt = "(_record._corrupt IS NOT NULL OR (_record IS NULL AND trim(_text) <> ''))"
     rows = record.selectExpr(
-        "_file",
-        "_block",
-        "_row",
+        FILE,
+        BLOCK,
+        ROW,
         f"CASE WHEN {corrupt} THEN _text ELSE {value} END AS _text",
         "try_cast(_record.`offset` AS BIGINT) AS _offset",
         "try_cast(_record.partition AS INT) AS _partition",
@@ -58,7 +58,7 @@ def _json(raw: RawFrame) -> RawFrame:
         f"{wire.of_text('_record.key')} AS _key_wire",
         "_record.headers AS _headers",
     )
-    apicurio = wire.apicurio_problem("_text", "_wire", lambda name: f"contains(_headers, {literal(name)})")
+    apicurio = wire.apicurio_problem(TEXT, WIRE, lambda name: f"contains(_headers, {literal(name)})")
     return RawFrame(rows.selectExpr("*", f"{apicurio} AS {UNREADABLE}").drop("_headers"), paths=raw.paths)
 
 
@@ -97,8 +97,8 @@ def _typed(raw: RawFrame) -> RawFrame:
     if has["value"][0] in ("string", "binary"):
         text = "CAST(_value.value AS STRING)"
         wired = {side: _wired(side, has) for side in ("value", "key")}
-        apicurio = wire.apicurio_problem("_text", "_wire", lambda name: f"{_header(name)} IS NOT NULL" if "headers" in has else "false")
-        rows = raw.rows.selectExpr(*origin, f"{text} AS _text", *extra, f"{wired['value']} AS _wire", f"{wired['key']} AS _key_wire", "_value")
+        apicurio = wire.apicurio_problem(TEXT, WIRE, lambda name: f"{_header(name)} IS NOT NULL" if "headers" in has else "false")
+        rows = raw.rows.selectExpr(*origin, f"{text} AS _text", *extra, f"{wired['value']} AS _wire", f"{wired['key']} AS _key_wire", VALUE)
         return RawFrame(rows.selectExpr("*", f"{apicurio} AS {UNREADABLE}").drop(VALUE), paths=raw.paths)
     return RawFrame(raw.rows.selectExpr(*origin, f"{member(VALUE, 'value')} AS _value", *extra), has["value"], raw.avro, paths=raw.paths)
 

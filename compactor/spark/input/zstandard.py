@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from compactor.core.model.errors import InputRefused
 from compactor.spark import failures
+from compactor.spark.columns import FILE
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input.files import RawFrame, reason
 
@@ -62,7 +63,5 @@ def _copy_unpacked(spark: SparkSession, path: str, target: str) -> int:
 
 def with_original_names(raw: RawFrame) -> RawFrame:
     """Return a frame of copies with the names of the original files."""
-    rows = raw.rows.selectExpr(
-        *[f"substr(_file, 1, length(_file) - {len(_PLAIN)}) AS _file" if name == "_file" else name for name in raw.rows.columns]
-    )
+    rows = raw.rows.selectExpr(*[f"substr(_file, 1, length(_file) - {len(_PLAIN)}) AS _file" if name == FILE else name for name in raw.rows.columns])
     return dataclasses.replace(raw, rows=rows)

@@ -17,7 +17,7 @@ from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.schema.evolution import Evolved
 from compactor.core.schema.writer import WriterField, WriterSchema
-from compactor.spark.columns import FILE, INVALID, OP, POSITION, TIME
+from compactor.spark.columns import AFTER, BEFORE, EVENT, FILE, FROM, INVALID, LINK, OLD_KEY, OP, ORIGIN, POSITION, RECORD_KEY, ROW, SOURCE, TIME
 from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
@@ -45,7 +45,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     why = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} END"
     keep = [name for name in frame.rows.columns if name not in (INVALID, OP)]
     # a record that holds several events: the record's place orders the file, the event's number orders the record
-    place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if "_event" in frame.rows.columns else "_row"
+    place = f"_row * {EVENTS_MAX}L + coalesce(_event, 0)" if EVENT in frame.rows.columns else ROW
     rows = frame.rows.selectExpr(*keep, f"{position.built(epoch, typed, place)} AS _position", f"{why} AS _invalid", OP)
     return dataclasses.replace(frame, rows=rows.withColumn(OP, F.expr("CASE WHEN _invalid IS NULL THEN _op END")))
 
@@ -80,7 +80,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
     columns = []
     missing = []
     mistyped = []
-    origin = "_origin" if spec.keyless else "0"
+    origin = ORIGIN if spec.keyless else "0"
     for field in schema.fields:
         if field.name in schema.key:
             columns.append(f"{keys[schema.key.index(field.name)]} AS {quoted(field.name)}")
@@ -116,7 +116,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
 
 def _link(frame: Frame) -> str:
     """SQL for LINK: null where the source sends no transaction or no LSN."""
-    kinds = dict(frame.rows.dtypes)["_source"]
+    kinds = dict(frame.rows.dtypes)[SOURCE]
     return "concat(_source.txId, ':', _source.lsn)" if "txId:" in kinds and "lsn:" in kinds else "CAST(NULL AS STRING)"
 
 
@@ -179,9 +179,9 @@ def _key(frame: Frame, evolved: Evolved, name: str) -> str:
     field = evolved.schema.field(name)
     if name == ROW_ID:
         return "_identity"
-    after = _image_key(frame, evolved, field, "_after")
-    before = _image_key(frame, evolved, field, "_before")
-    record = _record_key(frame, evolved, field, "_record_key")
+    after = _image_key(frame, evolved, field, AFTER)
+    before = _image_key(frame, evolved, field, BEFORE)
+    record = _record_key(frame, evolved, field, RECORD_KEY)
     return f"CASE WHEN _op = 't' THEN NULL WHEN _op = 'd' THEN {coalesce([value for value in (before, record) if value])} ELSE {after} END"
 
 
@@ -214,8 +214,8 @@ def _moved(frame: Frame, evolved: Evolved, keys: list[str], kinds: list[str]) ->
     if schema.key == (ROW_ID,):
         return "CAST(NULL AS STRING)"
     fields = [schema.field(name) for name in schema.key]
-    header = [_record_key(frame, evolved, field, "_old_key") or null(types.parse(field.type)) for field in fields]
-    before = [_image_key(frame, evolved, field, "_before") for field in fields]
+    header = [_record_key(frame, evolved, field, OLD_KEY) or null(types.parse(field.type)) for field in fields]
+    before = [_image_key(frame, evolved, field, BEFORE) for field in fields]
     from_header = " AND ".join(f"({value}) IS NOT NULL" for value in header)
     from_before = " AND ".join(f"({value}) IS NOT NULL" for value in before)
     differs = f"{key_text(before, kinds)} <> {key_text(keys, kinds)}"
@@ -237,9 +237,9 @@ def link_key_changes(changes: DataFrame, schema: Schema) -> DataFrame:
     The other half of such a key change is the delete of the same transaction and LSN. Links that several deletes share are left alone.
     """
     key = row_key(schema)
-    deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr("_link", f"{key} AS _left")
-    halves = deletes.groupBy("_link").agg(F.expr("min(_left)").alias("_left"), F.expr("count(DISTINCT _left)").alias("_halves"))
-    joined = changes.join(halves.where("_halves = 1"), ["_link"], "left")
+    deletes = changes.where("_op = 'd' AND _link IS NOT NULL").selectExpr(LINK, f"{key} AS _left")
+    halves = deletes.groupBy(LINK).agg(F.expr("min(_left)").alias("_left"), F.expr("count(DISTINCT _left)").alias("_halves"))
+    joined = changes.join(halves.where("_halves = 1"), [LINK], "left")
     old_key = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
-    keep = [quoted(name) for name in changes.columns if name != "_from"]
+    keep = [quoted(name) for name in changes.columns if name != FROM]
     return joined.selectExpr(*keep, f"coalesce(_from, {old_key}) AS _from")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from compactor.core.model.schema import Schema
+from compactor.spark.columns import AFTER, MOVED_TO, OP, POSITION, SOURCE, VERSION
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression
 from compactor.spark.rows import position
@@ -31,7 +32,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> F
     """
     assert frame.images is not None
     rows = frame.rows
-    has_order = "total_order" in dict(rows.dtypes)["_source"]
+    has_order = "total_order" in dict(rows.dtypes)[SOURCE]
     event = "concat_ws(':', 'e', _position.epoch, _source.sequence, _source.lsn, _source.txId, _source.total_order)" if has_order else "NULL"
     has_number = "_source.total_order IS NOT NULL" if has_order else "false"
     if any(name == "offset" for name, _ in order):
@@ -47,7 +48,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> F
         "*",
         f"explode(CASE WHEN _op = 'u' THEN array('{REMOVAL}', 'c') WHEN _op = 'd' THEN array('{REMOVAL}') ELSE array(_op) END) AS _k",
     )
-    keep = [name for name in frame.rows.columns if name not in ("_op", "_after")]
+    keep = [name for name in frame.rows.columns if name not in (OP, AFTER)]
     out = split.selectExpr(
         *keep,
         "_k AS _op",
@@ -83,7 +84,7 @@ def match_removals(heads: DataFrame, schema: Schema, version: int) -> DataFrame:
     )
     gone, took = "(_kind = 'l' AND _n <= _removals)", "(_kind = 'w' AND _n <= _rows)"
     columns = [quoted(name) for name in schema.names]
-    rest = [name for name in heads.columns if name not in (*schema.names, "_op", "_version", "_position", "_moved_to")]
+    rest = [name for name in heads.columns if name not in (*schema.names, OP, VERSION, POSITION, MOVED_TO)]
     return counted.selectExpr(
         *columns,
         *rest,

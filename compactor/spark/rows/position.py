@@ -8,31 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from compactor.core.model import position as core
 from compactor.core.model.position import Position
 from compactor.spark.sql import literal
 
-Order = Sequence[tuple[str, str]]
-"""(name, type) of each order column."""
-
-
-def members(order: Order) -> list[tuple[str, str]]:
-    """Return name and type of each member of the struct."""
-    middle = [(f"o{at + 1}", kind) for at, (_, kind) in enumerate(order)]
-    return [("epoch", "int"), *middle, ("file", "string"), ("block", "bigint"), ("row", "bigint")]
-
-
-def ddl(order: Order) -> str:
-    """Return the struct as a Spark type."""
-    return "struct<" + ",".join(f"{name}:{kind}" for name, kind in members(order)) + ">"
-
-
-def older_ddl(order: Order) -> str:
-    """Return the type of OLDER: column → the register of its value.
-
-    `at` is the Position of the event that brought the value. `via` is the same, except for a value that a key change carried along: then it is the
-    older Position that the value had under the old key. `known` is false for a value that no event has carried.
-    """
-    return f"map<string,struct<at:{ddl(order)},via:{ddl(order)},known:boolean>>"
+Order = core.Order
+ddl, older_ddl = core.ddl, core.older_ddl
 
 
 def built(epoch: str, values: Sequence[str], row: str = "_row") -> str:
@@ -43,7 +24,7 @@ def built(epoch: str, values: Sequence[str], row: str = "_row") -> str:
 
 def fixed(position: Position, order: Order) -> str:
     """SQL for a given Position."""
-    named = zip(members(order), position)
+    named = zip(core.members(order), position)
     inside = ", ".join(f"'{name}', CAST({literal(value)} AS {kind})" for (name, kind), value in named)
     return f"named_struct({inside})"
 
@@ -62,4 +43,4 @@ def event(position: str, order: Order) -> str:
     """SQL for the members of a Position that identify the event at its source."""
     if by_file(order):
         return position
-    return "struct(" + ", ".join(f"{position}.{name}" for name, _ in members(order)[: len(order) + 1]) + ")"
+    return "struct(" + ", ".join(f"{position}.{name}" for name, _ in core.members(order)[: len(order) + 1]) + ")"

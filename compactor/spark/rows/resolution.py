@@ -1,7 +1,7 @@
 """Resolution: resolve a batch with the stored rows to one row for each key, and count what became of every event.
 
 In: a SparkBatch (Changes). Out: `outcomes` (every state of every key, ranked) and `heads` (the rows that stay), both in the columns of
-`rows/resolve.py`.
+`rows/precedence.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX
+from compactor.spark.columns import FILE, OUTCOME, POSITION
 from compactor.spark.reading import SparkBatch, record_place
 from compactor.spark.rows import keyless, position, survey
-from compactor.spark.rows.resolve import EVENT, MOVED, Resolver, union
+from compactor.spark.rows.precedence import EVENT, MOVED, Resolver, union
 from compactor.spark.sql import DIGEST, literal, named, quoted
 from compactor.spark.tables import table_writer
 from compactor.spark.tables.table_reader import TableReader
@@ -149,7 +150,7 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     event_outcomes = None
     if spec.feed == ALL and aside is None:
         events_only = outcomes.where(f"_origin = {EVENT}")
-        event_outcomes = table_writer.materialize(events_only.selectExpr(*resolver.keys, "_position", "_outcome AS _event_outcome"))
+        event_outcomes = table_writer.materialize(events_only.selectExpr(*resolver.keys, POSITION, "_outcome AS _event_outcome"))
         own.append(event_outcomes)
     return Resolution(batch, whole, resolver, outcomes, heads, counts, ties, linked, event_outcomes, tuple(own)), aside
 
@@ -159,7 +160,7 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     key = list(batch.summary.evolved.schema.key)
     rows = batch.changes.where("_op <> 't'").join(keys, key, "left_semi")
     rows = rows.selectExpr("*", *record_place(batch.spec))
-    counts = {row["_file"]: row["count"] for row in rows.groupBy("_file").count().collect()}
+    counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
     set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
     inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in batch.summary.inputs)
     unusable = (*batch.summary.unusable, *set_aside)[:LISTED_MAX]
@@ -240,10 +241,10 @@ def _beyond_retention(batch: SparkBatch, heads: DataFrame) -> DataFrame | None:
 
 def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str) -> tuple[dict[str, int], int]:
     """Return the number of events by outcome, and the number of ties. Raises CheckFailed unless the sum is the number of events read."""
-    grouped = outcomes.where(f"_origin = {EVENT}").groupBy("_outcome")
+    grouped = outcomes.where(f"_origin = {EVENT}").groupBy(OUTCOME)
     rows = grouped.agg(named("count(1)", "n"), named("count_if(_tie)", "t")).collect()
     counts = dict.fromkeys(COUNTS, 0)
-    counts.update({row["_outcome"]: row.n for row in rows})
+    counts.update({row[OUTCOME]: row.n for row in rows})
     # truncates themselves are applied; they supersede all states at or below the barrier
     counts["superseded"] += 0 if gone == "false" else events.where(f"_origin = {EVENT} AND ({gone})").count()
     counts["applied"] += batch.summary.truncates

@@ -22,6 +22,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema import writer
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
+from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, PARTITION, ROW, SOURCE, WRITER
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.input.files import from_spark
 from compactor.spark.rows import position
@@ -39,7 +40,7 @@ def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: Wr
     image = "coalesce(_after, _before)"
     rows = (
         frame.rows.where("_writer IS NOT NULL AND _op IS NOT NULL")
-        .groupBy("_writer")
+        .groupBy(WRITER)
         .agg(
             named("first(_schema)", "text"),
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
@@ -48,12 +49,12 @@ def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: Wr
         .collect()
     )
     out = []
-    for row in sorted(rows, key=lambda row: str(row["_writer"])):
+    for row in sorted(rows, key=lambda row: str(row[WRITER])):
         if row.text:
-            described = dataclasses.replace(writer.from_connect(row.text), id=row["_writer"])
+            described = dataclasses.replace(writer.from_connect(row.text), id=row[WRITER])
         else:
             names = list(json.loads(row.sample)) if row.sample else []
-            described = _inferred(spark, frame, row["_writer"], "_after" if row.rows else "_before", names, bare)
+            described = _inferred(spark, frame, row[WRITER], AFTER if row.rows else BEFORE, names, bare)
             described = writer.declared(described, schema) if schema else described
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
@@ -157,7 +158,7 @@ def main_connector(frames: Sequence[Frame]) -> tuple[str | None, bool]:
     counts: Counter[str] = Counter()
     offsets = True
     for frame in frames:
-        source = "_source.connector" if "connector:" in dict(frame.rows.dtypes)["_source"] else "CAST(NULL AS STRING)"
+        source = "_source.connector" if "connector:" in dict(frame.rows.dtypes)[SOURCE] else "CAST(NULL AS STRING)"
         rows = frame.rows.where("_op IS NOT NULL").selectExpr(f"{source} AS c", "_offset IS NOT NULL AS o")
         for row in rows.groupBy("c").agg(named("count(1)", "n"), named("min(o)", "o")).collect():
             offsets = offsets and row.o
@@ -188,20 +189,20 @@ def count_records(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
             )
     by_file: dict[str, list[object]] = {}
     for row in rows:
-        by_file.setdefault(row["_file"], []).append(row)
+        by_file.setdefault(row[FILE], []).append(row)
     files = {name: _file_counts(group) for name, group in by_file.items()}
     bounds: dict[str, tuple[Position | None, Position | None]] = {}
     for row in rows:
         if row.images:
-            first, last = bounds.get(row["_writer"], (None, None))
-            bounds[row["_writer"]] = (
+            first, last = bounds.get(row[WRITER], (None, None))
+            bounds[row[WRITER]] = (
                 earliest([first, position.from_row(row.first)]),
                 latest([last, position.from_row(row.last)]),
             )
     offsets: dict[int, int] = {}
     for row in rows:
-        if row["_partition"] is not None and row["offset"] is not None:
-            offsets[row["_partition"]] = max(row["offset"], offsets.get(row["_partition"], row["offset"]))
+        if row[PARTITION] is not None and row["offset"] is not None:
+            offsets[row[PARTITION]] = max(row["offset"], offsets.get(row[PARTITION], row["offset"]))
     source_times = [row.time for row in rows if row.time is not None]
     return SurveyResult(
         files,
@@ -209,7 +210,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
         sum(row.n for row in rows),
         sum(row.ignored for row in rows),
         sum(row.invalid for row in rows),
-        tuple({(row["_writer"], name) for row in rows for name in row.unavailable_columns or ()}),
+        tuple({(row[WRITER], name) for row in rows for name in row.unavailable_columns or ()}),
         sum(row.unlinked for row in rows),
         sum(row.moves for row in rows),
         sum(row.truncates for row in rows),
@@ -225,7 +226,7 @@ def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
     partial = " OR ".join(test for _, test in missing) or "false"
     names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
     lost = "_op IN ('u', 'd') AND _before IS NULL" if not spec.key else "false"
-    return frame.rows.groupBy("_file", "_writer", "_partition").agg(
+    return frame.rows.groupBy(FILE, WRITER, PARTITION).agg(
         named("count(1)", "n"),
         named("count_if(_op IS NULL AND _invalid IS NULL)", "ignored"),
         named("count_if(_invalid IS NOT NULL)", "invalid"),
@@ -254,9 +255,9 @@ def _file_counts(group: list) -> FileCounts:  # type: ignore[type-arg]
 def list_unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
     """Return the first of these rows as entries of the quarantine. `why` (the reason) and `text` (the record) are SQL."""
     listed = (
-        rows.selectExpr("_file", "_block", "_row", f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
-        .orderBy("_file", "_block", "_row")
+        rows.selectExpr(FILE, BLOCK, ROW, f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
+        .orderBy(FILE, BLOCK, ROW)
         .limit(LISTED_MAX)
         .collect()
     )
-    return [Unusable(row["_file"], row.why, row["_row"] + 1, row["_block"], row.text or "") for row in listed]
+    return [Unusable(row[FILE], row.why, row[ROW] + 1, row[BLOCK], row.text or "") for row in listed]

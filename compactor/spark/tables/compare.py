@@ -17,7 +17,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check, Difference
 from compactor.spark.decode import conversions
 from compactor.spark.input.files import from_spark
-from compactor.spark.rows.resolve import Resolver
+from compactor.spark.rows.precedence import Resolver
 from compactor.spark.sql import literal, named, quoted
 from compactor.spark.tables.table_reader import TableReader
 

@@ -26,13 +26,14 @@ from compactor.core.model.snapshot import DataFile, FeedPart, Snapshot
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.results.checks import Check
 from compactor.ports import Storage
+from compactor.spark.columns import POSITION
 from compactor.spark.rows import position
-from compactor.spark.rows.resolve import union
+from compactor.spark.rows.precedence import union
 from compactor.spark.sql import literal, named, quoted
 from compactor.spark.tables import compare, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
-OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", "_position")
+OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", POSITION)
 """The feed's own columns, before the payload."""
 
 _JSON = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")"
@@ -208,7 +209,7 @@ def event_rows(events: DataFrame, changed: DataFrame, made: Snapshot) -> DataFra
     outcome = f"CASE WHEN _event_outcome = '{APPLIED}' THEN 'unchanged' ELSE coalesce(_event_outcome, 'superseded') END"
     # a delete's columns other than the key are fillers of the connector
     values = [quoted(name) if name in key else f"CASE WHEN _op <> 'd' THEN {quoted(name)} END AS {quoted(name)}" for name in schema.names]
-    return unchanged.selectExpr(*_own(f"CASE _op {kind} END", made, "false", outcome, "(_op = 'd')", "_position"), *values)
+    return unchanged.selectExpr(*_own(f"CASE _op {kind} END", made, "false", outcome, "(_op = 'd')", POSITION), *values)
 
 
 def _at_or_below(row: str, bound: Position, made: Snapshot) -> str:

@@ -15,9 +15,9 @@ from compactor.core.model.position import Position, at_or_below, latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.spark import keys as key_sql
-from compactor.spark.columns import LINK_MARK, ORIGIN
+from compactor.spark.columns import FROM, LINK, LINK_MARK, MOVED_TO, ORIGIN, TO
 from compactor.spark.rows import keyless, position
-from compactor.spark.rows.resolve import BASE, DELTA, union
+from compactor.spark.rows.precedence import BASE, DELTA, union
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables import table_writer
 
@@ -101,12 +101,12 @@ class TableReader:
         key = key_sql.row_key(self.schema)
         delta, base = self.delta(), self.base(None) if self.snapshot.segments else None
         rows = union([frame for frame in (base, delta) if frame is not None])
-        left = _halves(rows.where(f"_op = 'd' AND startswith(_moved_to, '{LINK_MARK}')"), "_moved_to", key, "_left")
-        arrived = _halves(rows.where(f"_op = 'u' AND startswith(_from, '{LINK_MARK}')"), "_from", key, "_arrived")
-        joined = changes.join(left, ["_link"], "left").join(arrived, ["_link"], "left")
+        left = _halves(rows.where(f"_op = 'd' AND startswith(_moved_to, '{LINK_MARK}')"), MOVED_TO, key, "_left")
+        arrived = _halves(rows.where(f"_op = 'u' AND startswith(_from, '{LINK_MARK}')"), FROM, key, "_arrived")
+        joined = changes.join(left, [LINK], "left").join(arrived, [LINK], "left")
         came = f"CASE WHEN _op = 'c' AND size(_missing) > 0 AND _left <> {key} THEN _left END"
         went = f"CASE WHEN _op = 'd' AND _arrived <> {key} THEN _arrived END"
-        keep = [quoted(name) for name in changes.columns if name not in ("_from", "_to")]
+        keep = [quoted(name) for name in changes.columns if name not in (FROM, TO)]
         return joined.selectExpr(*keep, f"coalesce(_from, {came}) AS _from", f"{went} AS _to")
 
     def rows_for_removals(self, events: DataFrame) -> DataFrame | None:
@@ -127,5 +127,5 @@ class TableReader:
 
 def _halves(rows: DataFrame, mark: str, key: str, name: str) -> DataFrame:
     """Return (`_link`, the key as `name`) of rows that wait for the other half of their key change. Links that several keys share are left out."""
-    keyed = rows.selectExpr(f"substring({mark}, {len(LINK_MARK) + 1}) AS _link", f"{key} AS _key").groupBy("_link")
+    keyed = rows.selectExpr(f"substring({mark}, {len(LINK_MARK) + 1}) AS _link", f"{key} AS _key").groupBy(LINK)
     return keyed.agg(named("min(_key)", name), named("count(DISTINCT _key)", "_n")).where("_n = 1").drop("_n")

@@ -23,7 +23,7 @@ from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
 from compactor.spark.keys import key_struct, least_key
 from compactor.spark.rows import position
-from compactor.spark.rows.resolve import ALL
+from compactor.spark.rows.precedence import ALL
 from compactor.spark.sql import cast, literal, named, quoted
 
 _SEGMENT = "segment"

@@ -1,5 +1,5 @@
-# Everything: landing in a bucket of its own, archives that move to colder storage, an EMR cluster beside EMR Serverless, Airflow, alarms.
-# It costs money while it stands: docs/terraform.md says how much of what.
+# All parts: landing in a separate bucket, archives that move to colder storage, an EMR cluster beside EMR Serverless, Airflow, alarms.
+# It costs money while it exists; docs/terraform.md lists the costs.
 
 terraform {
   required_version = ">= 1.9.0"

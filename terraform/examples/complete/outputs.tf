@@ -1,4 +1,4 @@
 output "compactor" {
-  description = "Everything the module tells."
+  description = "All outputs of the module."
   value       = module.compactor
 }

@@ -1,15 +1,15 @@
 variable "region" {
-  description = "Where everything is made."
+  description = "The region of all resources."
   type        = string
 }
 
 variable "private_subnet_ids" {
-  description = "Two private subnets in two zones, with a way to S3, Glue and CloudWatch; the first one tagged for EMR's managed policies."
+  description = "Two private subnets in two zones with access to S3, Glue and CloudWatch; the first one is tagged for EMR's managed policies."
   type        = list(string)
 }
 
 variable "security_group_id" {
-  description = "A security group whose members may talk to each other, for jobs and Airflow."
+  description = "A security group that allows traffic between its members, for jobs and Airflow."
   type        = string
 }
 
@@ -24,7 +24,7 @@ variable "landing_bucket" {
 }
 
 variable "landing_kms_key_arn" {
-  description = "The key of that bucket."
+  description = "The KMS key of that bucket."
   type        = string
 }
 

@@ -1,5 +1,5 @@
-# The least: buckets, a database, an EMR Serverless application. Whoever runs `terraform apply` here may then start jobs as the account's
-# administrators may; give others the caller role (see ../complete).
+# The minimum: buckets, a database, an EMR Serverless application. The account's administrators can start jobs; other users need the caller role
+# (see ../complete).
 
 terraform {
   required_version = ">= 1.9.0"
@@ -30,11 +30,11 @@ output "compactor_yaml" {
 }
 
 output "application_id" {
-  description = "Where jobs are started."
+  description = "The application that runs jobs."
   value       = module.compactor.application_id
 }
 
 output "job_role_arn" {
-  description = "The role that jobs run as."
+  description = "The role of jobs."
   value       = module.compactor.job_role_arn
 }

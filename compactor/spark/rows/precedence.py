@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from compactor.core.model import types
 from compactor.core.model.schema import Schema
-from compactor.spark.columns import FILE, FROM, HEAD, LINK_MARK, MOVED_TO, OP, ORIGIN, OUTCOME, POSITION, TIE, VERSION
+from compactor.spark.columns import FILE, FROM, HEAD, LINK_MARK, MISSING, MOVED_TO, OP, ORIGIN, OUTCOME, POSITION, TIE, VERSION
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
 from compactor.spark.sql import literal, null, quoted
@@ -75,7 +75,7 @@ class Resolver:
 
     def states(self, changes: DataFrame) -> DataFrame:
         """Return Changes (without truncates) as states: one for each change, and for each key change a tombstone under the old key."""
-        older = self._unknown("_missing")
+        older = self._unknown(MISSING)
         waits = f"'{LINK_MARK}' || _link"
         op = "CASE WHEN _op IN ('d', 'x') THEN 'd' ELSE 'u' END"
         events = changes.selectExpr(
@@ -146,7 +146,7 @@ class Resolver:
         # an event that was delivered again under a later file name ranks above the stored row that it made before
         again = f"max(_origin >= {DELTA} AND _same = _head_same) OVER ({by_key})"
         ranked = ranked.selectExpr("*", f"(_head_origin < {DELTA} AND {again}) AS _again")
-        own = position.event("_position", self.order)
+        own = position.event(POSITION, self.order)
         stored_twin = f"(_head_origin >= {DELTA} AND {own} = {position.event('_head_position', self.order)})"
         twin = f"(_before_it IS NOT NULL AND _before_it = _same) OR {stored_twin}"
         tie = f"(_before_it IS NOT NULL AND _before_it.e = _same.e AND _before_it.h <> _same.h AND NOT {stored_twin})"

@@ -1,0 +1,18 @@
+#!/bin/sh
+# install.sh PYTHON ARGUMENTS: install packages into PYTHON's environment, with uv (seconds) or, where uv cannot be had, with pip (minutes).
+# A uv on the PATH is used; otherwise .venv gets its own.
+set -eu
+target=$1
+shift
+own=$(dirname "$0")/../.venv/bin
+uv=$(command -v uv || true)
+if [ -z "$uv" ]; then
+    # an environment that some uv made has no pip
+    [ -x "$own/uv" ] || "$own/python" -m pip --version >/dev/null 2>&1 || "$own/python" -m ensurepip >/dev/null
+    if [ -x "$own/uv" ] || "$own/python" -m pip install --quiet --disable-pip-version-check uv; then uv=$own/uv; fi
+fi
+if [ -n "$uv" ]; then
+    exec "$uv" pip install --quiet --python "$target" "$@"
+fi
+echo 'setup: no uv here; pip takes minutes' >&2
+exec "$own/python" -m pip --python "$target" install --quiet --disable-pip-version-check --use-pep517 "$@"

@@ -1,0 +1,80 @@
+"""One Spark session for all tests of a process: a JVM takes 20 s to start, and half a minute of work until it is warm.
+
+Tests get it as `spark`. Tests that go through App take `app_on_one_spark`: App then uses the same session, and its databases are dropped when it
+closes. A test that opens a session of its own does so without this one: it is closed first (tests/conftest.py).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from compactor.app import app as app_module
+from compactor.app.spark import coordinates
+from compactor.config.settings import Settings
+from compactor.demo import SPARK
+from compactor.spark import session as session_module
+from compactor.spark.session import SessionSettings, close_session, open_session
+
+FAST = tuple(SPARK.items())
+"""For jobs of a few rows: what compiling would gain is never earned back. The command-line test runs with code generation."""
+
+AVRO = not pyspark.__version__.startswith("4")
+"""Spark 4's reader of Avro is not in Maven Central for every version (see the Makefile)."""
+
+_open: list[tuple[SparkSession, tempfile.TemporaryDirectory[str]]] = []
+
+
+def one_spark() -> SparkSession:
+    """The session, started when it is first asked for. It reads Avro, and has an embedded metastore."""
+    if not _open:
+        scratch = tempfile.TemporaryDirectory(prefix="one-spark-")
+        avro = (("spark.jars.packages", ",".join(coordinates("spark-avro"))),) if AVRO else ()
+        # Hundreds of runs in one JVM: what it compiles halves their cost. Nobody reads the metastore after a crash.
+        java = (("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=4 -Dderby.system.durability=test"),)
+        settings = SessionSettings(None, f"{scratch.name}/metastore", f"{scratch.name}/warehouse", master="local[2]", conf=(*FAST, *java, *avro))
+        _open.append((open_session(settings), scratch))
+    return _open[0][0]
+
+
+def close_one_spark() -> None:
+    """End it; the next test that asks starts another."""
+    while _open:
+        session, scratch = _open.pop()
+        close_session(session)
+        scratch.cleanup()
+
+
+@pytest.fixture
+def spark() -> SparkSession:
+    """The session of this process."""
+    return one_spark()
+
+
+@pytest.fixture
+def app_on_one_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """App opens no session of its own."""
+
+    before: set[str] = set()
+
+    def opened(settings: Settings, packages: frozenset[str], verbose: bool, wait: float, conf: Mapping[str, str]) -> SparkSession:
+        session = one_spark()
+        before.update(database.name for database in session.catalog.listDatabases())
+        timestamps = {settings.spec(name).timestamps for name in settings.names}
+        kind = {"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[timestamps.pop()]
+        session.conf.set("spark.sql.parquet.outputTimestampType", kind)
+        return session
+
+    def closed(session: SparkSession) -> None:
+        session.sql("USE default")
+        for database in session.catalog.listDatabases():
+            if database.name not in before:
+                session.sql(f"DROP DATABASE `{database.name}` CASCADE")
+        session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+
+    monkeypatch.setattr(app_module, "opened", opened)
+    monkeypatch.setattr(session_module, "close_session", closed)
