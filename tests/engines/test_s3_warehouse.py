@@ -82,7 +82,7 @@ def test_a_warehouse_in_s3_and_a_catalog_in_glue(tmp_path: Path, monkeypatch: py
             deliver(store, tmp_path / f"landing-{hours[0]}", hours)
             with App.open(file) as app:
                 assert {report.outcome for report in app.run()} <= {"committed", "idle"}
-                assert not app._spark.conf.get("spark.sql.catalogImplementation") == "hive"  # type: ignore[union-attr]
+                assert not app.runtime.spark().conf.get("spark.sql.catalogImplementation") == "hive"  # type: ignore[union-attr]
                 with pytest.raises(Refused, match="ask Athena"):
                     app.sql("select 1")
                 with pytest.raises(Refused, match="--files-only"):
@@ -101,7 +101,7 @@ def read_elsewhere(file: Path, folder: Path) -> dict[str, Any]:
     rows = {}
     with App.open(file) as from_, App.open(other) as to:
         database = from_.settings.catalog.database
-        glue, hive = from_.env().catalog(), to.env().catalog()
+        glue, hive = from_.runtime.environment().catalog(), to.runtime.environment().catalog()
         client = boto3.session.Session().client("glue", region_name="us-east-1")
         hive.ensure_database(database, str(folder))
         for entry in client.get_tables(DatabaseName=database)["TableList"]:

@@ -27,6 +27,7 @@ from compactor.core.model.errors import CompactorError
 from compactor.core.settings.s3 import S3Settings
 from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
+from compactor.flows.table import Table
 from compactor.storage.s3.storage import S3Storage
 from tests.flows.test_every_crash import DELIVERIES
 from tests.oracle.engine import ListEngine
@@ -115,7 +116,7 @@ class Job(Lake):
         """One run."""
         self.now += 1.0
         engine = ListEngine(self._through)
-        run_table(Environment(self._through, lambda: engine, lambda: self._glue, self._clock, lambda: f"{next(self._nonces):08x}"), self.spec)
+        run_table(Table(Environment(self._through, lambda: engine, lambda: self._glue, self._clock, lambda: f"{next(self._nonces):08x}"), self.spec))
 
 
 @pytest.fixture(scope="module")
