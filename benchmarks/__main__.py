@@ -77,7 +77,7 @@ def measure(spark: SparkSession, root: Path, rows: int, changes: int, repeat: in
     load = _told("load", table.load())
     commits = [_told("commit", table.change(changes)) for _ in range(repeat)]
     reads = read(spark, table, repeat)
-    naive = [_told("naive commit", table.change(changes, "rewrite")) for _ in range(repeat)]
+    naive = [_told("naive commit", table.change(changes, "copy-on-write")) for _ in range(repeat)]
     costs = {"load": load, "commit": _median(commits), "naive commit": _median(naive)}
     return {"rows": rows, **{name: dataclasses.asdict(cost) for name, cost in costs.items()}, "reads": reads}
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from compactor.flows.table import Table
 from tests.faults_real.runner import spec_at, world_at
 from tests.oracle.lake import Lake
 from tests.oracle.model import line
@@ -59,7 +60,7 @@ class There(Lake):
         """A run that nobody disturbs finishes what is left; then every invariant holds and the rows are those of all events."""
         from compactor.flows.run import run_table
 
-        run_table(self.real, self.spec)
+        run_table(Table(self.real, self.spec))
         self.storage.refresh()
         watch.settled()
 
@@ -154,7 +155,7 @@ def test_a_runner_stopped_through_the_commits_of_others_harms_nothing(server: Se
     there, draw = There(server), random.Random(seed)
     watch = Watch(there)
     there.land()
-    run_table(there.real, there.spec)
+    run_table(Table(there.real, there.spec))
     stopped = threading.Event()
     there.land()
     proxy.plan()
@@ -179,7 +180,7 @@ def test_a_runner_stopped_through_the_commits_of_others_harms_nothing(server: Se
         assert before is not None
         for _ in range(2):
             there.land()
-            run_table(there.real, there.spec)
+            run_table(Table(there.real, there.spec))
         there.storage.refresh()
         assert there.newest().version >= before.version + 2  # type: ignore[union-attr]
         watch.look()

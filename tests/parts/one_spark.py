@@ -13,7 +13,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from compactor.app import app as app_module
+from compactor.app import base as base_module
 from compactor.app.spark import coordinates
 from compactor.config.settings import Settings
 from compactor.demo import SPARK
@@ -76,5 +76,5 @@ def app_on_one_spark(monkeypatch: pytest.MonkeyPatch) -> None:
                 session.sql(f"DROP DATABASE `{database.name}` CASCADE")
         session.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
 
-    monkeypatch.setattr(app_module, "opened", opened)
+    monkeypatch.setattr(base_module, "open_session", opened)
     monkeypatch.setattr(session_module, "close_session", closed)
