@@ -124,5 +124,5 @@ def test_a_metastore_that_could_compare_and_is_not_allowed_to_is_told_of_and_use
             catalog.replace_view(view(version))
             assert catalog.view("shop", "t") == view(version)
     assert [record.getMessage() for record in caplog.records if "allowAll" in record.getMessage()] == [
-        "the metastore could compare and set, but for its setting datanucleus.query.sql.allowAll, which is not true"
+        "shop.t: the metastore cannot compare and set: set datanucleus.query.sql.allowAll to true there"
     ]
