@@ -83,7 +83,7 @@ def test_a_warehouse_in_s3_and_a_catalog_in_glue(tmp_path: Path, monkeypatch: py
             with App.open(file) as app:
                 assert {report.outcome for report in app.run()} <= {"committed", "idle"}
                 assert not app.runtime.spark().conf.get("spark.sql.catalogImplementation") == "hive"  # type: ignore[union-attr]
-                with pytest.raises(Refused, match="ask Athena"):
+                with pytest.raises(Refused, match="query it with Athena"):
                     app.sql("select 1")
                 with pytest.raises(Refused, match="--files-only"):
                     app.verify()
