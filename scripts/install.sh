@@ -11,8 +11,8 @@ if [ -z "$uv" ]; then
     [ -x "$own/uv" ] || "$own/python" -m pip --version >/dev/null 2>&1 || "$own/python" -m ensurepip >/dev/null
     if [ -x "$own/uv" ] || "$own/python" -m pip install --quiet --disable-pip-version-check uv; then uv=$own/uv; fi
 fi
-if [ -n "$uv" ]; then
-    exec "$uv" pip install --quiet --python "$target" "$@"
-fi
-echo 'setup: no uv here; pip takes minutes' >&2
+if [ -n "$uv" ] && "$uv" pip install --quiet --python "$target" "$@"; then exit 0; fi
+# uv reads neither pip's configuration (an index of one's own) nor the system's certificates
+echo 'setup: without uv; pip takes minutes' >&2
+"$own/python" -m pip --version >/dev/null 2>&1 || "$own/python" -m ensurepip >/dev/null
 exec "$own/python" -m pip --python "$target" install --quiet --disable-pip-version-check --use-pep517 "$@"

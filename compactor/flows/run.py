@@ -64,18 +64,16 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     if current is not None:
         current, resumed = resume(table, current)
     made = []
-    committed = commit.commit(table, label, progress)
+    committed = commit.commit(table, current, label, progress)
     if committed:
         made.append(committed)
         current = committed
         _finish(table, current, progress)
-    else:
-        newest = table.newest()
-        if newest is not None and (current is None or newest.version > current.version):
-            # another run ingested what we found; if it has died since, its work is finished here
-            current, resumed = resume(table, newest)
+    elif table.superseded_since(current) and (newest := table.newest()) is not None:
+        # another run ingested what we found; if it has died since, its work is finished here
+        current, resumed = resume(table, newest)
     if current is not None and due(table, current):
-        compacted = compact(table, label, progress)
+        compacted = compact(table, current, label, progress)
         if compacted:
             made.append(compacted)
             current = compacted

@@ -25,8 +25,10 @@ Plan = Callable[[Optional[Snapshot], ExitStack], Optional[Edit]]
 """(newest Snapshot, stack that is closed after the put) → the Edit to commit, or None if there is nothing to do."""
 
 
-def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool] = lambda: False) -> Snapshot | None:
+def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool] = lambda: False, newest: Snapshot | None = None) -> Snapshot | None:
     """Commit what `plan` returns on top of the newest Snapshot. Return the new Snapshot, or None if there is nothing to do.
+
+    `newest`: the newest Snapshot, if the caller has just read it. An outdated one costs an attempt.
 
     `plan` is called again when another writer commits first, and when it fails on ground that moved meanwhile: a newer version exists (its run
     may have archived the files that were being read, or vacuumed them), or `moved` returns True. Any other error is raised as it is.
@@ -34,14 +36,14 @@ def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool
     """
     last: Exception | None = None
     for attempt in range(ATTEMPTS):
-        parent = table.newest()
+        parent = newest if attempt == 0 and newest is not None else table.newest()
         with ExitStack() as scratch:
             try:
                 edit = plan(parent, scratch)
                 if edit is None:
                     return None
                 _check(table, parent, edit, planned_before=attempt > 0)
-                made = apply(parent, edit, stamp(table, label), ledger.carried(table, parent, edit.writer))
+                made = apply(parent, edit, _stamp(table, label), ledger.carried(table, parent, edit.writer))
                 put(table, made)
                 return made
             except RequirementFailed:
@@ -60,8 +62,12 @@ def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool
     ) from last
 
 
-def stamp(table: Table, label: str) -> Stamp:
-    """Return what `apply` notes of the caller."""
+def preview(table: Table, parent: Snapshot | None, edit: Edit) -> Snapshot:
+    """Return the Snapshot that `edit` would make. Its data can be read and compared before it is committed."""
+    return apply(parent, edit, _stamp(table, ""))
+
+
+def _stamp(table: Table, label: str) -> Stamp:
     return Stamp(table.name, str(uuid.uuid4()), label, table.env.now())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 from typing import Any
 
@@ -10,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.core.model.edit import Edit, apply
+from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
 from compactor.core.model.snapshot import COUNTS
+from compactor.flows.environment import Environment
 from compactor.flows.read import quarantine
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
 from compactor.flows.run import run_table, run_tables
 from compactor.flows.table import Table
-from compactor.flows.transact import ATTEMPTS, put, stamp
+from compactor.flows.transact import ATTEMPTS, preview, put
 from compactor.storage.memory import MemoryStorage
 from tests.oracle.lake import Lake, as_rows, table
 from tests.oracle.model import line, replayed
@@ -442,7 +444,7 @@ def test_a_run_that_loses_every_race_gives_up_and_loses_nothing() -> None:
             newest = lake.newest()
             assert newest is not None
             lost.append(path)
-            put(rival, apply(newest, Edit("commit", f"rival{len(lost)}"), stamp(rival, "")))
+            put(rival, preview(rival, newest, Edit("commit", f"rival{len(lost)}")))
             return super().put_if_absent(path, data)
 
     storage, lake.storage = lake.storage, Lost(lake._clock)
@@ -454,6 +456,36 @@ def test_a_run_that_loses_every_race_gives_up_and_loses_nothing() -> None:
     lake.storage = storage
     assert lake.run().outcome == "committed"
     assert lake.look().rows == lake.expected() == ((1, 50),)  # type: ignore[union-attr]
+
+
+def test_a_compaction_that_loses_every_race_leaves_the_commit_as_it_is() -> None:
+    """It is optional work: the run that committed is committed, and a later run compacts."""
+    lake = Lake(table())
+    for n in range(1, 4):
+        lake.deliver(f"increment_20260101{n:02d}/a.json", [line("c", [n], [n], {"a": n})])
+        with_delta = dataclasses.replace(lake.spec, compact_every=1e9)
+        assert run_table(Table(lake.env(), with_delta)).outcome == "committed"
+    lost = []
+
+    class Lost(MemoryStorage):
+        def put_if_absent(self, path: str, data: bytes) -> bool:
+            newest = lake.newest()
+            assert newest is not None
+            if json.loads(data)["operation"] == "compact":
+                lost.append(path)
+                rival = Table(Environment(storage, lake.env().engine, lake.env().catalog), lake.spec)
+                put(rival, preview(rival, newest, Edit("pin", f"rival{len(lost)}")))
+            return super().put_if_absent(path, data)
+
+    storage, lake.storage = lake.storage, Lost(lake._clock)
+    lake.storage._objects = storage._objects
+    lake.deliver("increment_2026010109/b.json", [line("u", [1], [50], {"a": 50})])
+    report = lake.run()
+    assert len(lost) == ATTEMPTS
+    assert (report.outcome, report.operations) == ("committed", ("commit 4",))
+    lake.storage = storage
+    assert lake.run().operations == ("compact 10",)
+    assert lake.look().rows == ((1, 50), (2, 2), (3, 3))  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

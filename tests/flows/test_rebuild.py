@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from compactor.core.model.errors import Conflict, InputRefused, Refused, TryLater
+from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
@@ -205,6 +207,29 @@ def test_what_others_absorb_while_it_goes_on_is_in_it(stage: int) -> None:
         assert lake.look().rows == stages()[stage + 1].copy().expected()  # type: ignore[union-attr]
     assert at > 20
     assert caught > 10
+
+
+def test_a_comparison_that_fails_beside_a_commit_is_made_again() -> None:
+    """A rebuild that was never compared is never published."""
+    lake, watch = begun()
+    env, engine, compared = lake.env(), lake.env().engine(), []
+
+    class Once:
+        """The engine, whose first comparison fails while another run commits."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "difference":
+                compared.append(name)
+                if len(compared) == 1:
+                    lake.deliver("increment_2026010104/x.json", [line("c", [77], [5000], {"a": 77})])
+                    lake.run()
+                    raise RuntimeError("the executor is gone")
+            return getattr(engine, name)
+
+    report = rebuild_table(Table(dataclasses.replace(env, engine=Once), lake.spec))
+    assert (report.outcome, len(compared)) == ("published", 2)
+    watch.settled()
+    assert 77 in [row[0] for row in lake.look().rows]  # type: ignore[union-attr]
 
 
 def test_a_truncate_that_overtakes_it_takes_its_rows() -> None:

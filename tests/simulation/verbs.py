@@ -50,7 +50,8 @@ def _run(table: Table, _: Any) -> None:
 
 
 def _compact(table: Table, _: Any) -> None:
-    made = compact.compact(Table(table.env, table.spec.compacting_now), "", silent)
+    newest = table.newest()
+    made = compact.compact(Table(table.env, table.spec.compacting_now), newest, "", silent) if newest else None
     if made:
         publish.publish(table, made)
         archive.archive(table, made)

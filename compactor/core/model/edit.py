@@ -1,6 +1,6 @@
 """Edit: one change of a table as a value, what it requires of the version it is applied to, and `apply`, which makes the next Snapshot.
 
-Every verb (commit, compact, restore, rebuild, adopt, vacuum, pin) describes its work as an Edit. `flows/transact.py` is the only caller of `apply`.
+Every verb (commit, compact, restore, rebuild, adopt, vacuum, pin) describes its work as an Edit. `flows/transact.py` applies it.
 PyIceberg's table requirements and LevelDB's `VersionEdit` are the models.
 """
 

@@ -33,9 +33,9 @@ Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], InputLocations]"
 """The newest Snapshot → inputs to ingest, and the locations of those that do not lie in landing."""
 
 
-def commit(table: Table, label: str, progress: Progress) -> Snapshot | None:
+def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress) -> Snapshot | None:
     """Ingest what has landed. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does."""
-    return ingest(table, lambda parent: (discover.landing(table, parent).new, _LANDING), "commit", label, progress)
+    return ingest(table, lambda parent: (discover.landing(table, parent).new, _LANDING), "commit", label, progress, newest)
 
 
 def replay(table: Table, paths: Sequence[str], label: str, progress: Progress) -> Snapshot | None:
@@ -48,7 +48,7 @@ def replay(table: Table, paths: Sequence[str], label: str, progress: Progress) -
     return ingest(table, choose, "replay", label, progress)
 
 
-def ingest(table: Table, choose: Choice, operation: str, label: str, progress: Progress) -> Snapshot | None:
+def ingest(table: Table, choose: Choice, operation: str, label: str, progress: Progress, newest: Snapshot | None = None) -> Snapshot | None:
     """Commit the inputs that `choose` returns. Return None if there are none."""
     attempts: list[_Ingestion] = []
 
@@ -57,7 +57,7 @@ def ingest(table: Table, choose: Choice, operation: str, label: str, progress: P
         attempts.append(_Ingestion(table, parent, locations, operation, progress, scratch))
         return attempts[-1].edit(inputs)
 
-    return transact(table, planned, label, moved=lambda: bool(attempts) and attempts[-1].inputs_changed())
+    return transact(table, planned, label, moved=lambda: bool(attempts) and attempts[-1].inputs_changed(), newest=newest)
 
 
 class _Ingestion:
@@ -121,25 +121,23 @@ class _Ingestion:
         notices.notify(table, parent, evolved.decisions, evolved.schema)
         whole = compaction.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
         self.progress(table.name, "resolve", 0.4)
-        resolution = table.engine().resolve(batch, whole)
-        self.scratch.callback(resolution.close)
-        staged = table.engine().write(resolution, commit, state.purge_through(table, parent) if whole else 0)
-        history = table.engine().write_history(resolution, commit) if table.spec.history else None
+        purge = state.purge_through(table, parent) if whole else 0
+        written = state.write(table, batch, parent, commit, whole, purge, self.scratch)
         self.progress(table.name, "check", 0.8)
-        _check_gone(table, parent, staged, whole)
-        quarantine.describe(table, commit, resolution.summary)
-        made = state.after(table, parent, resolution.summary, staged, history, commit, whole)
+        _check_gone(table, parent, written.staged, whole)
+        summary = written.resolution.summary
+        quarantine.describe(table, commit, summary)
         edit = Edit(
             self.operation,
             commit,
-            made,
-            inputs=resolution.summary.inputs,
-            pending=self._pending(resolution.summary.inputs),
-            counts={"read": resolution.summary.read, **staged.counts},
-            ties=staged.ties,
-            unresolved=staged.unresolved,
+            written.state,
+            inputs=summary.inputs,
+            pending=self._pending(summary.inputs),
+            counts=written.counts,
+            ties=written.staged.ties,
+            unresolved=written.staged.unresolved,
         )
-        return feed.with_changes(table, parent, edit, resolution)
+        return feed.with_changes(table, parent, edit, written.resolution)
 
     def _pending(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
         if self.table.spec.archive == "keep":

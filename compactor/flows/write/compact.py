@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 from compactor.core.model import times
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments
-from compactor.core.model.errors import RequirementFailed
+from compactor.core.model.errors import Conflict
 from compactor.core.model.layout import commit_id
 from compactor.core.model.position import latest
 from compactor.core.model.snapshot import Segment, Snapshot
@@ -38,8 +38,8 @@ def due(table: Table, snapshot: Snapshot) -> bool:
     return table.env.clock() - since >= spec.compact_every
 
 
-def compact(table: Table, label: str, progress: Progress) -> Snapshot | None:
-    """Compact the newest version. Return the new Snapshot, or None if nothing is worth it or the result became useless meanwhile."""
+def compact(table: Table, newest: Snapshot, label: str, progress: Progress) -> Snapshot | None:
+    """Compact the newest version. Return the new Snapshot, or None if nothing is worth it or the result was thrown away."""
     progress(table.name, "compact", 0.5)
     work: list[_Compaction] = []
 
@@ -51,33 +51,34 @@ def compact(table: Table, label: str, progress: Progress) -> Snapshot | None:
         return work[0].edit(parent)
 
     try:
-        return transact(table, planned, label)
-    except RequirementFailed as error:
-        log.info("%s: compaction of version %d thrown away: %s", table.name, work[0].base_version.version, error)
+        return transact(table, planned, label, newest=newest)
+    except Conflict as error:
+        # it was optional: the next run that finds it due does it again
+        log.info("%s: compaction thrown away: %s", table.name, error)
         return None
 
 
 class _Compaction:
-    """Segments compacted once, from the version `seen`."""
+    """Segments compacted once, from the version `read`."""
 
-    def __init__(self, table: Table, base_version: Snapshot) -> None:
-        self.table, self.base_version = table, base_version
-        self.commit = commit_id(base_version.version + 1, table.env.nonce())
-        shares = table.engine().shares(table.spec, base_version)
-        recent = sum(base_version.counts.get(name, 0) for name in ("applied", "superseded")) or (base_version.delta.rows if base_version.delta else 0)
-        self.targets = compaction.targets(base_version, shares, recent)
+    def __init__(self, table: Table, read: Snapshot) -> None:
+        self.table, self.read = table, read
+        self.commit = commit_id(read.version + 1, table.env.nonce())
+        shares = table.engine().shares(table.spec, read)
+        recent = sum(read.counts.get(name, 0) for name in ("applied", "superseded")) or (read.delta.rows if read.delta else 0)
+        self.targets = compaction.targets(read, shares, recent)
         self.staged: Staged | None = None
         if self.targets:
-            self.staged = table.engine().compact(table.spec, base_version, self.targets, self.commit, state.purge_through(table, base_version))
+            self.staged = table.engine().compact(table.spec, read, self.targets, self.commit, state.purge_through(table, read))
 
     def edit(self, parent: Snapshot) -> Edit | None:
-        """Return the result as an Edit of `parent`: `seen`, or a later version that only commits lie between."""
+        """Return the result as an Edit of `parent`: `read` itself, or a later version."""
         if self.staged is None:
             return None
         replaced = tuple(segment.id for segment in self.targets)
         segments = _placed(parent.segments, set(replaced), self.staged.segments)
-        same_delta = parent.delta is not None and self.base_version.delta is not None and parent.delta.id == self.base_version.delta.id
-        everything = all(segment.compacted_through >= self.base_version.version for segment in segments)
+        same_delta = parent.delta is not None and self.read.delta is not None and parent.delta.id == self.read.delta.id
+        everything = all(segment.compacted_through >= self.read.version for segment in segments)
         made = dataclasses.replace(
             parent.state,
             base_id=self.commit,
@@ -88,7 +89,7 @@ class _Compaction:
             compacted_at=self.table.env.now(),
         )
         written = tuple((segment.path, file) for segment in self.staged.segments for file in segment.files)
-        return Edit("compact", self.commit, made, requires=(ContinuesState(self.base_version), HasSegments(replaced)), files=written)
+        return Edit("compact", self.commit, made, requires=(ContinuesState(self.read), HasSegments(replaced)), files=written)
 
 
 def _placed(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment]) -> list[Segment]:

@@ -9,11 +9,11 @@ import dataclasses
 from collections.abc import Iterator
 
 from compactor.core.catalog import feed
-from compactor.core.model.edit import Edit, apply
+from compactor.core.model.edit import Edit
 from compactor.core.model.errors import TryLater
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows.table import Table
-from compactor.flows.transact import stamp
+from compactor.flows.transact import preview
 from compactor.ports import Resolution
 
 
@@ -22,7 +22,7 @@ def with_changes(table: Table, parent: Snapshot | None, edit: Edit, resolution: 
     continued = feed.continued(table.spec, parent)
     if continued is None or continued.mode == feed.OFF:
         return dataclasses.replace(edit, feed=continued)
-    made = apply(parent, edit, stamp(table, ""))
+    made = preview(table, parent, edit)
     feed.check_names(table.name, made.schema)
     if parent is not None and (parent.schema.key, parent.order) != (made.schema.key, made.order):
         # a rebuild with another key: the rows before and after have nothing in common

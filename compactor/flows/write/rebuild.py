@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, apply, unmet
+from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.inputs import AGAIN, Input
 from compactor.core.model.layout import commit_id
@@ -28,7 +28,7 @@ from compactor.flows import ledger
 from compactor.flows.keep import discard
 from compactor.flows.publish import archive, publish
 from compactor.flows.table import Table
-from compactor.flows.transact import stamp, transact
+from compactor.flows.transact import preview, transact
 from compactor.flows.write import feed, restore, state
 from compactor.ports import Batch
 
@@ -79,11 +79,15 @@ class _Rebuild:
             )
         if self.head is None or self.built is None:
             edit = self._build(parent)
-            if not self._equal_or_accepted(parent):
+            built = preview(self.table, parent, edit)
+            if not self._equal_or_accepted(parent, built):
                 return None
             self.progress(self.table.name, "publish", 0.85)
         else:
             edit = self._caught_up(self.head, self.built, parent)
+            built = preview(self.table, parent, edit)
+        # only what was compared is caught up with; a comparison that failed is made again
+        self.head, self.built = parent, built
         return feed.with_changes(self.table, parent, edit)
 
     def files_moved(self) -> bool:
@@ -109,15 +113,10 @@ class _Rebuild:
         then = restore.changed(ledger.everything(table, target), ledger.everything(table, parent)) if target else ()
         edit = self._written(batch, parent, None, writer, True, self.inputs, self.locations)
         requires: Requirement = NewestIs(parent.version) if target else NotReplaced(parent.version)
-        edit = dataclasses.replace(edit, inputs=then, restored=target.version if target else None, requires=(requires,))
-        self._keep(parent, edit)
-        return edit
+        return dataclasses.replace(edit, inputs=then, restored=target.version if target else None, requires=(requires,))
 
-    def _equal_or_accepted(self, parent: Snapshot) -> bool:
+    def _equal_or_accepted(self, parent: Snapshot, built: Snapshot) -> bool:
         """Compare the result with what it is to replace, and make the report."""
-        built = self.built
-        if built is None:
-            raise AssertionError("compared before it was built")
         against = self.target or parent
         self.progress(self.table.name, "check", 0.7)
         difference = self._difference(against, built)
@@ -163,10 +162,7 @@ class _Rebuild:
             edit = self._written(batch, parent, built, writer, False, inputs, locations)
         else:
             edit = self._edit(parent, built.state, writer, dict(built.counts), built.ties, built.unresolved)
-        # what this Edit is made of continues what was seen at the first head
-        edit = dataclasses.replace(edit, requires=(NotReplaced(head.version),))
-        self._keep(parent, edit)
-        return edit
+        return dataclasses.replace(edit, requires=(requires,))
 
     def _since(self, head: Snapshot, parent: Snapshot) -> tuple[list[Input], Locations]:
         before = ledger.latest(ledger.everything(self.table, head))
@@ -186,23 +182,17 @@ class _Rebuild:
             _check_read(table, summary, inputs, locations)
             whole = whole or compaction.whole_base(table.spec, before, summary.changes, bool(summary.evolved.retyped), summary.truncate is not None)
             self.progress(table.name, "resolve", 0.3)
-            resolution = table.engine().resolve(batch, whole)
-            scratch.callback(resolution.close)
-            staged = table.engine().write(resolution, writer, 0)
-            history = table.engine().write_history(resolution, writer) if table.spec.history else None
-            made = state.after(table, before, resolution.summary, staged, history, writer, whole)
-            counts = {"read": resolution.summary.read, **staged.counts}
+            written = state.write(table, batch, before, writer, whole, 0, scratch)
+            counts, ties = written.counts, written.staged.ties
             if before is not None:
                 counts = {name: before.counts.get(name, 0) + number for name, number in counts.items()}
-            return self._edit(parent, made, writer, counts, staged.ties + (before.ties if before else 0), staged.unresolved)
+                ties += before.ties
+            return self._edit(parent, written.state, writer, counts, ties, written.staged.unresolved)
 
     def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:
         made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw, publish="yes")
         pending = archive.unfinished(self.table, parent.pending)
         return Edit("rebuild", writer, made, True, pending=pending, counts=counts, ties=ties, unresolved=unresolved, files=tuple(made.data_files))
-
-    def _keep(self, parent: Snapshot, edit: Edit) -> None:
-        self.head, self.built = parent, apply(parent, edit, stamp(self.table, ""))
 
 
 def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:

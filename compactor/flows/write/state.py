@@ -1,9 +1,11 @@
-"""The State after a batch of inputs was written, and which tombstones may be purged."""
+"""Write a batch of inputs, the State after it, and which tombstones may be purged."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 from compactor.core.model import times
 from compactor.core.model.history import History
@@ -13,6 +15,33 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
 from compactor.flows.table import Table
+from compactor.ports import Batch, Resolution
+
+
+@dataclass(frozen=True)
+class Written:
+    """A batch that was resolved and written, and is not committed."""
+
+    resolution: Resolution
+    """The resolved batch, open until the scratch is closed."""
+    staged: Staged
+    """What was written."""
+    state: State
+    """The State that it makes."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What became of the events, as `Snapshot.counts`."""
+        return {"read": self.resolution.summary.read, **self.staged.counts}
+
+
+def write(table: Table, batch: Batch, parent: State | None, commit: str, whole: bool, purge_through: int, scratch: ExitStack) -> Written:
+    """Resolve a batch with `parent` and write base or Delta, and the history if the table has one. `scratch` closes the resolution."""
+    resolution = table.engine().resolve(batch, whole)
+    scratch.callback(resolution.close)
+    staged = table.engine().write(resolution, commit, purge_through)
+    history = table.engine().write_history(resolution, commit) if table.spec.history else None
+    return Written(resolution, staged, after(table, parent, resolution.summary, staged, history, commit, whole))
 
 
 def after(table: Table, parent: State | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
