@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from compactor.app.app import App
 from compactor.cli import console
 from compactor.cli.options import Verbose
 from compactor.core.results.reports import TableReport
@@ -37,6 +36,8 @@ def demo(
 
 def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
     """Play the demo. Return the exit code."""
+    from compactor.app import App  # here, because help texts need none of it
+
     began = time.monotonic()
     out = console.console()
     directory = directory.absolute()
