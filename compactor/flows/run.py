@@ -151,7 +151,7 @@ def _report(table: Table, current: Snapshot | None, made: Sequence[Snapshot], re
         notes = (*notes, f"{what}: compactor quarantine list {table.name}")
     return TableReport(
         table.name,
-        "blocked" if current.publish != "yes" else outcome,
+        outcome,
         current.version,
         tuple(f"{item.operation} {item.version}" for item in made),
         files=len(first.inputs) if first else 0,

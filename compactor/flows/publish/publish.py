@@ -53,8 +53,6 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
 
     Raises TryLater when the process slept longer than `publish_window` between reading the Snapshot and the replacement (H23).
     """
-    if snapshot.publish != "yes":
-        return snapshot
     while True:
         began = table.env.clock()
         if behind(table, snapshot):
@@ -62,7 +60,7 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
                 _register(table, snapshot)
             except CatalogRefused:
                 newest = table.newest()
-                if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
+                if newest is None or newest.version <= snapshot.version:
                     raise
                 # a newer Snapshot's columns are registered already, which ours lacks: nothing may show ours any more
                 snapshot = newest
@@ -74,7 +72,7 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
                     table.catalog().replace_view(view)
         newest = table.newest()
         # a writer that came after us and published before our replacement has just been undone: show the newest again
-        if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
+        if newest is None or newest.version <= snapshot.version:
             return snapshot
         snapshot = newest
 
@@ -83,7 +81,7 @@ def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
     """Publish, and bring up to date what publishing does not look at: comments and properties of what shows the right rows already."""
     snapshot = publish(table, snapshot)
     shown = table.catalog().view(table.spec.database, table.spec.view)
-    if snapshot.publish != "yes" or shown is None or _version(shown) != snapshot.version:
+    if shown is None or _version(shown) != snapshot.version:
         return snapshot
     try:
         _register(table, snapshot)

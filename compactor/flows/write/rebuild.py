@@ -190,7 +190,7 @@ class _Rebuild:
             return self._edit(parent, written.state, writer, counts, ties, written.staged.unresolved)
 
     def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:
-        made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw, publish="yes")
+        made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw)
         pending = archive.unfinished(self.table, parent.pending)
         return Edit("rebuild", writer, made, True, pending=pending, counts=counts, ties=ties, unresolved=unresolved, files=tuple(made.data_files))
 
