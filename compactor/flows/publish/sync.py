@@ -11,6 +11,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import from_avro
 from compactor.flows.publish.publish import declare, refresh
+from compactor.flows.publish.shown import remember
 from compactor.flows.table import Table
 
 
@@ -22,7 +23,7 @@ def sync_table(table: Table) -> str:
     snapshot = table.newest()
     if snapshot is not None:
         shown = refresh(table, snapshot)
-        sync_landing(table, shown)
+        remember(table, shown, sync_landing(table, shown))
         return f"version {shown.version}"
     if table.spec.avro_schema is None:
         raise NoRowsYet(f"table {table.name}: its columns are unknown: nothing was committed and no `schema:` is declared. Declare it, or run")
@@ -33,9 +34,9 @@ def sync_table(table: Table) -> str:
     return "no rows yet"
 
 
-def sync_landing(table: Table, snapshot: Snapshot) -> None:
+def sync_landing(table: Table, snapshot: Snapshot) -> list[str]:
     """Keep `<t>_incremental` (and `<t>_live`) equal to what lies in landing: register folders that hold files, unregister those that do not,
-    replace the live view. For looking at; nothing else depends on it. Raises Refused when the live view cannot be had."""
+    replace the live view. For looking at; nothing else depends on it. Return the folders. Raises Refused when the live view cannot be had."""
     landed = live.incremental_table(table.spec, snapshot)
     catalog = table.catalog()
     catalog.ensure_table(landed)
@@ -52,3 +53,4 @@ def sync_landing(table: Table, snapshot: Snapshot) -> None:
         shown = catalog.view(view.database, view.name)
         if shown is None or shown.text != view.text:
             catalog.replace_view(view)
+    return [partition.values[0] for partition in partitions]
