@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 
@@ -184,3 +185,24 @@ def test_a_run_that_has_published_is_done_when_only_the_table_of_landed_files_is
     lake.deliver("increment_2026010101/a.json", [line("c", [2], [2], {"a": 2})])
     with pytest.raises(Unavailable):
         lake.run()
+
+
+def test_two_environments_on_one_database_leave_each_other_alone() -> None:
+    """The second one commits its rows and publishes nothing; neither its runs nor its vacuum change what the first one shows."""
+    first = Lake(table(history=True, feed="net"))
+    others = [{}, {"tables_in": "other_tables"}, {"database": "other_views"}]
+    for number, names in enumerate(others, 1):
+        second = Lake(dataclasses.replace(first.spec, root=f"/other{number}/t", landing=f"/other{number}/landing", keep=0.0, grace=0.0, **names))
+        second.storage, second.catalog = first.storage, first.catalog
+        for hour in range(2):
+            for lake, value in ((first, number), (second, 100)):
+                lake.deliver(f"increment_20260{number}010{hour}/a.json", [line("c", [1], [10 * number + hour], {"a": value})])
+            first.run()
+            with pytest.raises(CatalogRefused, match=r"another life|registered at /lake/t"):
+                second.run()
+        second.now += 1e6
+        with contextlib.suppress(CatalogRefused):
+            second.vacuum()
+        assert first.look().rows == ((1, number),)  # type: ignore[union-attr]
+        assert first.failed_checks() == []
+        assert second.expected() == ((1, 100),)
