@@ -30,7 +30,7 @@ def _behind(table: Table, snapshot: Snapshot, view: ViewDef) -> bool:
     shown = table.catalog().view(view.database, view.name)
     if shown is None:
         return True
-    _owned(table, snapshot, shown)
+    check_owner(table, snapshot, shown)
     version = _version(shown)
     return version < snapshot.version or (version == snapshot.version and shown.text != view.text)
 
@@ -41,7 +41,7 @@ def shown_version(table: Table, snapshot: Snapshot) -> int | None:
     for view in published_views(table, snapshot):
         shown = table.catalog().view(view.database, view.name)
         if shown is not None:
-            _owned(table, snapshot, shown)
+            check_owner(table, snapshot, shown)
             results.append(_version(shown))
     return min(results, default=None)
 
@@ -144,7 +144,8 @@ def _shown(table: Table, snapshot: Snapshot) -> int:
     return version if version < snapshot.version else 0
 
 
-def _owned(table: Table, snapshot: Snapshot, shown: ViewDef) -> None:
+def check_owner(table: Table, snapshot: Snapshot, shown: ViewDef) -> None:
+    """Raise CatalogRefused unless this view is the table's own."""
     owner = shown.properties.get(views.UUID)
     if owner is None:
         raise CatalogRefused(

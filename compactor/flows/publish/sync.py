@@ -10,7 +10,7 @@ from compactor.core.model.layout import relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import from_avro
-from compactor.flows.publish.publish import declare, refresh
+from compactor.flows.publish.publish import check_owner, declare, refresh
 from compactor.flows.publish.shown import remember
 from compactor.flows.table import Table
 
@@ -36,7 +36,8 @@ def sync_table(table: Table) -> str:
 
 def sync_landing(table: Table, snapshot: Snapshot) -> list[str]:
     """Keep `<t>_incremental` (and `<t>_live`) equal to what lies in landing: register folders that hold files, unregister those that do not,
-    replace the live view. For looking at; nothing else depends on it. Return the folders. Raises Refused when the live view cannot be had."""
+    replace the live view. For looking at; nothing else depends on it. Return the folders. Raises Refused when the live view cannot be had,
+    CatalogRefused when another view has its name."""
     landed = live.incremental_table(table.spec, snapshot)
     catalog = table.catalog()
     catalog.ensure_table(landed)
@@ -51,6 +52,8 @@ def sync_landing(table: Table, snapshot: Snapshot) -> list[str]:
     if table.spec.live_view:
         view = live.live_view(table.spec, snapshot)
         shown = catalog.view(view.database, view.name)
+        if shown is not None:
+            check_owner(table, snapshot, shown)
         if shown is None or shown.text != view.text:
             catalog.replace_view(view)
     return [partition.values[0] for partition in partitions]
