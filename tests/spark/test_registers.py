@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from compactor.core.results.batch import Staged
 from compactor.flows.table import Table
 from compactor.flows.write.compact import compact
 from compactor.spark.engine import SparkEngine
+from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 from tests.spark.test_debezium import GONE, debezium, event
 
@@ -119,3 +121,39 @@ def test_a_late_truncate_ends_values_that_newer_rows_got_from_before_it(lake: La
     lake.run(spec)
     assert {1: "after", 2: None} == {each["id"]: each["v"] for each in lake.rows(spec)}
     assert [] == lake.problems(spec)
+
+
+def told(lsn: int, key: int, n: int | None, score: int | None = None, default: int | None = None, op: str = "c") -> str:
+    """A record with its schema. `default`: that of the column `score` in the schema, which lacks the column otherwise."""
+    columns = [{"field": "id", "type": "int32"}, {"field": "n", "type": "int32", "optional": True}]
+    columns += [{"field": "score", "type": "int32", "optional": True, "default": default}] if default is not None else []
+    images = [{"field": part, "type": "struct", "optional": True, "fields": columns} for part in ("before", "after")]
+    image = {"id": key, "n": n, **({"score": score} if default is not None else {})}
+    record = event(op, lsn, **{"before" if op == "d" else "after": image})
+    return json.dumps({"schema": {"type": "struct", "fields": [*images, {"field": "op", "type": "string"}]}, "payload": record})
+
+
+@pytest.mark.parametrize("soft", tiered([False, True], fast=[True]))
+def test_rows_from_before_a_column_read_its_first_default_whenever_either_arrives(lake: Lake, soft: bool) -> None:
+    """A column arrives, an older event with another default later; rows of writers without it arrive before, between and after. Deleted rows too."""
+    spec = debezium(lake, delete="soft" if soft else "hide", write_mode="merge-on-read")
+    steps = (
+        [told(10, 1, 1), told(11, 6, 6), told(26, 6, None, op="d")],
+        [told(30, 2, 2, score=2, default=7)],
+        [told(20, 3, 3, score=None, default=5), told(28, 7, 7)],
+        [told(25, 4, 4), told(15, 5, 5), told(40, 1, 9, score=8, default=9, op="u")],
+    )
+    # the delete lies below the first event with the column until an older one comes
+    expected = ({1: None, 6: None}, {1: 7, 2: 2, 6: 7}, {1: 5, 2: 2, 3: None, 6: 5, 7: None}, {1: 8, 2: 2, 3: None, 4: None, 5: 5, 6: 5, 7: None})
+    for hour, (rows, right) in enumerate(zip(steps, expected, strict=True)):
+        lake.land(spec, hour, rows)
+        lake.run(spec)
+        found = {each["id"]: each.get("score") for each in lake.rows(spec)}
+        assert {key: score for key, score in right.items() if soft or key != 6} == found, hour
+    assert [] == lake.problems(spec)
+    # all in one run, and rewritten, they are the same
+    again = debezium(lake, name="again", delete=spec.delete, write_mode="copy-on-write")
+    for hour, rows in enumerate(steps):
+        lake.land(again, hour, rows)
+    lake.run(again)
+    assert lake.rows(spec) == lake.rows(again)
