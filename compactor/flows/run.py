@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from compactor.core.model.errors import CompactorError, NoRowsYet, TryLater
+from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress, RebuildReport, TableReport, silent
@@ -59,7 +60,7 @@ def _timed(report: TableReport, seconds: float) -> TableReport:
 def run_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Run one table. Any step may have been done by an earlier, interrupted run; the rest is done now."""
     progress(table.name, "discover", 0.0)
-    current = table.newest()
+    before = current = table.newest()
     resumed = False
     if current is not None:
         current, resumed = resume(table, current)
@@ -79,7 +80,7 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
             current = compacted
             _finish(table, current, progress)
     notes = _shown_landing(table, current) if current is not None and (made or resumed or table.spec.live_view) else ()
-    return _report(table, current, made, resumed, notes)
+    return _report(table, before, current, made, resumed, notes)
 
 
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
@@ -100,7 +101,7 @@ def _ingested_again(table: Table, ingest: Callable[[], Snapshot | None], progres
     if committed:
         _finish(table, committed, progress)
     progress(table.name, "done", 1.0)
-    return _report(table, committed or current, [committed] if committed else [], False, ())
+    return _report(table, current, committed or current, [committed] if committed else [], False, ())
 
 
 def rebuild_table(
@@ -138,10 +139,14 @@ def _finish(table: Table, snapshot: Snapshot, progress: Progress) -> None:
     archive.archive(table, snapshot)
 
 
-def _report(table: Table, current: Snapshot | None, made: Sequence[Snapshot], resumed: bool, notes: tuple[str, ...]) -> TableReport:
+def _report(
+    table: Table, before: Snapshot | None, current: Snapshot | None, made: Sequence[Snapshot], resumed: bool, notes: tuple[str, ...]
+) -> TableReport:
     outcome = "committed" if made else "resumed" if resumed else "idle"
     if current is None:
         return TableReport(table.name, outcome, notes=(f"nothing has landed below {table.spec.landing}",))
+    if before is not None:
+        notes = (*notes, *type_changes(before.schema, current.schema))
     first = made[0] if made else None
     counts = first.counts if first else {}
     unusable = sum(item.outcome == "quarantined" for item in first.inputs) if first else 0

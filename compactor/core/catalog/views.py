@@ -96,13 +96,8 @@ def value(alias: str, field: Field, dialect: Dialect) -> str:
     column = f"{alias}.{dialect.name(field.name)}"
     if field.default is None or field.since <= 1:
         return column
-    default = (
-        f"CAST({dialect.text(str(field.default))} AS {dialect.type(field.type)})"
-        if not isinstance(field.default, bool)
-        else str(field.default).lower()
-    )
     # rows from before the column show the default, as in the source (H15)
-    return f"CASE WHEN {alias}.{dialect.name('_version')} < {field.since} THEN {default} ELSE {column} END"
+    return f"CASE WHEN {alias}.{dialect.name('_version')} < {field.since} THEN {dialect.constant(field.default, field.type)} ELSE {column} END"
 
 
 def _select(alias: str, schema: Schema, spec: TableSpec, dialect: Dialect = HIVE) -> str:

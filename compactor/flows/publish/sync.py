@@ -10,7 +10,7 @@ from compactor.core.model.layout import relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import from_avro
-from compactor.flows.publish.publish import declare, refresh
+from compactor.flows.publish.publish import check_view, declare, refresh
 from compactor.flows.table import Table
 
 
@@ -51,4 +51,5 @@ def sync_landing(table: Table, snapshot: Snapshot) -> None:
         view = live.live_view(table.spec, snapshot)
         shown = catalog.view(view.database, view.name)
         if shown is None or shown.text != view.text:
+            check_view(table, snapshot, view)
             catalog.replace_view(view)
