@@ -45,14 +45,14 @@ def check(spark: SparkSession, view: ViewDef, tables: Sequence[TableDef]) -> Non
         # an alias follows each table, so that no other name begins with this text
         text = text.replace(f"{quoted(table.database)}.{quoted(table.name)} ", f"(SELECT {columns}) ")
     try:
-        found = spark.sql(text).schema
+        schema = spark.sql(text).schema
     except PySparkException as error:
         raise CheckFailed(f"view {label}: its text cannot be read: {str(error).splitlines()[0][:400]}. {advice}") from None
-    shown = [(field.name.lower(), from_spark(field.dataType)) for field in found.fields]
+    shown = [(field.name.lower(), from_spark(field.dataType)) for field in schema.fields]
     expected = [(column.name, types.parse(column.type)) for column in view.columns]
-    for (name, kind), (other, wanted) in zip(shown, expected):
-        if (name, types.lower_names(kind)) != (other.lower(), types.lower_names(wanted)):
-            raise CheckFailed(f"view {label}: expected the column {other} {types.text(wanted)}, its text gives {name} {types.text(kind)}. {advice}")
+    for (name, kind), (other, listed) in zip(shown, expected):
+        if (name, types.lower_names(kind)) != (other.lower(), types.lower_names(listed)):
+            raise CheckFailed(f"view {label}: expected the column {other} {types.text(listed)}, its text gives {name} {types.text(kind)}. {advice}")
     if len(shown) != len(expected):
         raise CheckFailed(f"view {label}: expected {len(expected)} columns, its text gives {len(shown)}. {advice}")
 

@@ -34,7 +34,7 @@ class Dialect:
     """Converts a Hive type text."""
 
     def constant(self, value: Any, kind: str) -> str:
-        """Return a constant of a Hive type, of which `value` is one (`types.constant`).
+        """Return a constant of a Hive type. `value` is a value of that type as `types.constant` returns it.
 
         An expression with it and a column of that type has that type in every engine.
 

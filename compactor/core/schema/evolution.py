@@ -52,7 +52,7 @@ class Evolved:
     retyped: tuple[str, ...] = ()
     """Stored names of the columns whose type changed."""
     texts: tuple[str, ...] = ()
-    """Those of them that became text."""
+    """Stored names of the columns that became text."""
     added: tuple[str, ...] = ()
     """Stored names of the new columns."""
     decisions: tuple[Decision, ...] = ()
