@@ -29,6 +29,7 @@ from compactor.ports import Entries, Storage
 from compactor.spark import failures
 from compactor.spark.columns import FILE, INVALID, TEXT
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
+from compactor.spark.decode.comparable import joined
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression, payload_column
@@ -37,7 +38,7 @@ from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.conform import EVENTS_MAX, conform, link_key_changes, with_position, writer_positions
-from compactor.spark.sql import literal, quoted
+from compactor.spark.sql import cast, literal, quoted
 from compactor.spark.tables import table_writer
 
 ENVELOPES = {
@@ -279,21 +280,17 @@ def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
 
     Raises OrderRefused if some records hold numbers and others hold other text.
     """
-    expressions = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names) for frame in frames]
-    kind = str(expressions[0][1][0])
-    column = payload_column(name)
-    declared = {field.type[0] for frame in frames for writer in frame.writers for field in writer.fields if field.name == column}
-    if kind != "string" or not declared:
-        return kind
-    if declared <= {"tinyint", "smallint", "int", "bigint"}:
-        return "bigint"
-    count, digits = survey.count_numbers(frames, [value for value, _ in expressions])
+    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers) for frame in frames]
+    kind, column = joined(kind for _, kind in parts), payload_column(name)
+    if kind != ("string",) or not any(writer.field(column) for frame in frames for writer in frame.writers):
+        return types.text(kind)
+    count, digits = survey.count_numbers(frames, [cast(sql, kind) for sql, _ in parts])
     if 0 < digits < count:
         raise OrderRefused(
             f"table {spec.name}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
             "no order in common. Declare its type with `schema:` (other values then go to quarantine), or set another column."
         )
-    return "bigint" if digits else kind
+    return "bigint" if digits else "string"
 
 
 def _epoch(opened: Inputs) -> str:

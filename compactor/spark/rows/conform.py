@@ -19,6 +19,7 @@ from compactor.core.schema.evolution import Evolved
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, EVENT, FILE, FROM, INVALID, LINK, OLD_KEY, OP, ORIGIN, POSITION, RECORD_KEY, ROW, SOURCE, TIME
 from compactor.spark.decode import conversions
+from compactor.spark.decode.comparable import exactly
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
 from compactor.spark.decode.order import NULL_WHILE, NULLABLE, expression
@@ -36,12 +37,12 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP.
     """
     assert frame.images is not None
-    parts = [expression(name, frame.images, spec.name, frame.order_names)[0] for name, _ in order]
-    typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
+    parts = [expression(name, frame.images, spec.name, frame.order_names, frame.writers) for name, _ in order]
+    typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     required = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     names = ", ".join(name for name, _ in order)
-    reason = literal(f"a column of the order ({names}) is null or not a number; set `order_by:` to columns that every change has")
+    reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
     why = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} END"
     keep = [name for name in frame.rows.columns if name not in (INVALID, OP)]
     # a record that holds several events: the record's place orders the file, the event's number orders the record
