@@ -1,7 +1,7 @@
 """Analyse the text of a view before it is published. No Spark job runs, and the catalog is not read.
 
 Spark analyses the text with each table replaced by a subquery of typed nulls. Presto's dialect differs from Hive's in spelling only: its tokens are
-spelled as Spark's first. Trino reads Hive's dialect too, where only the type names in `dialect.PORTABLE` are known to all engines.
+spelled as Spark's first. Trino reads Hive's dialect too: constants in it may only have the types in `dialect.PORTABLE`, whose names all engines know.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _TOKEN = re.compile(r"""(?P<name>"(?:[^"]|"")*")|(?P<text>'(?:[^']|'')*')|(?P<wo
 _WORDS = {"varchar": "string", "varbinary": "binary", "real": "float", "timestamp(3)": "timestamp"}
 """Presto's type names that Spark does not have."""
 
-_TYPES = re.compile(r" AS ([A-Za-z_]\w*(?:\([\d,]+\))?)\)")
-"""Finds the type of each cast in Hive's dialect."""
+_CONSTANTS = re.compile(r"CAST\('' AS (\w+(?:\([\d,]+\))?)\)")
+"""Finds the type of each constant in Hive's dialect, without the constants."""
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`", re.DOTALL)
 """Finds strings and names in Hive's dialect."""
@@ -37,7 +37,7 @@ def check(spark: SparkSession, view: ViewDef, tables: Sequence[TableDef]) -> Non
     label = f"{view.database}.{view.name}"
     advice = "The catalog still has the view as it was. This is a fault of compactor: please report it with this message."
     text = view.text if view.dialect == HIVE_NAME else _as_hive(view.text)
-    unknown = [name for name in _TYPES.findall(_QUOTED.sub("''", view.text)) if view.dialect == HIVE_NAME and not PORTABLE.fullmatch(name)]
+    unknown = [name for name in _CONSTANTS.findall(_QUOTED.sub("''", view.text)) if view.dialect == HIVE_NAME and not PORTABLE.fullmatch(name)]
     if unknown:
         raise CheckFailed(f"view {label}: Trino does not know the type {unknown[0]} in its text. {advice}")
     for table in tables:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from compactor.core.catalog import history_views, views
 from compactor.core.catalog.dialect import PRESTO, Dialect
 from compactor.core.model.errors import CheckFailed
+from compactor.flows.publish.sync import sync_landing
+from compactor.flows.table import Table
 from tests.spark.added_defaults import DEFAULTS, OLDER, TEXT_ALLOWED, columns, land, record
 from tests.spark.lake import Lake
 
@@ -58,3 +62,20 @@ def test_older_rows_show_the_default_of_every_type_and_follow_it_to_text(lake: L
     monkeypatch.undo()
     lake.run(spec)
     assert {row["id"]: row["new"] for row in lake.rows(spec)} == {1: 5, 2: 5, 3: 5, 4: 5, 5: 1}
+
+
+def test_the_table_of_landed_files_follows_the_types_of_the_files(lake: Lake) -> None:
+    """No run reports that it could not be updated; what lands next is shown, and folders are in one table only."""
+    spec = lake.spec(op="op")
+    for hour, kind in enumerate(("int", "bigint", "int", "bigint"), 1):
+        lake.land_parquet(spec, hour, [{"id": hour, "seq": hour, "n": hour, "op": "c"}], f"id bigint, seq bigint, n {kind}, op string")
+        notes = lake.run(spec).notes
+        assert [note for note in notes if "not updated" in note] == []
+        assert [note for note in notes if "column n was int and is bigint now" in note] == (notes[:1] if hour == 2 else [])
+        lake.land_parquet(spec, 9, [{"id": 90, "seq": 90, "n": 90, "op": "c"}], f"id bigint, seq bigint, n {kind}, op string")
+        sync_landing(Table(lake.env, spec), lake.snapshot(spec))
+        shown, other = ("t_incremental", "t_incremental_g2") if kind == "int" else ("t_incremental_g2", "t_incremental")
+        assert [(row["id"], row["n"]) for row in lake.rows(spec, shown)] == [(90, 90)]
+        assert lake.env.catalog().partitions(lake.database, other) == []
+        shutil.rmtree(Path(spec.landing) / "increment_2024030509")
+    assert [row["n"] for row in lake.rows(spec)] == [1, 2, 3, 4]

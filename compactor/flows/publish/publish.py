@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from compactor.core.catalog import feed as feeds
-from compactor.core.catalog import history_views, live, views
-from compactor.core.catalog.ddl import ViewDef
+from compactor.core.catalog import history_views, views
+from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -120,15 +120,16 @@ def declare(table: Table, schema: Schema) -> None:
     catalog.replace_view(view)
 
 
-def check_view(table: Table, snapshot: Snapshot, view: ViewDef) -> None:
+def check_view(table: Table, snapshot: Snapshot, view: ViewDef, *others: TableDef) -> None:
     """Have the engine analyse a view before it replaces the one that the catalog shows. Raises CheckFailed.
 
-    A text that differs from the shown one in its literal ids only was analysed when that one was published.
+    A text that differs from the shown one in its literal ids only was analysed when that one was published. `others`: tables that the text reads
+    beside the table's own.
     """
     shown = table.catalog().view(view.database, view.name)
     if shown is None or _shape(shown) != _shape(view):
         history = [history_views.table(table.spec, snapshot)] if snapshot.history else []
-        table.engine().check_view(view, [*views.tables(table.spec, snapshot), *history, live.incremental_table(table.spec, snapshot)])
+        table.engine().check_view(view, [*views.tables(table.spec, snapshot), *history, *others])
 
 
 def _shape(view: ViewDef) -> tuple[object, ...]:

@@ -100,7 +100,6 @@ def _check_delimiter(spec: TableSpec, path: str, used: Csv, first: Sequence[str]
         return
     other = max((char for char in _DELIMITERS if char != used.delimiter), key=first[0].count)
     if other in first[0]:
-        shown = "\\t" if other == "\t" else other
         values = f"the first line has one value with the delimiter {used.delimiter!r}, and {first[0].count(other) + 1} with {other!r}"
         raise InputRefused(f"table {spec.name}: {path}: {values}: {first[0][:100]!r}. Set `csv: {{delimiter: {json.dumps(other)}}}`.")
 
