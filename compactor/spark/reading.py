@@ -29,7 +29,6 @@ from compactor.ports import Entries, Storage
 from compactor.spark import failures
 from compactor.spark.columns import FILE, INVALID, TEXT
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
-from compactor.spark.decode.comparable import joined
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import expression, payload_column
@@ -37,9 +36,10 @@ from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.rows import keyless, position, survey
+from compactor.spark.rows.comparable import joined
 from compactor.spark.rows.conform import EVENTS_MAX, conform, link_key_changes, with_position, writer_positions
 from compactor.spark.sql import cast, literal, quoted
-from compactor.spark.tables import table_writer
+from compactor.spark.tables import exactness, table_writer
 
 ENVELOPES = {
     "change-event": Decoder(change_event.decode),
@@ -143,6 +143,8 @@ class Reader:
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
+        if parent is not None and evolved.retyped:
+            exactness.check(self.spark, spec, parent, evolved)
         if spec.keyless:
             numbered = any(name == "offset" for name, _ in order)
             contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}

@@ -17,13 +17,13 @@ from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
 from compactor.spark.columns import INVALID, OP
 from compactor.spark.decode import flat
-from compactor.spark.decode.comparable import exactly
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import NULLABLE, expression
 from compactor.spark.input import kafka
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position
+from compactor.spark.rows.comparable import exactly
 from compactor.spark.sql import literal, named, null, quoted, struct
 
 _SAMPLES = 3

@@ -30,8 +30,8 @@ from compactor.core.model.errors import OrderRefused
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
-from compactor.spark.decode import comparable
-from compactor.spark.decode.comparable import LSN
+from compactor.spark.rows import comparable
+from compactor.spark.rows.comparable import LSN
 from compactor.spark.sql import quoted
 
 SOURCE = (

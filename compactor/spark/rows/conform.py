@@ -19,12 +19,12 @@ from compactor.core.schema.evolution import Evolved
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE, EVENT, FILE, FROM, INVALID, LINK, OLD_KEY, OP, ORIGIN, POSITION, RECORD_KEY, ROW, SOURCE, TIME
 from compactor.spark.decode import conversions
-from compactor.spark.decode.comparable import exactly
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
 from compactor.spark.decode.order import NULL_WHILE, NULLABLE, expression
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import position
+from compactor.spark.rows.comparable import exactly
 from compactor.spark.sql import cast, coalesce, literal, member, null, quoted
 
 EVENTS_MAX = 1 << 30
@@ -150,13 +150,13 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
         absent.append(_not_named(field.source))
     for column, writers in variants.items():
         raw = f"_after.{quoted(column.name)}"
-        value = conversions.change_type(conversions.to_stored(raw, images[column.name], column), column.type, kind)
+        stored = conversions.to_stored(raw, images[column.name], column)
+        value = conversions.change_type(stored, column.type, kind)
         test = None if frame.omits else conversions.is_placeholder(raw, images[column.name])
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         branches.append((only, value))
-        mismatch = conversions.is_mistyped(raw, images[column.name], value, column.type)
-        if mismatch:
-            mistyped.append(f"({only} AND {mismatch})" if only else mismatch)
+        mismatches = (conversions.is_mistyped(raw, images[column.name], value, column.type), conversions.is_inexact(stored, column.type, kind))
+        mistyped += [f"({only} AND {mismatch})" if only else f"({mismatch})" for mismatch in mismatches if mismatch]
         if test:
             absent.append(f"({only} AND {test})" if only else f"({test})")
     written = sum(len(writers) for writers in variants.values())
