@@ -64,8 +64,8 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     resumed = False
     if current is not None:
         current, resumed = resume(table, current)
-    made = []
-    committed = commit.commit(table, current, label, progress)
+    made: list[Snapshot] = []
+    committed = _ingested(table, lambda: commit.commit(table, current, label, progress), made, progress, label)
     if committed:
         made.append(committed)
         current = committed
@@ -85,23 +85,25 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
 
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
-    return _ingested_again(table, lambda: commit.replay(table, paths, label, progress), progress)
+    return _ingested_again(table, lambda: commit.replay(table, paths, label, progress), progress, label)
 
 
 def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
-    return _ingested_again(table, lambda: restore.reabsorb(table, progress, label), progress)
+    return _ingested_again(table, lambda: restore.reabsorb(table, progress, label), progress, label)
 
 
-def _ingested_again(table: Table, ingest: Callable[[], Snapshot | None], progress: Progress) -> TableReport:
+def _ingested_again(table: Table, ingest: Callable[[], Snapshot | None], progress: Progress, label: str) -> TableReport:
     current = table.newest()
     if current is not None:
         resume(table, current)
-    committed = ingest()
+    made: list[Snapshot] = []
+    committed = _ingested(table, ingest, made, progress, label)
     if committed:
+        made.append(committed)
         _finish(table, committed, progress)
     progress(table.name, "done", 1.0)
-    return _report(table, current, committed or current, [committed] if committed else [], False, ())
+    return _report(table, current, committed or current, made, False, ())
 
 
 def rebuild_table(
@@ -119,6 +121,16 @@ def rebuild_table(
     report = rebuild.rebuild(table, target, accept, dry, progress, label)
     progress(table.name, "done", 1.0)
     return report
+
+
+def _ingested(table: Table, ingest: Callable[[], Snapshot | None], made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
+    """Ingest. If numbers become text, first read the table's raw files again, and add the version that this makes to `made`."""
+    try:
+        return ingest()
+    except commit.BecomesText as change:
+        rebuilt = rebuild.as_text(table, change.columns, progress, label)
+        made += [rebuilt] if rebuilt else []
+        return ingest()
 
 
 def _shown_landing(table: Table, current: Snapshot) -> tuple[str, ...]:
@@ -147,7 +159,8 @@ def _report(
         return TableReport(table.name, outcome, notes=(f"nothing has landed below {table.spec.landing}",))
     if before is not None:
         notes = (*notes, *type_changes(before.schema, current.schema))
-    first = made[0] if made else None
+    # a rebuild before the commit counts old events again
+    first = next((item for item in made if item.operation != "rebuild"), None)
     counts = first.counts if first else {}
     unusable = sum(item.outcome == "quarantined" for item in first.inputs) if first else 0
     records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)

@@ -211,7 +211,7 @@ class Reader:
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
             writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.source.plain_rows)
-            frame = frame.parsed(decided(writers, _stored_fields(parent)))
+            frame = frame.parsed(decided(writers, _stored_fields(parent)), _stored_fields(parent))
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
         return ENVELOPES[spec.envelope].settle(frame, spec, opened.inputs)

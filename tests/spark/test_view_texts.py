@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from compactor.core.catalog import history_views, views
 from compactor.core.catalog.dialect import PRESTO, Dialect
-from compactor.core.model.errors import CheckFailed
+from compactor.core.model.errors import CheckFailed, SchemaRefused
 from compactor.flows.publish.sync import sync_landing
 from compactor.flows.table import Table
 from tests.spark.added_defaults import DEFAULTS, OLDER, TEXT_ALLOWED, columns, land, record
@@ -79,3 +81,58 @@ def test_the_table_of_landed_files_follows_the_types_of_the_files(lake: Lake) ->
         assert lake.env.catalog().partitions(lake.database, other) == []
         shutil.rmtree(Path(spec.landing) / "increment_2024030509")
     assert [row["n"] for row in lake.rows(spec)] == [1, 2, 3, 4]
+
+
+def test_numbers_stay_numbers_until_text_is_asked_for_and_then_are_as_the_source_wrote_them(lake: Lake) -> None:
+    """2, then 1.50, then "x" in three runs: double, refused, text out of the archive; each change of a type is reported, no value is another number."""
+    spec = lake.spec()
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "a": 2, "big": 9007199254740993, "m": [1]}])
+    lake.run(spec)
+    lake.land(spec, 2, ['{"id": 2, "seq": 2, "a": 1.50, "big": 7, "m": [0.5]}'])
+    assert [note for note in lake.run(spec).notes if "was bigint and is double now" in note]
+    assert [row["a"] for row in lake.rows(spec)] == [2.0, 1.5]
+    wrong = lake.land(spec, 3, [{"id": 3, "seq": 3, "a": 1, "big": 0.5}])
+    with pytest.raises(SchemaRefused, match="column big: .*9007199254740993.* would be another number"):
+        lake.run(spec)
+    wrong.unlink()
+    lake.land(spec, 3, [{"id": 3, "seq": 3, "a": 9007199254740993, "big": 1}, {"id": 4, "seq": 4, "a": 3, "big": 1}])
+    assert lake.run(lake.with_settings(spec, quarantine_share=1.0)).counts["quarantined"] == 1
+    assert "the value of a is not of type double" in lake.unusable(spec)[0][1]
+
+    lake.land(spec, 4, [{"id": 5, "seq": 5, "a": "x", "big": 1}])
+    with pytest.raises(SchemaRefused, match=r"`a` changed from double to string.*to_string: evolve"):
+        lake.run(spec)
+    assert [row["a"] for row in lake.rows(spec)] == [2.0, 1.5, 3.0]
+    spec = lake.with_settings(spec, policy=TEXT_ALLOWED, quarantine_share=1.0)
+    report = lake.run(spec)
+    assert [name.split()[0] for name in report.operations] == ["rebuild", "commit"]
+    assert [note for note in report.notes if "column a was double and is string now" in note]
+    lake.land(spec, 5, ['{"id": 6, "seq": 6, "a": 7.250, "big": 1}'])
+    lake.run(spec)
+    assert {row["id"]: row["a"] for row in lake.rows(spec)} == {1: "2", 2: "1.50", 4: "3", 5: "x", 6: "7.250"}
+    assert lake.problems(spec) == []
+
+    spec = lake.spec("parquet")
+    lake.land_parquet(spec, 1, [{"id": 1, "seq": 1, "n": 1e15}], "id bigint, seq bigint, n double")
+    lake.run(spec)
+    lake.land_parquet(spec, 2, [{"id": 2, "seq": 2, "n": Decimal("1.5")}], "id bigint, seq bigint, n decimal(21,1)")
+    with pytest.raises(SchemaRefused, match=r"`n` changed from double to decimal\(21,1\)"):
+        lake.run(spec)
+
+
+def test_timestamps_of_both_kinds_are_one_table(lake: Lake) -> None:
+    """`timestamps: int96`, then int64: base and Delta have another form each, and every read is right."""
+    spec = lake.spec(write_mode="merge-on-read", compact_every=1e9)
+    ddl = "id bigint, seq bigint, at timestamp"
+    moments = [datetime(2024, 3, 5, 10, 0, 0, at) for at in (1, 2, 3)]
+    try:
+        for hour, (kind, at) in enumerate(zip(("INT96", "TIMESTAMP_MICROS", "INT96"), moments), 1):
+            lake.spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
+            lake.land_parquet(spec, hour, [{"id": 1, "seq": hour, "at": at}, {"id": 1 + hour, "seq": hour, "at": at}], ddl)
+            lake.run(spec)
+            assert [row["at"] for row in lake.rows(spec)] == [f"{each.isoformat()}Z" for each in (at, *moments[:hour])]
+        assert lake.problems(spec) == []
+        lake.run(lake.with_settings(spec, compact_every=0.0))
+        assert [row["at"] for row in lake.rows(spec)] == [f"{each.isoformat()}Z" for each in (moments[2], *moments)]
+    finally:
+        lake.spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")

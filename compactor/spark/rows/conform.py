@@ -151,7 +151,9 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
     for column, writers in variants.items():
         raw = f"_after.{quoted(column.name)}"
         stored = conversions.to_stored(raw, images[column.name], column)
-        value = conversions.change_type(stored, column.type, kind)
+        # the text that the source wrote, not that of the number
+        as_written = column.inferred and images[column.name] == kind == ("string",)
+        value = raw if as_written else conversions.change_type(stored, column.type, kind)
         test = None if frame.omits else conversions.is_placeholder(raw, images[column.name])
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         branches.append((only, value))
