@@ -47,8 +47,6 @@ def test_the_newer_value_wins_in_whatever_order_the_runs_come(lake: Lake) -> Non
         assert lake.run(spec).counts["superseded"] == 1, name
         lake.land(spec, 2, [old])
         assert lake.run(spec).counts["late"] == 1, name
-        lake.land(spec, 3, [new])
-        assert lake.run(spec).counts["duplicate"] == 1, name
         assert [row["v"] for row in lake.rows(spec)] == ["new"], name
         assert lake.problems(spec) == [], name
     assert dict(lake.snapshot(lake.spec("wide")).order)["at"] == "decimal(38,3)"
