@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from compactor.core.model.errors import CompactorError, NoRowsYet, TryLater
+from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress, RebuildReport, TableReport, silent
@@ -67,7 +68,7 @@ def idle_table(table: Table) -> TableReport | None:
     current = table.newest()
     if current is not None and (archive.unfinished(listed(table), current.pending) or due(table, current) or not shown.is_shown(table, current)):
         return None
-    return None if discover.landing(table, current).new else _report(table, current, (), False, ())
+    return None if discover.landing(table, current).new else _report(table, current, current, (), False, ())
 
 
 def _reported(name: str, run: Callable[[], TableReport | None], progress: Progress) -> TableReport | None:
@@ -101,12 +102,12 @@ def _timed(report: TableReport, seconds: float) -> TableReport:
 def run_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Run one table. Any step may have been done by an earlier, interrupted run; the rest is done now."""
     progress(table.name, "discover", 0.0)
-    current = table.newest()
+    before = current = table.newest()
     resumed = False
     if current is not None:
         current, resumed = resume(table, current)
-    made = []
-    committed = commit.commit(table, current, label, progress)
+    made: list[Snapshot] = []
+    committed = _ingested(table, lambda: commit.commit(table, current, label, progress), made, progress, label)
     if committed:
         made.append(committed)
         current = committed
@@ -124,28 +125,30 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     if current is not None:
         folders, notes = _shown_landing(table, current) if made or resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders)
-    return _report(table, current, made, resumed, notes)
+    return _report(table, before, current, made, resumed, notes)
 
 
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
-    return _ingested_again(table, lambda: commit.replay(table, paths, label, progress), progress)
+    return _ingested_again(table, lambda: commit.replay(table, paths, label, progress), progress, label)
 
 
 def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
-    return _ingested_again(table, lambda: restore.reabsorb(table, progress, label), progress)
+    return _ingested_again(table, lambda: restore.reabsorb(table, progress, label), progress, label)
 
 
-def _ingested_again(table: Table, ingest: Callable[[], Snapshot | None], progress: Progress) -> TableReport:
+def _ingested_again(table: Table, ingest: Callable[[], Snapshot | None], progress: Progress, label: str) -> TableReport:
     current = table.newest()
     if current is not None:
         resume(table, current)
-    committed = ingest()
+    made: list[Snapshot] = []
+    committed = _ingested(table, ingest, made, progress, label)
     if committed:
+        made.append(committed)
         _finish(table, committed, progress)
     progress(table.name, "done", 1.0)
-    return _report(table, committed or current, [committed] if committed else [], False, ())
+    return _report(table, current, committed or current, made, False, ())
 
 
 def rebuild_table(
@@ -165,6 +168,16 @@ def rebuild_table(
     return report
 
 
+def _ingested(table: Table, ingest: Callable[[], Snapshot | None], made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
+    """Ingest. If numbers become text, first read the table's raw files again, and add the version that this makes to `made`."""
+    try:
+        return ingest()
+    except commit.BecomesText as change:
+        rebuilt = rebuild.as_text(table, change.columns, progress, label)
+        made += [rebuilt] if rebuilt else []
+        return ingest()
+
+
 def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[str, ...]]:
     """Bring the landing table up to date. Return its folders, and notes. Only a live view that was asked for is worth failing for."""
     try:
@@ -182,11 +195,16 @@ def _finish(table: Table, snapshot: Snapshot, progress: Progress) -> None:
     archive.archive(table, snapshot)
 
 
-def _report(table: Table, current: Snapshot | None, made: Sequence[Snapshot], resumed: bool, notes: tuple[str, ...]) -> TableReport:
+def _report(
+    table: Table, before: Snapshot | None, current: Snapshot | None, made: Sequence[Snapshot], resumed: bool, notes: tuple[str, ...]
+) -> TableReport:
     outcome = "committed" if made else "resumed" if resumed else "idle"
     if current is None:
         return TableReport(table.name, outcome, notes=(f"nothing has landed below {table.spec.landing}",))
-    first = made[0] if made else None
+    if before is not None:
+        notes = (*notes, *type_changes(before.schema, current.schema))
+    # a rebuild before the commit counts old events again
+    first = next((item for item in made if item.operation != "rebuild"), None)
     counts = first.counts if first else {}
     unusable = sum(item.outcome == "quarantined" for item in first.inputs) if first else 0
     records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)

@@ -158,6 +158,13 @@ def _came_before(other: Field, first: Position) -> bool:
     return other.name != "_row_id" and (other.first is None or (at_or_below(other.first, first) and other.first != first))
 
 
+def type_changes(before: Schema, after: Schema) -> tuple[str, ...]:
+    """Return a sentence for each stored column whose type differs."""
+    old = {field.name: field.type for field in before.fields}
+    changed = [field for field in after.fields if old.get(field.name, field.type) != field.type]
+    return tuple(f"column {field.source} was {old[field.name]} and is {field.type} now; its rows were rewritten" for field in changed)
+
+
 def schema_differences(before: Schema, after: Schema) -> tuple[str, ...]:
     """Return a sentence for each difference between the keys and the views of two schemas of one table."""
     old = {before.view_name(field): field.type for field in before.payload}

@@ -6,17 +6,21 @@ This module is the only one that replaces the table's view.
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 
 from compactor.core.catalog import feed as feeds
 from compactor.core.catalog import history_views, views
-from compactor.core.catalog.ddl import ViewDef
+from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows.publish.shown import publication, published_views
 from compactor.flows.table import Table
 from compactor.flows.write import feed
+
+_ID = re.compile(r"'v[0-9]+-[0-9a-f]+[\w.-]*'")
+"""A commit id in the text of a view."""
 
 
 def behind(table: Table, snapshot: Snapshot) -> bool:
@@ -75,9 +79,11 @@ def _replace(table: Table, snapshot: Snapshot, began: float) -> None:
         return
     if table.env.clock() - began > table.spec.publish_window:
         raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
-    for view in published_views(table, snapshot):
-        if _behind(table, snapshot, view):
-            table.catalog().replace_view(view)
+    outdated = [view for view in published_views(table, snapshot) if _behind(table, snapshot, view)]
+    for view in outdated:
+        check_view(table, snapshot, view)
+    for view in outdated:
+        table.catalog().replace_view(view)
 
 
 def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
@@ -89,7 +95,9 @@ def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
     with publication(table):
         try:
             _register(table, snapshot)
-            table.catalog().replace_view(views.view(table.spec, snapshot))
+            view = views.view(table.spec, snapshot)
+            check_view(table, snapshot, view)
+            table.catalog().replace_view(view)
         except CatalogRefused:
             if not table.superseded_since(snapshot):
                 raise
@@ -112,6 +120,23 @@ def declare(table: Table, schema: Schema) -> None:
         catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
     catalog.ensure_table(empty)
     catalog.replace_view(view)
+
+
+def check_view(table: Table, snapshot: Snapshot, view: ViewDef, *others: TableDef) -> None:
+    """Have the engine analyse a view before it replaces the one that the catalog shows. Raises CheckFailed.
+
+    A text that differs from the shown one in its literal ids only was analysed when that one was published. `others`: tables that the text reads
+    beside the table's own.
+    """
+    shown = table.catalog().view(view.database, view.name)
+    if shown is None or _shape(shown) != _shape(view):
+        history = [history_views.table(table.spec, snapshot)] if snapshot.history else []
+        table.engine().check_view(view, [*views.tables(table.spec, snapshot), *history, *others])
+
+
+def _shape(view: ViewDef) -> tuple[object, ...]:
+    """The view without the ids of what it reads."""
+    return _ID.sub("", view.text), *((column.name, "".join(column.type.split())) for column in view.columns)
 
 
 def _register(table: Table, snapshot: Snapshot) -> None:

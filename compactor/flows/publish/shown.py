@@ -80,9 +80,6 @@ def _digest(table: Table, snapshot: Snapshot, folders: Sequence[str]) -> bytes:
     """Return what the run that published `snapshot` with these settings would write."""
     name = table.env.catalog_name() if table.env.catalog_name else ""
     every = [dataclasses.asdict(view) for view in published_views(table, snapshot)]
-    landed: list[str] = []
-    if table.spec.live_view:
-        every.append(dataclasses.asdict(live.live_view(table.spec, snapshot)))
-        landed = sorted(folders)
+    landed = sorted(folders) if table.spec.live_view else None
     text = json.dumps([name, every, landed], sort_keys=True)
     return json.dumps({"version": snapshot.version, "digest": hashlib.sha256(text.encode()).hexdigest()}).encode()
