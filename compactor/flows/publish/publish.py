@@ -79,11 +79,13 @@ def _replace(table: Table, snapshot: Snapshot, began: float) -> None:
         return
     if table.env.clock() - began > table.spec.publish_window:
         raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
-    outdated = [view for view in published_views(table, snapshot) if _behind(table, snapshot, view)]
-    for view in outdated:
-        check_view(table, snapshot, view)
-    for view in outdated:
-        table.catalog().replace_view(view)
+    for view in published_views(table, snapshot):
+        if _behind(table, snapshot, view):
+            check_view(table, snapshot, view)
+    for view in published_views(table, snapshot):
+        # asked again: the less time passes between look and replacement, the rarer is a newer view undone
+        if _behind(table, snapshot, view):
+            table.catalog().replace_view(view)
 
 
 def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
