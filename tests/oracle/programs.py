@@ -72,6 +72,7 @@ def program(seed: int, parts: int, length: int = 14, moves: bool = True, in_orde
         if what == "truncate":
             for each in rows:
                 each.rows.clear()
+            held += [range(len(events), len(events) + 1)] if rng.random() < 0.5 else []
             events.append(line("t", (), [10 * len(events) + 10]))
             continue
         if what is not None:
@@ -93,13 +94,23 @@ def program(seed: int, parts: int, length: int = 14, moves: bool = True, in_orde
         delivered.append({place for file in run for place in file}.union(*delivered[-1:]))
     settings = {
         "key": ("part", "id"),
-        "delete": rng.choice(("hide", "soft")),
-        "write_mode": rng.choice(("merge-on-read", "merge-on-read", "auto", "copy-on-write")),
+        # a few tables of many programs have all of these too
+        "delete": ("hide", "soft")[seed // 2 % 2],
+        "write_mode": ("merge-on-read", "auto", "merge-on-read", "copy-on-write")[seed // 4 % 4],
         "target_file_bytes": rng.choice((1200, 20_000, 10_000_000)),
         "compact_every": rng.choice((0.0, 2.0, 1e9)),
         "feed": rng.choice(("off", "net")),
     }
     return Program(seed, settings, events, runs, delivered)
+
+
+def alone(whole: Program, number: int) -> Program:
+    """The same table with the events of one program, and the truncates."""
+    places = [place for place, told in enumerate(whole.events) if (json.loads(told)["key"] or [number])[0] == number]
+    new = {place: at for at, place in enumerate(places)}
+    runs = [[[new[place] for place in file if place in new] for file in run] for run in whole.runs]
+    delivered = [{new[place] for place in each if place in new} for each in whole.delivered]
+    return Program(whole.seed, whole.settings, [whole.events[place] for place in places], runs, delivered)
 
 
 def _with_columns(told: str, added: dict[str, Any], rng: random.Random, texts: bool) -> str:

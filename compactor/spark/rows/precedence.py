@@ -244,9 +244,12 @@ class Resolver:
         return f"coalesce(try_element_at(_older, {literal(name)}), try_element_at(_older, '{ALL}'), {own})"
 
     def _newest(self, own: str) -> str:
-        """SQL to take the greatest of: a register that no barrier has ended, the newest one, of equal ones what is stored."""
+        """SQL to take the greatest of: a register that no barrier has ended, the newest one, of equal ones what is stored.
+
+        A key change that is delivered again is the same event, wherever its file sorts: what it brought along decides.
+        """
         after = f"coalesce({own}.at > {self._bound} AND {own}.via > {self._bound}, false) AS k, " if self.barrier else ""
-        return f"struct({after}{own}.at AS a, {own}.via AS b, _origin AS s)"
+        return f"struct({after}{position.event(f'{own}.at', self.order)} AS e, {own}.via AS b, {own}.at AS a, _origin AS s)"
 
     def _has_value(self, name: str) -> str:
         """SQL: whether the best register of a column holds a value that no delete and no barrier has ended."""
