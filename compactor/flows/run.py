@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Optional
 
 from compactor.core.model.errors import CompactorError, NoRowsYet, TryLater
 from compactor.core.model.schema import type_changes
@@ -23,6 +24,9 @@ from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.write import commit, rebuild, restore
 from compactor.flows.write.compact import compact, due
+
+Ingest = Callable[[Optional[Snapshot]], Optional[Snapshot]]
+"""Ingests into the newest Snapshot, which it is given as far as it is known; returns the new one."""
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +111,7 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     if current is not None:
         current, resumed = resume(table, current)
     made: list[Snapshot] = []
-    committed = _ingested(table, lambda: commit.commit(table, current, label, progress), made, progress, label)
+    committed = _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), made, progress, label)
     if committed:
         made.append(committed)
         current = committed
@@ -130,20 +134,20 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
 
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
-    return _ingested_again(table, lambda: commit.replay(table, paths, label, progress), progress, label)
+    return _ingested_again(table, lambda _: commit.replay(table, paths, label, progress), progress, label)
 
 
 def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
-    return _ingested_again(table, lambda: restore.reabsorb(table, progress, label), progress, label)
+    return _ingested_again(table, lambda _: restore.reabsorb(table, progress, label), progress, label)
 
 
-def _ingested_again(table: Table, ingest: Callable[[], Snapshot | None], progress: Progress, label: str) -> TableReport:
+def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str) -> TableReport:
     current = table.newest()
     if current is not None:
         resume(table, current)
     made: list[Snapshot] = []
-    committed = _ingested(table, ingest, made, progress, label)
+    committed = _ingested(table, current, ingest, made, progress, label)
     if committed:
         made.append(committed)
         _finish(table, committed, progress)
@@ -168,14 +172,14 @@ def rebuild_table(
     return report
 
 
-def _ingested(table: Table, ingest: Callable[[], Snapshot | None], made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
+def _ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
     """Ingest. If numbers become text, first read the table's raw files again, and add the version that this makes to `made`."""
     try:
-        return ingest()
+        return ingest(newest)
     except commit.BecomesText as change:
         rebuilt = rebuild.as_text(table, change.columns, progress, label)
         made += [rebuilt] if rebuilt else []
-        return ingest()
+        return ingest(rebuilt)
 
 
 def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[str, ...]]:

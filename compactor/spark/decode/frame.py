@@ -10,6 +10,8 @@ their columns also have NAMED.
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -63,8 +65,9 @@ class Frame:
         numbers = {field.name for writer in writers for field in writer.fields if field.inferred and types.is_scalar(field.raw)}
         merged.update({field.name: field.type for field in stored if field.type == ("string",) and field.name in numbers})
         images: types.Type = ("struct", tuple(merged.items()))
-        fractions = {field.name for writer in writers for field in writer.fields if field.raw == ("double",) and merged[field.name] == ("string",)}
-        parsed = [_parse(column, images, fractions & numbers) if column in (AFTER, BEFORE) else column for column in self.rows.columns]
+        # a number among text loses its form in a JSON reader: 7.50 would be 7.5
+        written = {name for name in numbers if merged[name] == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
+        parsed = [_parse(column, images, written) if column in (AFTER, BEFORE) else column for column in self.rows.columns]
         return dataclasses.replace(self, rows=self.rows.selectExpr(*parsed), images=images, writers=tuple(writers))
 
 
@@ -73,16 +76,22 @@ def _joined(left: types.Type, right: types.Type) -> types.Type:
     return types.widest(left, right) or (None if types.is_scalar(left) else types.widest(left, right, numbers=True)) or ("string",)
 
 
-def _parse(column: str, images: types.Type, fractions: Collection[str]) -> str:
-    """SQL: a JSON image as a struct. `fractions`: text columns in which numbers with a fraction stand, whose digits a JSON reader would change."""
+def _parse(column: str, images: types.Type, written: Collection[str]) -> str:
+    """SQL: a JSON image as a struct. `written`: columns whose numbers are read as the text that stands there."""
     if not images[1]:
         return f"CAST(NULL AS STRUCT<_none:STRING>) AS {column}"
-    if not fractions:
+    if not written:
         return f"from_json({column}, '{ddl(images)}') AS {column}"
-    exact: types.Type = ("struct", tuple((name, ("string",)) for name in fractions))
-    both = f"from_json({column}, '{ddl(images)}') AS a, from_json({pg_text.exact_numbers(column)}, '{ddl(exact)}') AS b"
-    members = ", ".join(f"{literal(name)}, _p.{'b' if name in fractions else 'a'}.{quoted(name)}" for name, _ in images[1])
-    return f"get(transform(array(struct({both})), _p -> CASE WHEN _p.a IS NOT NULL THEN named_struct({members}) END), 0) AS {column}"
+    names = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in sorted(written))
+    exact = ddl(("struct", tuple((name, ("string",)) for name in sorted(written))))
+    here = literal(f"(?:{names}){pg_text.FRACTION}")
+    numbers = f"CASE WHEN {column} RLIKE {here} THEN from_json({pg_text.exact_numbers(column)}, '{exact}') END"
+    members = (
+        f"{literal(name)}, {f'coalesce(_p.n.{quoted(name)}, _p.a.{quoted(name)})' if name in written else f'_p.a.{quoted(name)}'}"
+        for name, _ in images[1]
+    )
+    whole = f"CASE WHEN _p.a IS NOT NULL THEN named_struct({', '.join(members)}) END"
+    return f"get(transform(array(struct(from_json({column}, '{ddl(images)}') AS a, {numbers} AS n)), _p -> {whole}), 0) AS {column}"
 
 
 def ddl(images: types.Type) -> str:

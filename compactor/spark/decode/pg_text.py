@@ -27,6 +27,9 @@ ISO_DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
 INFINITE = r"^[+-]?infinity$"
 """PostgreSQL's infinite dates and timestamps."""
 
+FRACTION = r"\s*[:,\[]\s*-?[0-9]+[.eE]"
+"""A number with a fraction or an exponent in JSON; text may look like it."""
+
 _OPENING = r"^(\{+|\[+)[^\]}]"
 _BOUNDS = r"^(\[[0-9:-]+\])+="
 

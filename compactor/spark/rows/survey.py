@@ -23,6 +23,7 @@ from compactor.core.schema import writer
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, PARTITION, ROW, SOURCE, WRITER
+from compactor.spark.decode import pg_text
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.input.files import from_spark
 from compactor.spark.rows import position
@@ -45,6 +46,7 @@ def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: Wr
             named("first(_schema)", "text"),
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
             named(f"first({image})", "sample"),
+            named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
         )
         .collect()
     )
@@ -55,6 +57,7 @@ def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: Wr
         else:
             names = list(json.loads(row.sample)) if row.sample else []
             described = _inferred(spark, frame, row[WRITER], AFTER if row.rows else BEFORE, names, bare)
+            described = dataclasses.replace(described, fractions=bool(row.fractions))
             described = writer.declared(described, schema) if schema else described
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
