@@ -65,11 +65,13 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
         current, resumed = resume(table, current)
     made = []
     committed = commit.commit(table, current, label, progress)
-    if committed:
+    while committed:
         made.append(committed)
         current = committed
         _finish(table, current, progress)
-    elif table.superseded_since(current) and (newest := table.newest()) is not None:
+        full = len(committed.inputs) >= commit.FILES_MAX
+        committed = commit.commit(table, current, label, progress) if full else None
+    if not made and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
         current, resumed = resume(table, newest)
     if current is not None and due(table, current):
@@ -142,9 +144,9 @@ def _report(table: Table, current: Snapshot | None, made: Sequence[Snapshot], re
     outcome = "committed" if made else "resumed" if resumed else "idle"
     if current is None:
         return TableReport(table.name, outcome, notes=(f"nothing has landed below {table.spec.landing}",))
-    first = made[0] if made else None
-    counts = first.counts if first else {}
-    unusable = sum(item.outcome == "quarantined" for item in first.inputs) if first else 0
+    inputs = [item for snapshot in made for item in snapshot.inputs]
+    counts = {name: sum(snapshot.counts.get(name, 0) for snapshot in made) for snapshot in made for name in snapshot.counts}
+    unusable = sum(item.outcome == "quarantined" for item in inputs)
     records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)
     if unusable or records:
         what = f"{unusable} files and {records} records cannot be used and wait in quarantine"
@@ -154,12 +156,12 @@ def _report(table: Table, current: Snapshot | None, made: Sequence[Snapshot], re
         "blocked" if current.publish != "yes" else outcome,
         current.version,
         tuple(f"{item.operation} {item.version}" for item in made),
-        files=len(first.inputs) if first else 0,
+        files=len(inputs),
         counts=counts,
         rows=current.rows,
-        ties=first.ties if first else 0,
-        unresolved=first.unresolved if first else 0,
+        ties=sum(snapshot.ties for snapshot in made),
+        unresolved=sum(snapshot.unresolved for snapshot in made),
         bytes_written=sum(item.bytes_written for item in made),
-        archived=len(first.inputs) if first and table.spec.archive == "move" else 0,
+        archived=len(inputs) if table.spec.archive == "move" else 0,
         notes=notes,
     )
