@@ -105,7 +105,7 @@ def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Di
     q = dialect.name
     rows = f"{q(spec.tables_in)}.{q(views.table_name(spec, ROWS, snapshot.schema.generation))}"
     h, d = q("__h"), q("__d")
-    select = f"SELECT {_select(h, spec, snapshot.schema, dialect)} FROM {rows} {h} WHERE {h}.{q('__shown')}"
+    select = f"SELECT {', '.join(shown(h, spec, snapshot.schema, dialect))} FROM {rows} {h} WHERE {h}.{q('__shown')}"
     out = []
     if history.closed:
         newest = max(part.id for part in history.closed)
@@ -121,7 +121,8 @@ def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Di
     return " UNION ALL ".join(out) if out else f"{select} AND {h}.{q('history_set')} = '{history.open_id}'"
 
 
-def _select(alias: str, spec: TableSpec, schema: Schema, dialect: Dialect) -> str:
+def shown(alias: str, spec: TableSpec, schema: Schema, dialect: Dialect = HIVE) -> list[str]:
+    """Return SQL for the columns of the view, from stored events and their partition columns."""
     q = dialect.name
     end = f"{alias}.{q('__end_time')}"
     computed = {
@@ -130,7 +131,7 @@ def _select(alias: str, spec: TableSpec, schema: Schema, dialect: Dialect) -> st
         "__end_day": f"{alias}.{q('history_day')}",
     }
     payload = [f"{views.value(alias, field, dialect)} AS {q(schema.view_name(field))}" for field in schema.payload]
-    return ", ".join([*payload, *(f"{computed.get(column, f'{alias}.{q(column)}')} AS {q(column)}" for column, _, _ in _SHOWN)])
+    return [*payload, *(f"{computed.get(column, f'{alias}.{q(column)}')} AS {q(column)}" for column, _, _ in _SHOWN)]
 
 
 def view(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect = HIVE) -> ViewDef:
