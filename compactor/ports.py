@@ -231,6 +231,9 @@ class Engine(Protocol):
     def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
         """Check that the live view equals the view after a run with the files that wait in landing. Writes nothing."""
 
+    def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
+        """Raise CheckFailed unless the text of a view over these tables is valid SQL in its dialect and gives exactly the view's columns."""
+
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Compare the visible rows of two Snapshots by the key of `after`.
 

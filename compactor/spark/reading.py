@@ -36,9 +36,10 @@ from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.rows import keyless, position, survey
+from compactor.spark.rows.comparable import joined
 from compactor.spark.rows.conform import EVENTS_MAX, conform, link_key_changes, with_position, writer_positions
-from compactor.spark.sql import literal, quoted
-from compactor.spark.tables import table_writer
+from compactor.spark.sql import cast, literal, quoted
+from compactor.spark.tables import exactness, table_writer
 
 ENVELOPES = {
     "change-event": Decoder(change_event.decode),
@@ -144,6 +145,8 @@ class Reader:
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
+        if parent is not None and evolved.retyped:
+            exactness.check(self.spark, spec, parent, evolved)
         if spec.keyless:
             numbered = any(name == "offset" for name, _ in order)
             contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}
@@ -210,7 +213,7 @@ class Reader:
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
             writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.source.plain_rows)
-            frame = frame.parsed(decided(writers, _stored_fields(parent)))
+            frame = frame.parsed(decided(writers, _stored_fields(parent)), _stored_fields(parent))
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
         return ENVELOPES[spec.envelope].settle(frame, spec, opened.inputs)
@@ -281,21 +284,17 @@ def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
 
     Raises OrderRefused if some records hold numbers and others hold other text.
     """
-    expressions = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names) for frame in frames]
-    kind = str(expressions[0][1][0])
-    column = payload_column(name)
-    declared = {field.type[0] for frame in frames for writer in frame.writers for field in writer.fields if field.name == column}
-    if kind != "string" or not declared:
-        return kind
-    if declared <= {"tinyint", "smallint", "int", "bigint"}:
-        return "bigint"
-    count, digits = survey.count_numbers(frames, [value for value, _ in expressions])
+    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers) for frame in frames]
+    kind, column = joined(kind for _, kind in parts), payload_column(name)
+    if kind != ("string",) or not any(writer.field(column) for frame in frames for writer in frame.writers):
+        return types.text(kind)
+    count, digits = survey.count_numbers(frames, [cast(sql, kind) for sql, _ in parts])
     if 0 < digits < count:
         raise OrderRefused(
             f"table {spec.name}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
             "no order in common. Declare its type with `schema:` (other values then go to quarantine), or set another column."
         )
-    return "bigint" if digits else kind
+    return "bigint" if digits else "string"
 
 
 def _epoch(opened: Inputs) -> str:

@@ -145,7 +145,11 @@ def test_what_belongs_to_somebody_else_is_left_alone() -> None:
 def test_a_live_view_replaces_no_view_of_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """A view that happens to be called `t_live` stays, and the run says so. The table's own view is published."""
     # the list engine knows no columns of landed files, which a live view is made of
-    monkeypatch.setattr(live, "live_view", lambda spec, snapshot: ViewDef("school", "t_live", "SELECT 2", (), {views.UUID: snapshot.uuid}))
+    monkeypatch.setattr(
+        live,
+        "live_view",
+        lambda spec, snapshot, landed: ViewDef("school", "t_live", "SELECT 2 FROM `school`.`t_base` ", (), {views.UUID: snapshot.uuid}),
+    )
     lake = Lake(table(live_view=True))
     lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
     lake.catalog.ensure_database("school", "/lake")
@@ -157,7 +161,7 @@ def test_a_live_view_replaces_no_view_of_somebody_else(monkeypatch: pytest.Monke
     assert lake.look().rows == lake.expected()  # type: ignore[union-attr]
     lake.catalog._objects.pop(("school", "t_live"))
     lake.run()
-    assert lake.catalog.view("school", "t_live").text == "SELECT 2"  # type: ignore[union-attr]
+    assert lake.catalog.view("school", "t_live").text == "SELECT 2 FROM `school`.`t_base` "  # type: ignore[union-attr]
 
 
 def test_a_table_of_which_nothing_is_known_waits() -> None:

@@ -14,6 +14,7 @@ from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from tests.oracle.sizes import tiered
 from tests.parts.one_spark import AVRO
+from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -138,8 +139,8 @@ def test_composite_keys_and_odd_names(lake: Lake) -> None:
 
 
 def test_a_column_that_appears_and_a_type_that_widens(lake: Lake) -> None:
-    """Old rows read null in a new column; int → text makes a new generation of tables under the same view."""
-    spec = lake.spec()
+    """Old rows read null in a new column; int → text, where it is allowed, makes a new generation of tables under the same view."""
+    spec = lake.spec(policy=TEXT_ALLOWED)
     lake.land(spec, 1, [{"id": 1, "seq": 1, "n": 5}, {"id": 2, "seq": 1, "n": 6}])
     lake.run(spec)
     lake.land(spec, 2, [{"id": 2, "seq": 2, "n": "six", "extra": True}])
@@ -159,7 +160,7 @@ def test_numbers_without_schema_stay_numbers(lake: Lake) -> None:
     ]
     expected = [(1, 1.5, [0.5], "one"), (3, 7, [7], "3"), (4, 2.5, None, None), (5, 3, [1, 0.5], "5")]
     for name, groups in (("apart", runs), ("together", [[row for rows in runs for row in rows]])):
-        spec = lake.spec(name=name)
+        spec = lake.spec(name=name, policy=TEXT_ALLOWED)
         for hour, rows in enumerate(groups):
             lake.land(spec, hour, rows)
             lake.run(spec)

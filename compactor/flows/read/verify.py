@@ -148,11 +148,11 @@ def _live(table: Table, snapshot: Snapshot) -> list[Check]:
     if not table.spec.live_view:
         return []
     name = "live view equals the next version"
+    landed = live.incremental_table(table.spec, snapshot, lambda each: table.catalog().table(table.spec.tables_in, each))
     shown = table.catalog().view(table.spec.database, live.name(table.spec))
-    if shown is None or shown.text != live.live_view(table.spec, snapshot).text:
+    if shown is None or shown.text != live.live_view(table.spec, snapshot, landed).text:
         problem = "there is none" if shown is None else "it has another text than this version's"
         return [Check(table.name, name, False, f"{problem}; `compactor sync {table.name}` makes it")]
-    landed = live.incremental_table(table.spec, snapshot)
     registered = {each.values for each in table.catalog().partitions(landed.database, landed.name)}
     landing = discover.landing(table, snapshot)
     if landing.waiting:

@@ -13,6 +13,7 @@ from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputUnfinished, SchemaRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.layout import commit_id
+from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import InputLocations, Staged
@@ -69,6 +70,15 @@ def ingest(table: Table, choose: Choice, operation: str, label: str, progress: P
     return transact(table, planned, label, moved=lambda: bool(attempts) and attempts[-1].inputs_changed(), newest=newest)
 
 
+class BecomesText(SchemaRefused):
+    """Stored columns become text: their values have to be read again from the archive first."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        super().__init__(f"table {table}: {', '.join(columns)} became text while its archive was read again. Run again.")
+        self.columns = columns
+        """Stored names of the columns."""
+
+
 class _Ingestion:
     """One attempt to ingest inputs on top of `parent`."""
 
@@ -95,6 +105,10 @@ class _Ingestion:
                 raise
             return self.edit(self._without(young))
         self.scratch.callback(batch.close)
+        texts = batch.summary.evolved.texts
+        # adopted rows are in no landed file: their values become text as they are stored
+        if texts and self.table.adopted() is None:
+            raise BecomesText(self.table.name, texts)
         unsteady = self._unsteady(batch)
         if unsteady:
             return self.edit(self._without(unsteady))
@@ -128,7 +142,8 @@ class _Ingestion:
         table, parent = self.table, self.parent
         evolved = batch.summary.evolved
         notices.notify(table, parent, evolved.decisions, evolved.schema)
-        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
+        rewritten = bool(evolved.retyped) or _holds_other_defaults(table, parent, evolved.schema)
+        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, rewritten, batch.summary.truncate is not None)
         self.progress(table.name, "resolve", 0.4)
         purge = state.purge_through(table, parent) if whole else 0
         written = state.write(table, batch, parent, commit, whole, purge, self.scratch)
@@ -160,6 +175,13 @@ class _Ingestion:
     def _unchanged(self, item: Input) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(item.path))
         return info is not None and info.etag == item.etag
+
+
+def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema) -> bool:
+    """Return whether stored files may hold defaults that a late event has changed. Other rows read them, and hold none (H15)."""
+    if parent is None or not (table.spec.soft or parent.unavailable_columns):
+        return False
+    return schema.defaults_moved(parent.schema, parent.position_max)
 
 
 def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool) -> None:

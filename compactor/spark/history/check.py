@@ -6,6 +6,7 @@ to those that many runs have written.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -101,7 +102,7 @@ def _difference(view: DataFrame, events: DataFrame, schema: Schema, spec: TableS
     """Compare the view with stored events in the columns of `schema`, as it would show them."""
     day = f"CASE WHEN __end_us = {FOREVER} THEN '{OPEN}' ELSE date_format(timestamp_micros(__end_us), \"'d'yyyy-MM-dd\") END AS history_day"
     rows = events.where("__shown").selectExpr("*", day).alias("__h")
-    versions = rows.selectExpr(*history_views.shown("`__h`", spec, schema))
+    versions = rows.selectExpr(*history_views.shown("`__h`", spec, dataclasses.replace(snapshot, schema=schema)))
     shared = {schema.view_name(field) for field in schema.payload}
     columns = [(snapshot.schema.view_name(field), field.type) for field in snapshot.schema.payload if snapshot.schema.view_name(field) in shared]
     return compare.difference(
