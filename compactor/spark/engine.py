@@ -27,6 +27,7 @@ from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, view_check
 from compactor.spark.columns import POSITION
+from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
 from compactor.spark.input import wire
 from compactor.spark.input.files import reason
@@ -166,6 +167,7 @@ class SparkEngine:
     ) -> list[Check]:
         checks = [compare.compare_with_reference(self._spark, spec, snapshot)]
         if not inputs:
+            checks += self._history(spec, snapshot)
             if origin is None:
                 return checks
             rows = TableReader(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
@@ -176,7 +178,24 @@ class SparkEngine:
             scratch.callback(batch.close)
             work = self.resolve(batch, whole=True)
             scratch.callback(work.close)
-            return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads)]
+            checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads))
+            return [*checks, *self._history(spec, snapshot, inputs, work)]
+
+    def _history(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input] = (), work: Resolution | None = None) -> list[Check]:
+        return history_check.check(self._spark, self._storage, spec, snapshot, inputs, work) if snapshot.history is not None else []
+
+    def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
+        """Compare the live view with the rows that the view has after a run with the files that wait in landing."""
+        if not waiting:
+            rows = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema).live(spec.soft)
+            resolver = Resolver(snapshot.schema, snapshot.order, snapshot.version, spec.keyless)
+            return compare.compare_live(self._spark, spec, snapshot, resolver, rows)
+        batch = self.read(spec.unguarded, snapshot, waiting, snapshot.version + 1, locations)
+        with ExitStack() as scratch:
+            scratch.callback(batch.close)
+            work = self.resolve(batch, whole=True)
+            scratch.callback(work.close)
+            return compare.compare_live(self._spark, spec, snapshot, work.resolver, work.heads)
 
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
         """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""

@@ -112,13 +112,30 @@ def test_metadata_columns_order_but_are_not_stored(lake: Lake) -> None:
 
 
 def test_composite_keys_and_odd_names(lake: Lake) -> None:
-    """Names with dots, blanks, umlauts and capitals, by the rules of `core/model/names.py`; a key of two columns."""
-    spec = lake.spec(key=("a.b", "Größe"))
-    lake.land(spec, 1, [{"a.b": 1, "Größe": "x", "se lect": "p", "seq": 1}, {"a.b": 1, "Größe": "y", "se lect": "q", "seq": 2}])
+    """Names with dots, blanks, umlauts, capitals and 300 letters, by the rules of `core/model/names.py`, in the table, its history and its feed.
+
+    The key has ten columns, and a column is nested four deep. Names of files are as long as a file system allows.
+    """
+    key = {"a.b": 1, "Größe": "x", **{f"k{at}": at if at % 2 else str(at) for at in range(8)}}
+    names = ("c" * 300, "c" * 299 + "D", "ü" * 300)
+    spec = lake.spec(key=(*key,), feed="all", history=True, write_mode="merge-on-read")
+
+    def row(value: str, seq: int, **more: object) -> dict[str, object]:
+        deep = [{"Ä b": {"c": [{"D e": seq, "ü" * 300: [[seq]]}]}}]
+        return {**key, "se lect": value, "seq": seq, **dict.fromkeys(names, seq), "deep": deep, **more}
+
+    lake.land(spec, 1, [row("p", 1), row("q", 2, Größe="y"), row("s", 2, k7=70)], file="f" * 250 + ".json")
     lake.run(spec)
-    lake.land(spec, 2, [{"a.b": 1, "Größe": "x", "se lect": "r", "seq": 3}])
+    changed = row("r", 3, deep=[{"Ä b": {"c": [{"new": True}]}}])
+    lake.land(spec, 2, [changed, row("s", 3, k7=70, op="d"), row("late", 0), "{oops"], file="ü" * 120 + ".json")
+    lake.land(spec, 2, [row("r", 3)], file="f" * 250 + ".json")
     lake.run(spec)
-    assert [("x", "r"), ("y", "q")] == [(row["größe"], row["se_lect"]) for row in lake.rows(spec)]
+    rows = lake.rows(spec)
+    assert [("x", "r"), ("y", "q")] == [(row["größe"], row["se_lect"]) for row in rows]
+    assert [[3] * 3, [2] * 3] == [[value for name, value in row.items() if len(name) > 100] for row in rows]
+    assert all(len(field.name.encode()) <= 255 for field in lake.snapshot(spec).schema.fields)
+    assert lake.unusable(spec) == [(4, "is not a JSON object")]
+    assert [] == lake.problems(spec)
 
 
 def test_a_column_that_appears_and_a_type_that_widens(lake: Lake) -> None:

@@ -91,6 +91,11 @@ def incremental_partitions(spec: TableSpec, paths: Iterable[str]) -> list[Partit
     return [PartitionDef((f"f_{folder.replace('/', '_')}",), layout.landed(folder) if folder else spec.landing) for folder in folders]
 
 
+def name(spec: TableSpec) -> str:
+    """Return the name of the live view."""
+    return f"{spec.view}_live"
+
+
 def problem(spec: TableSpec, snapshot: Snapshot) -> str | None:
     """Return why the table cannot have a live view, or None if it can."""
     if not spec.source.live_view or not snapshot.raw:
@@ -125,9 +130,7 @@ def live_view(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> ViewDef:
     )
     columns = tuple(Column(name, field.type, field.comment) for name, field in shown)
     comment = f"rows of {spec.view} with landed files that no version has yet; in a long-lived Spark server set spark.sql.metadataCacheTTLSeconds"
-    return ViewDef(
-        spec.database, f"{spec.view}_live", text, columns, {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment}
-    )
+    return ViewDef(spec.database, name(spec), text, columns, {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment})
 
 
 def _landed(snapshot: Snapshot, files: TableDef, keys: list[tuple[str, str]], order: list[tuple[str, str]]) -> str:
