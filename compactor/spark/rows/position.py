@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.core.model import position as core
-from compactor.core.model.position import Position
+from compactor.core.model.position import Partitions, Position
 from compactor.spark.sql import literal
 
 Order = core.Order
@@ -27,6 +27,15 @@ def fixed(position: Position, order: Order) -> str:
     named = zip(core.members(order), position)
     inside = ", ".join(f"'{name}', CAST({literal(value)} AS {kind})" for (name, kind), value in named)
     return f"named_struct({inside})"
+
+
+def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order) -> str | None:
+    """SQL on Changes: whether a purged tombstone may be newer than the event. None if nothing was purged. See `State.purged_to`."""
+    if purged_to is None:
+        return None
+    bounds = " ".join(f"WHEN {partition} THEN _position.o1 <= {offset}" for partition, offset in purged_offsets)
+    in_partition = f" OR (_position.epoch = {purged_to[0]} AND CASE _partition {bounds} ELSE false END)" if bounds else ""
+    return f"(_position <= {fixed(purged_to, order)}{in_partition})"
 
 
 def from_row(row: Any) -> Position | None:

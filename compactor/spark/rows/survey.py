@@ -147,6 +147,9 @@ class SurveyResult:
     offsets: Partitions = ()
     """(partition, greatest offset), where the records have Kafka offsets."""
 
+    least_offsets: Partitions = ()
+    """(partition, least offset), likewise."""
+
     def with_invalid(self, more: Mapping[str, int]) -> SurveyResult:
         """Return the result with more invalid records (input path → number)."""
         files = {name: dataclasses.replace(summary, invalid=summary.invalid + more.get(name, 0)) for name, summary in self.files.items()}
@@ -200,9 +203,11 @@ def count_records(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
                 latest([last, position.from_row(row.last)]),
             )
     offsets: dict[int, int] = {}
+    least: dict[int, int] = {}
     for row in rows:
         if row[PARTITION] is not None and row["offset"] is not None:
             offsets[row[PARTITION]] = max(row["offset"], offsets.get(row[PARTITION], row["offset"]))
+            least[row[PARTITION]] = min(row["least"], least.get(row[PARTITION], row["least"]))
     source_times = [row.time for row in rows if row.time is not None]
     return SurveyResult(
         files,
@@ -217,6 +222,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec) -> SurveyResult:
         latest([position.from_row(row.truncate) for row in rows]),
         times.from_micros(max(source_times)) if source_times else None,
         tuple(sorted(offsets.items())),
+        tuple(sorted(least.items())),
     )
 
 
@@ -241,6 +247,7 @@ def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
         named(f"min(CASE WHEN {lost} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END)", "lost"),
         named("max(_time)", "time"),
         named("max(CASE WHEN _op IS NOT NULL THEN _offset END)", "offset"),
+        named("min(CASE WHEN _op IS NOT NULL THEN _offset END)", "least"),
     )
 
 
