@@ -133,7 +133,7 @@ class Reader:
         ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
         epoch = _epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
-        counts = survey.count_records(placed, spec)
+        counts = survey.count_records(placed, spec, parent.source_time if parent and parent.epoch == spec.epoch else None)
         unusable = tuple(item for frame in placed if counts.invalid for item in _unusable(frame))
         opened.within_limits(counts.invalid, counts.read, unusable)
         if counts.truncate and spec.truncate == "fail":
@@ -331,8 +331,8 @@ def _check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Ord
     if not order or order[0][0] not in OFFSETS:
         return
     stored = parent if parent and parent.epoch == spec.epoch else None
-    newer = stored is not None and (counts.source_time or "") > (stored.source_time or "")
-    problem = offsets_problem(stored.offsets if stored else (), counts.offsets, counts.truncate is not None and spec.truncate == "apply", newer)
+    truncate = counts.truncate is not None and spec.truncate == "apply"
+    problem = offsets_problem(stored.offsets if stored else (), counts.offsets, truncate, counts.newer_offsets)
     if problem:
         raise OrderRefused(
             f"table {spec.name}: {problem}. Nothing was absorbed. Order by the source's own position (set `order_by:`, then run `compactor rebuild "

@@ -162,3 +162,61 @@ def test_an_update_older_than_a_purge_is_compared_with_its_stored_row(lake: Lake
     report = lake.run(spec)
     assert (1, 1, 1) == tuple(report.counts[name] for name in ("applied", "late", "beyond_retention"))
     assert {1: "newer", 2: "v2", 3: "v3", 4: "v4b"} == values(lake, spec)
+
+
+def test_a_topic_created_again_is_refused_although_its_offsets_are_higher_already(lake: Lake) -> None:
+    """An offset that was read before, with a newer change. With the next epoch the new count wins; late files of the old one do not bring it back."""
+    before = lake.spec(container="kafka", order_by=("offset",))
+    at = 1_700_000_000_000
+    lake.land(before, 0, [record(0, n, id=n, v="old", __source_ts_ms=at + n) for n in range(100, 105)])
+    lake.run(before)
+    # delivered again, and records that were late: no new topic
+    lake.land(before, 1, [record(0, n, id=n, v="old", __source_ts_ms=at + n) for n in (99, 100, 105)])
+    assert 2 == lake.run(before).counts["applied"]
+    spec = lake.with_settings(before, epoch=1, epoch_from="increment_2024030503")
+    lake.land(spec, 3, [record(0, n, id=n, v="new", __source_ts_ms=at + 1000 + n) for n in range(104, 120)])
+    with pytest.raises(
+        OrderRefused, match="partition 0 was read up to offset 105, and its offset 104 has a newer change: the topic was created again"
+    ):
+        lake.run(before)
+    assert 16 == lake.run(spec).counts["applied"]
+    assert {"old": 5, "new": 16} == {v: list(values(lake, spec).values()).count(v) for v in ("old", "new")}
+    lake.land(spec, 2, [record(0, n, id=n, v="late", __source_ts_ms=at + n) for n in (104, 900)])
+    assert (1, 1) == tuple(lake.run(spec).counts[name] for name in ("applied", "late"))
+    lake.land(spec, 4, [record(0, 120, id=104, v="newest", __source_ts_ms=at + 2000)])
+    assert 1 == lake.run(spec).counts["applied"]
+    assert "newest" == values(lake, spec)[104]
+
+
+def test_a_file_delivered_again_under_any_name_changes_nothing_and_is_counted(lake: Lake) -> None:
+    """Rows, deletes, rows with values that were not sent, and ties: no row gets a new version, and the feed has no change."""
+    for name, order_by in (("t", ("seq",)), ("patched", ("seq",))):
+        spec = lake.spec(name, order_by=order_by, write_mode="merge-on-read", feed="all", patch_rows=name == "patched")
+        first = [{"id": n, "seq": n, "v": f"v{n}", "w": "w"} for n in range(1, 40)]
+        lake.land(spec, 0, first)
+        lake.run(spec)
+        file = [
+            {"id": 1, "seq": 50, "v": "a"},
+            {"id": 2, "seq": 51, "op": "d"},
+            {"id": 3, "seq": 52, "v": "tied"},
+            {"id": 3, "seq": 52, "v": "wins"},
+            {"id": 4, "seq": 3, "v": "late"},
+        ]
+        lake.land(spec, 1, file)
+        report = lake.run(spec)
+        assert (3, 1, 1, 1) == (*(report.counts[outcome] for outcome in ("applied", "superseded", "late")), report.ties)
+        before = {row["id"]: (row["v"], row["w"]) for row in lake.rows(spec)}
+
+        lake.land(spec, 1, [*file, {"id": 50, "seq": 60, "v": "x"}])
+        lake.land(spec, 2, file, file="again.json")
+        report = lake.run(spec)
+        assert (1, 0) == (report.counts["applied"], report.ties)
+        assert 10 == report.counts["duplicate"] + report.counts["late"]
+        assert {50: ("x", None), **before} == {row["id"]: (row["v"], row["w"]) for row in lake.rows(spec)}
+        snapshot = lake.snapshot(spec)
+        assert snapshot.delta is not None
+        stored = lake.spark.read.parquet(f"{spec.root}/{snapshot.delta.path}").where(f"_version = {snapshot.version}")
+        assert [50] == [row["id"] for row in stored.collect()]
+        told = [json.loads(line) for line in lake.env.engine().read_feed(spec, snapshot)]
+        assert {50} == {line["id"] for line in told if line["_outcome"] not in ("late", "superseded")}
+        assert [] == lake.problems(spec)

@@ -119,12 +119,12 @@ Partitions = tuple[tuple[int, int], ...]
 """(partition, offset) for partitions of a topic: the greatest offset, unless a name says otherwise."""
 
 
-def offsets_problem(absorbed: Partitions, batch: Partitions, truncate: bool, newer: bool) -> str | None:
+def offsets_problem(absorbed: Partitions, batch: Partitions, truncate: bool, newer: Partitions) -> str | None:
     """Return why a table whose first order column is the Kafka offset cannot take a batch (H6), or None if it can.
 
-    `absorbed`, `batch`: offsets of the table and of the batch. `truncate`: whether the batch has a truncate. `newer`: whether the batch's source time
-    is later than the table's. Offsets of different partitions cannot be compared. That is harmless while a key stays in its partition and no event
-    concerns all rows.
+    `absorbed`, `batch`: greatest offsets of the table and of the batch. `truncate`: whether the batch has a truncate. `newer`: the least offset of
+    changes whose source time is later than the table's. Offsets of different partitions cannot be compared. That is harmless while a key stays in its
+    partition and no event concerns all rows.
     """
     stored, new = dict(absorbed), dict(batch)
     if truncate and len({*stored, *new}) > 1:
@@ -132,9 +132,11 @@ def offsets_problem(absorbed: Partitions, batch: Partitions, truncate: bool, new
     added = sorted(set(new) - set(stored))
     if stored and added:
         return f"partition {added[0]} is new. Keys may have moved to it, and offsets of different partitions cannot be compared"
-    back = [name for name, offset in new.items() if name in stored and offset < stored[name]]
-    if newer and back:
-        return f"offsets of partition {back[0]} end at {new[back[0]]} after {stored[back[0]]}, but the changes are newer: the topic was created again"
+    # an offset that was there before, with a change that was not: however far the new count has come since
+    back = [(name, offset) for name, offset in newer if name in stored and offset <= stored[name]]
+    if back:
+        name, offset = back[0]
+        return f"partition {name} was read up to offset {stored[name]}, and its offset {offset} has a newer change: the topic was created again"
     return None
 
 
