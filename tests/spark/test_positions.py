@@ -220,3 +220,27 @@ def test_a_file_delivered_again_under_any_name_changes_nothing_and_is_counted(la
         told = [json.loads(line) for line in lake.env.engine().read_feed(spec, snapshot)]
         assert {50} == {line["id"] for line in told if line["_outcome"] not in ("late", "superseded")}
         assert [] == lake.problems(spec)
+
+
+def test_rows_of_mysqls_incremental_snapshot_fill_in_what_is_not_stored(lake: Lake) -> None:
+    """They have no place in the binlog: an empty `file`. They are older than every change, and no purged delete is newer."""
+
+    def change(op: str, id_: int, v: str | None, file: str, pos: int, snapshot: str = "false") -> dict[str, Any]:
+        source = {"connector": "mysql", "db": "d", "table": "t", "file": file, "pos": pos, "row": 0, "snapshot": snapshot}
+        row = {"id": id_, "v": v}
+        return {"before": row if op == "d" else None, "after": None if op == "d" else row, "source": source, "op": op, "ts_ms": 1}
+
+    spec = lake.spec(envelope="debezium", order_by=(), write_mode="copy-on-write", tombstone_retention=100.0)
+    lake.land(spec, 0, [change("c", n, "log", "bin.000003", n) for n in (1, 2, 3)])
+    lake.run(spec)
+    lake.land(spec, 1, [change("d", 3, None, "bin.000003", 10)])
+    lake.run(spec)
+    lake.now += 1000
+    lake.land(spec, 2, [change("u", 1, "log2", "bin.000003", 11)])
+    lake.run(spec)
+    assert lake.snapshot(spec).purged_to is not None
+    lake.land(spec, 3, [change("r", n, "read", "", 0, "incremental") for n in (1, 2, 7, 8)])
+    lake.land(spec, 3, [change("u", 8, "log", "bin.000003", 12)], file="part-1.json")
+    report = lake.run(spec)
+    assert {"quarantined": 0, "beyond_retention": 0, "applied": 2, "late": 2}.items() <= report.counts.items()
+    assert {1: "log2", 2: "log", 7: "read", 8: "log"} == values(lake, spec)

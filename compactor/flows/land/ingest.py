@@ -1,7 +1,7 @@
 """ingest: Kafka topics → files in landing folders, each offset in exactly one file.
 
-The files' names say which offsets of which topic they hold, and nothing else is remembered: what comes next follows from the names in landing,
-archive and quarantine, so a process that died between any two steps leaves at worst staged files, which the next one removes. A file goes to the
+The files' names say which offsets they hold, and the id of their topic. Nothing else is remembered: what comes next follows from the names in
+landing, archive and quarantine, so a process that died between any two steps leaves at worst staged files, which the next one removes. A file goes to the
 folder of the hour of its newest record, whenever it is written.
 
 One ingest of a warehouse at a time: two would land records twice (the tables stay right, `run` counts them as duplicates).
@@ -105,8 +105,8 @@ class Ingest:
     def _taken(self, spec: TableSpec) -> set[Offsets]:
         """What the names of a table's files say: all ranges of its topic that are landed."""
         layout = Layout(spec.root, spec.landing)
-        found = {offsets_of(info.path) for place in (spec.landing, layout.archived(""), layout.quarantined("")) for info in self.storage.list(place)}
-        return {offsets for offsets in found if offsets is not None and offsets.topic == spec.topic}
+        names = {offsets_of(info.path) for place in (spec.landing, layout.archived(""), layout.quarantined("")) for info in self.storage.list(place)}
+        return {offsets for offsets in names if offsets is not None and offsets.topic == spec.topic}
 
     def _of_topic(self, spec: TableSpec, topic_id: str, taken: Sequence[Offsets]) -> list[Offsets]:
         """Return those ranges that are of the topic as it is now. Raises Refused if the others are not of an earlier epoch."""

@@ -83,8 +83,9 @@ _COMPUTED = {
 _TEXT = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_position", "dms.file", HOUR)
 """The names whose values are text; all others are numbers."""
 
-NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0"}
-"""Order columns that may be null, and then sort first, only while this SQL holds: rows of a full load come from no log."""
+NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0", "file_number": "_op = 'r'"}
+"""Order columns that may be null, and then sort first, only while this SQL holds: rows of a full load, and MySQL's incremental snapshots (whose
+`file` is empty), come from no log."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,9 @@ def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order)
         return None
     bounds = " ".join(f"WHEN {partition} THEN _position.o1 <= {offset}" for partition, offset in purged_offsets)
     in_partition = f" OR (_position.epoch = {purged_to[0]} AND CASE _partition {bounds} ELSE false END)" if bounds else ""
-    return f"(_position <= {fixed(purged_to, order)}{in_partition})"
+    # a snapshot's row without a place in the log shows the present
+    placed = f"(_op <> 'r' OR _position.{core.members(order)[1][0]} IS NOT NULL)"
+    return f"({placed} AND (_position <= {fixed(purged_to, order)}{in_partition}))"
 
 
 def from_row(row: Any) -> Position | None:

@@ -164,10 +164,10 @@ class Resolver:
         )
 
     def _content(self, partial: Sequence[str]) -> str:
-        """SQL for a hash of what the newest event of a state said. A delete says no values; an event says nothing of columns in `_older`."""
-        said = {name: f"CASE WHEN try_element_at(_older, {literal(name)}) IS NULL THEN {quoted(name)} END" for name in partial}
-        columns = [said.get(name, quoted(name)) for name in self.schema.names]
-        hashed = [f"to_json({said.get(name, quoted(name))})" if self._has_map(name) else said.get(name, quoted(name)) for name in self.schema.names]
+        """SQL for a hash of what the newest event of a state carried. A delete carries no values, and no event the columns in `_older`."""
+        sent = {name: f"CASE WHEN try_element_at(_older, {literal(name)}) IS NULL THEN {quoted(name)} END" for name in partial}
+        columns = [sent.get(name, quoted(name)) for name in self.schema.names]
+        hashed = [f"to_json({sent.get(name, quoted(name))})" if self._has_map(name) else sent.get(name, quoted(name)) for name in self.schema.names]
         # the hash passes over nulls, so the places of nulls are compared beside it
         nulls = f"array({', '.join(f'({column}) IS NULL' for column in columns)})"
         return f"CASE WHEN _op = 'd' THEN 0L ELSE xxhash64(_op, {', '.join(hashed)}, {nulls}) END"
