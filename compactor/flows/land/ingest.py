@@ -1,8 +1,8 @@
 """ingest: Kafka topics → files in landing folders, each offset in exactly one file.
 
 The files' names say which offsets they hold, and the id of their topic. Nothing else is remembered: what comes next follows from the names in
-landing, archive and quarantine, so a process that died between any two steps leaves at worst staged files, which the next one removes. A file goes to the
-folder of the hour of its newest record, whenever it is written.
+landing, archive and quarantine. A process that died between any two steps leaves at worst staged files, which the next one removes. A file goes to
+the folder of the hour of its newest record, whenever it is written.
 
 One ingest of a warehouse at a time: two would land records twice (the tables stay right, `run` counts them as duplicates).
 """
