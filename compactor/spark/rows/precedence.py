@@ -164,13 +164,14 @@ class Resolver:
         )
 
     def _content(self, partial: Sequence[str]) -> str:
-        """SQL for a hash of what the newest event of a state carried. A delete carries no values, and no event the columns in `_older`."""
+        """SQL for a hash of what the newest event of a state carried: of a delete only the row's new key, of others no column in `_older`."""
         sent = {name: f"CASE WHEN try_element_at(_older, {literal(name)}) IS NULL THEN {quoted(name)} END" for name in partial}
         columns = [sent.get(name, quoted(name)) for name in self.schema.names]
         hashed = [f"to_json({sent.get(name, quoted(name))})" if self._has_map(name) else sent.get(name, quoted(name)) for name in self.schema.names]
         # the hash passes over nulls, so the places of nulls are compared beside it
         nulls = f"array({', '.join(f'({column}) IS NULL' for column in columns)})"
-        return f"CASE WHEN _op = 'd' THEN 0L ELSE xxhash64(_op, {', '.join(hashed)}, {nulls}) END"
+        new_key = f"CASE WHEN {MOVED} THEN _moved_to END"
+        return f"CASE WHEN _op = 'd' THEN xxhash64(_op, {new_key}) ELSE xxhash64(_op, {', '.join(hashed)}, {nulls}) END"
 
     def _has_map(self, name: str) -> bool:
         return "map<" in types.text(types.parse(self.schema.field(name).type))

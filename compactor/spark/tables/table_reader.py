@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.layout import Layout
-from compactor.core.model.position import Position, at_or_below, latest
+from compactor.core.model.position import Position, at_or_below, event_part, latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.spark import keys as key_sql
@@ -78,7 +78,10 @@ class TableReader:
         if partial:
             return self.rows_with_keys_of(events)
         bound = latest([segment.position_max for segment in self.snapshot.segments])
-        conditions = [f"_position <= {position.fixed(bound, self.snapshot.order)}"] if bound is not None and at_or_below(first, bound) else []
+        order, conditions = self.snapshot.order, []
+        # by their place at the source: an event that is delivered again may lie in a file of a later name
+        if first is not None and bound is not None and at_or_below(event_part(first), event_part(bound)):
+            conditions.append(f"{position.event('_position', order)} <= {position.event(position.fixed(bound, order), order)}")
         conditions += [BEHIND] if behind else []
         conditions += ["_op = 'd'"] if soft else []
         return self.rows_with_keys_of(events.where(" OR ".join(conditions))) if conditions else None
