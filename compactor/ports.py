@@ -19,7 +19,7 @@ from compactor.core.results.checks import Check, Difference
 from compactor.core.results.reports import Ended
 from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.registered import RegisteredSchema
-from compactor.core.sources.kafka_files import Fetched, Offsets
+from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets
 
 
 class Storage(Protocol):
@@ -134,8 +134,8 @@ class Registry(Protocol):
 class Topics(Protocol):
     """A Kafka cluster. All calls raise `Unavailable` if no broker answers, and `Refused` for topics that are missing or must not be read."""
 
-    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """Return (topic, partition) → (first available offset, offset of the next record)."""
+    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], Bounds]:
+        """Return (topic, partition) → what Kafka has of it."""
 
     def fetch(self, ranges: Sequence[Offsets], staging: str) -> list[Fetched]:
         """Write the records of these ranges below the directory `staging`, one file each. At most one range per partition."""

@@ -19,6 +19,7 @@ from compactor.core.catalog.dialect import HIVE
 from compactor.core.model import types
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout
+from compactor.core.model.position import payload_column
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import OPERATIONS, TableSpec
 from compactor.core.sources import increment
@@ -103,7 +104,7 @@ def problem(spec: TableSpec, snapshot: Snapshot) -> str | None:
     if spec.keyless or snapshot.unavailable_columns:
         return "rows without a key, or with unavailable values, cannot be merged by a view"
     columns = {name for name, _ in snapshot.raw}
-    others = [name for name, _ in snapshot.order if name.lower() not in columns]
+    others = [name for name, _ in snapshot.order if (payload_column(name) or "").lower() not in columns]
     return f"expected an order of plain columns of the files, found {', '.join(others)}; set `order_by:`" if others else None
 
 
@@ -114,7 +115,7 @@ def live_view(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> ViewDef:
         raise Refused(f"table {spec.name}: `live_view` is not possible: {why}")
     schema = snapshot.schema
     keys = [(schema.field(name).source.lower(), name) for name in schema.key]
-    order = [(name.lower(), f"`_p{at}`") for at, (name, _) in enumerate(snapshot.order)]
+    order = [(str(payload_column(name)).lower(), f"`_p{at}`") for at, (name, _) in enumerate(snapshot.order)]
     landed = _landed(snapshot, files, keys, order)
     stored = _stored(spec, snapshot)
     same = " AND ".join(f"`__l`.{quoted(source)} = `__s`.{quoted(name)}" for source, name in keys)
@@ -145,7 +146,7 @@ def _landed(snapshot: Snapshot, files: TableDef, keys: list[tuple[str, str]], or
 def _number(snapshot: Snapshot, name: str) -> str:
     """Return SQL for an order column of the files, in its type in stored Positions."""
     kind = dict(snapshot.raw)[name]
-    stored = next(kind for column, kind in snapshot.order if column.lower() == name)
+    stored = next(kind for column, kind in snapshot.order if str(payload_column(column)).lower() == name)
     if kind == "timestamp":
         return f"CAST(CAST({quoted(name)} AS DECIMAL(20,6)) * 1000000 AS BIGINT)"
     return quoted(name) if kind == stored else f"CAST({quoted(name)} AS {stored})"

@@ -211,7 +211,9 @@ class State:
     truncated_to: Position | None = None
     """The truncate barrier: rows at or below it are gone (H11)."""
     purged_to: Position | None = None
-    """The greatest Position of a purged tombstone (H12)."""
+    """The greatest Position of a purged tombstone (H12). Where Kafka offsets order the table: everything before the epoch in `purged_offsets`."""
+    purged_offsets: Partitions = ()
+    """Where Kafka offsets order the table: per partition, an offset that no purged tombstone of the epoch lies above (H12)."""
     epoch: int = 0
     """The first member of every new Position (H6)."""
     compacted_at: str | None = None
@@ -281,7 +283,8 @@ class Snapshot(State, Commit):
     def stub(self) -> Snapshot:
         """Return what replaces this Snapshot after it expired, so that its version number is never used again (H21).
 
-        The stub keeps the schema, for the history of the columns, and its feed part, which has a retention of its own.
+        The stub keeps the schema, for the history of the columns, the offsets, for the purge of tombstones, and its feed part, which has a retention
+        of its own.
         """
         return dataclasses.replace(
             self,
@@ -291,7 +294,6 @@ class Snapshot(State, Commit):
             pending=(),
             ledger=(),
             raw=(),
-            offsets=(),
             pending_deletions=(),
             pins=(),
             history=None,
@@ -375,7 +377,8 @@ def _values(raw: dict[str, Any]) -> dict[str, Any]:
     values = {**raw, **{name: _position(raw[name]) for name in _POSITIONS}}
     values["schema"] = Schema.from_json(raw["schema"])
     values["order"] = tuple((name, kind) for name, kind in raw["order"])
-    values["offsets"] = tuple((partition, offset) for partition, offset in raw["offsets"])
+    for name in ("offsets", "purged_offsets"):
+        values[name] = tuple((partition, offset) for partition, offset in raw[name])
     values["raw"] = tuple((name, kind) for name, kind in raw["raw"])
     values["segments"] = tuple(_segment(segment) for segment in raw["segments"])
     values["delta"] = Delta(**_part_values(raw["delta"])) if raw["delta"] else None

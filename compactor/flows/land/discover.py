@@ -30,7 +30,7 @@ def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing, ledgered
     if not again:
         return
     for item in ledger.everything(table, snapshot):
-        if item.path in again and (item.position_min or (table.spec.epoch,))[0] >= table.spec.epoch:
+        if item.path in again and item.epoch >= table.spec.epoch:
             raise OrderRefused(
                 f"table {table.name}: {join(table.spec.landing, item.path)}: a file of this name was ingested before, so DMS loaded the table again. "
                 f"A full load comes before all changes, and these rows would lose to every change since. Set `epoch: {table.spec.epoch + 1}`: then "

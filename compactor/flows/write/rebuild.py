@@ -18,6 +18,7 @@ from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, 
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.inputs import AGAIN, Input
 from compactor.core.model.layout import commit_id
+from compactor.core.model.position import same_order
 from compactor.core.model.schema import Schema, schema_differences
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.model.spec import ROW_ID
@@ -273,7 +274,7 @@ def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot
     if adopted is not None:
         return adopted
     same = {head.schema.field(name).source for name in head.schema.key} == {*table.spec.key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
-    same = same and (not table.spec.order_by or table.spec.order_by == tuple(name for name, _ in head.order))
+    same = same and (not table.spec.order_by or same_order(table.spec.order_by, [name for name, _ in head.order]))
     if not texts and (not same or table.spec.policy.follows_everything):
         return None
     fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)

@@ -21,7 +21,7 @@ from compactor.core.schema.writer import from_avro, signature
 from compactor.spark.columns import BEFORE, BLOCK, FILE, INVALID, OFFSET, OLD_KEY, OP, PARTITION, ROW, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import wrapped
-from compactor.spark.decode.frame import Frame, plain_writer
+from compactor.spark.decode.frame import Frame, declared_order, plain_writer
 from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order, flat_connector, flat_source
 from compactor.spark.input.files import RawFrame
 from compactor.spark.rows import survey
@@ -140,7 +140,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
 def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
     """Return the order columns of a new table: `order_by`, else those that the metadata columns allow. Raises OrderRefused if there are none."""
     if spec.order_by:
-        return spec.order_by
+        return declared_order(spec.order_by, frames)
     _, offsets = survey.main_connector(frames)
     name_of_connector = flat_connector(flat_source(dict((frames[0].images or ("struct", ()))[1])))
     # a flattened row has no transaction block

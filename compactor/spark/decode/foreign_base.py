@@ -113,7 +113,7 @@ def _position(spec: TableSpec, base: ForeignBase, images: types.Type) -> str:
         column = base.order_by[at] if base.order_by else None
         value = null(types.parse(kind))
         if column is not None and column in columns:
-            sql, column_kind = expression(column, images, spec.name)
+            sql, column_kind = expression(f"after.{column}", images, spec.name)
             text = types.text(column_kind)
             if text != kind and (text, kind) not in (("string", "bigint"), ("string", "double"), ("bigint", "double")):
                 raise OrderRefused(

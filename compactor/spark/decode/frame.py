@@ -21,7 +21,7 @@ from compactor.core.model import types
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE
 from compactor.spark.decode import conversions, pg_text
-from compactor.spark.decode.order import WRAPPED, OrderNames
+from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
 from compactor.spark.sql import literal, quoted
 
 
@@ -98,6 +98,12 @@ def ddl(images: types.Type) -> str:
     """Return the struct's members as Spark's `from_json` takes them, safe inside single quotes."""
     inside = ", ".join(f"`{name.replace('`', '``')}` {types.text(kind, quote=True)}" for name, kind in images[1])
     return "".join(f"\\u{ord(char):04x}" if char in "\\'" else char for char in inside)
+
+
+def declared_order(names: Sequence[str], frames: Sequence[Frame]) -> tuple[str, ...]:
+    """Return the order columns `names` of the settings as the Snapshot of a new table names them."""
+    columns = {name for frame in frames for name, _ in (frame.images or ("struct", ()))[1]}
+    return of_snapshot(names, columns, frames[0].order_names) if frames else tuple(names)
 
 
 def plain_writer(writer_id: str, struct: types.Type) -> WriterSchema:

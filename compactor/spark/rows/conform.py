@@ -17,7 +17,24 @@ from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.schema.evolution import Evolved
 from compactor.core.schema.writer import WriterField, WriterSchema
-from compactor.spark.columns import AFTER, BEFORE, EVENT, FILE, FROM, INVALID, LINK, OLD_KEY, OP, ORIGIN, POSITION, RECORD_KEY, ROW, SOURCE, TIME
+from compactor.spark.columns import (
+    AFTER,
+    BEFORE,
+    EVENT,
+    FILE,
+    FROM,
+    INVALID,
+    LINK,
+    OLD_KEY,
+    OP,
+    ORIGIN,
+    PARTITION,
+    POSITION,
+    RECORD_KEY,
+    ROW,
+    SOURCE,
+    TIME,
+)
 from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
@@ -111,6 +128,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         f"CASE WHEN _op NOT IN ('c', 'u', 'r') THEN NULL {' '.join(mistyped)} END AS _mistyped" if mistyped else "CAST(NULL AS STRING) AS _mistyped",
         f"{origin} AS _origin",
         FILE,
+        PARTITION,
         *time,
     )
 
