@@ -26,7 +26,8 @@ class Change:
     """One event: op c, u, r, d or t; the key; what it tells; its full Position.
 
     A column neither in `values` nor in `missing` is told to be null. `left` is the key the row had before. `inherited` is what that row
-    held, for a replay that no longer has its events. `defaults` are those of the columns that its writer has beyond the first ones. `partition` is the Kafka partition whose offset orders the event.
+    held, for a replay that no longer has its events. `defaults` are those of the columns that its writer has beyond the first ones. `partition` is
+    the Kafka partition whose offset orders the event.
     """
 
     op: str
