@@ -244,3 +244,26 @@ def test_rows_of_mysqls_incremental_snapshot_fill_in_what_is_not_stored(lake: La
     report = lake.run(spec)
     assert {"quarantined": 0, "beyond_retention": 0, "applied": 2, "late": 2}.items() <= report.counts.items()
     assert {1: "log2", 2: "log", 7: "read", 8: "log"} == values(lake, spec)
+
+
+def test_ties_and_record_numbers_do_not_depend_on_how_a_file_was_split(lake: Lake) -> None:
+    """The file is read beside another one, then alone and in small pieces: the later row of the two tied ones stays."""
+    spec = lake.spec(quarantine_share=1.0)
+    lake.land(spec, 0, [{"id": n, "seq": n, "v": "x" * 50} for n in range(100, 300)], file="a.json")
+    ties = [{"id": n, "seq": 5, "v": v} for n in range(30) for v in ("first", "second")]
+    lake.land(spec, 0, [*ties, "{broken"], file="b.json")
+    lake.run(spec)
+    assert [(61, "is not a JSON object")] == lake.unusable(spec)
+    size = "spark.sql.files.maxPartitionBytes"
+    (held,) = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    Path(held.repaired).parent.mkdir(parents=True, exist_ok=True)
+    Path(held.repaired).write_text("".join(json.dumps(row) + "\n" for row in [*ties, {"id": 99, "seq": 1, "v": "repaired"}]))
+    before = lake.spark.conf.get(size)
+    try:
+        lake.spark.conf.set(size, "256b")
+        report = lake.replay(spec)
+    finally:
+        lake.spark.conf.set(size, str(before))
+    assert (1, 0) == (report.counts["applied"], report.counts["quarantined"])
+    assert {"second"} == {v for key, v in values(lake, spec).items() if key < 30}
+    assert "repaired" == values(lake, spec)[99]
