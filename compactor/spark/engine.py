@@ -84,7 +84,7 @@ class SparkEngine:
         # a base row that was looked up and did not change stays in the base
         rows = work.heads.where(f"_origin <> {BASE} OR _version = {work.version}")
         expected = rows.count()
-        table_writer.write(rows, work.schema, directory)
+        table_writer.write(rows, work.schema, work.order, directory)
         written = table_writer.inspect(self._spark, self._storage, work.schema, work.order, directory, work.spec.name, expected)
         if not written:
             return Staged(None, (), work.counts, work.ties)
@@ -235,7 +235,7 @@ class SparkEngine:
         spread = rows.repartitionByRange(total, *by) if total > 1 else rows.coalesce(1)
         run = "_run" if len(ranges) > 1 else "0"
         tagged = spread.selectExpr("*", f"concat({run}, '-', lpad(spark_partition_id(), 5, '0')) AS segment")
-        table_writer.write(tagged, schema, directory, by_segment=True)
+        table_writer.write(tagged, schema, order, directory, by_segment=True)
         written = table_writer.inspect(self._spark, self._storage, schema, order, directory, spec.name, expected)
         out = []
         for number, (low, high, _) in enumerate(ranges):

@@ -15,6 +15,7 @@ from typing import Optional
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
+from compactor.core.catalog.dialect import HIVE
 from compactor.core.model import types
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout
@@ -114,7 +115,7 @@ def live_view(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> ViewDef:
     same = " AND ".join(f"`__l`.{quoted(source)} = `__s`.{quoted(name)}" for source, name in keys)
     newer = _newer([f"`__l`.`_o{at}`" for at in range(len(order))], [f"`__s`.{column}" for _, column in order])
     shown = [(schema.view_name(field), field) for field in schema.payload]
-    of_stored = ", ".join(f"`__s`.{quoted(field.name)} AS {quoted(name)}" for name, field in shown)
+    of_stored = ", ".join(f"{views.value('`__s`', field, snapshot, HIVE)} AS {quoted(name)}" for name, field in shown)
     of_landed = ", ".join(f"{_landed_value(snapshot, field.source.lower(), field.type)} AS {quoted(name)}" for name, field in shown)
     text = (
         f"SELECT {of_stored} FROM ({stored}) `__s` WHERE `__s`.`_op` <> 'd' "
@@ -152,7 +153,7 @@ def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
     schema = snapshot.schema
     # extracted from the struct here, because Spark cannot do it in the condition of an anti-join
     places = [f"`_position`.`o{at + 1}` AS `_p{at}`" for at in range(len(snapshot.order))]
-    columns = ", ".join([*(quoted(field.name) for field in schema.fields), "`_op`", *places])
+    columns = ", ".join([*(quoted(field.name) for field in schema.fields), "`_op`", "`_position`", *places])
     base = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'base', schema.generation))}"
     head = f"SELECT {columns} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"
     if snapshot.delta is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model import names
-from compactor.core.model.position import Position
+from compactor.core.model.position import Position, at_or_below
 
 FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", "feed_version")
 """Columns of the change feed beside the payload."""
@@ -50,7 +50,7 @@ class Field:
     last: Position | None = None
     """The Position of the newest event whose writer had the column."""
     default: Any = None
-    """What the source shows for rows older than `first`, as a JSON scalar (H15)."""
+    """What the source shows for rows older than `first`, as a JSON scalar (H15). `Schema.defaults` are those that a row can read."""
     visible: bool = True
     """False if a newer column of another type has the same source name, or if the policy hides removed columns."""
     comment: str = ""
@@ -106,6 +106,24 @@ class Schema:
         return tuple(name for name in self.names if name not in self.key)
 
     @property
+    def defaults(self) -> dict[str, tuple[Position, Any]]:
+        """Return the columns with a default that older rows read, those that came after another one: stored name → (`first`, default).
+
+        A row from below `first` reads the default, and a row from above it that lacks the column reads null, whenever either arrived (H15).
+        """
+        out = {}
+        for field in self.fields:
+            if field.default is not None and field.first is not None and any(_came_before(other, field.first) for other in self.fields):
+                out[field.name] = (field.first, field.default)
+        return out
+
+    def defaults_moved(self, before: Schema, to: Position | None) -> bool:
+        """Return whether a row at or below the Position `to` can read another default than in the schema `before`."""
+        old, new = before.defaults, self.defaults
+        moved = [each for name in {*old, *new} if old.get(name) != new.get(name) for each in (old.get(name), new.get(name))]
+        return any(at_or_below(each[0], to) for each in moved if each)
+
+    @property
     def payload(self) -> tuple[Field, ...]:
         """Return the fields that the view shows."""
         return tuple(field for field in self.fields if field.visible)
@@ -133,6 +151,11 @@ class Schema:
         raw = data.get("registered")
         registered = (raw[0], raw[1], raw[2]) if raw else None
         return cls(tuple(Field.from_json(field) for field in data["fields"]), tuple(data["key"]), data["generation"], registered)
+
+
+def _came_before(other: Field, first: Position) -> bool:
+    # the identity of rows without a key is no column of the source
+    return other.name != "_row_id" and (other.first is None or (at_or_below(other.first, first) and other.first != first))
 
 
 def type_changes(before: Schema, after: Schema) -> tuple[str, ...]:

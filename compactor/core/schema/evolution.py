@@ -83,7 +83,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
                 at = len(fields) - 1
             else:
                 followed = _followed(fields[at], column, writer, table, explicit, retyped, log)
-                kept = {} if writer.whole else {name: getattr(fields[at], name) for name in ("first", "last", "default", "gone")}
+                kept = {} if writer.whole else {name: getattr(fields[at], name) for name in ("last", "gone")}
                 fields[at] = dataclasses.replace(followed, **kept)
             columns[writer.id][column.name] = fields[at].name
         for name in writer.undecided:

@@ -13,6 +13,7 @@ from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputUnfinished, SchemaRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.layout import commit_id
+from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import InputLocations, Staged
@@ -132,7 +133,8 @@ class _Ingestion:
         table, parent = self.table, self.parent
         evolved = batch.summary.evolved
         notices.notify(table, parent, evolved.decisions, evolved.schema)
-        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
+        rewritten = bool(evolved.retyped) or _holds_other_defaults(table, parent, evolved.schema)
+        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, rewritten, batch.summary.truncate is not None)
         self.progress(table.name, "resolve", 0.4)
         purge = state.purge_through(table, parent) if whole else 0
         written = state.write(table, batch, parent, commit, whole, purge, self.scratch)
@@ -164,6 +166,13 @@ class _Ingestion:
     def _unchanged(self, item: Input) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(item.path))
         return info is not None and info.etag == item.etag
+
+
+def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema) -> bool:
+    """Return whether stored files may hold defaults that a late event has changed. Other rows read them, and hold none (H15)."""
+    if parent is None or not (table.spec.soft or parent.unavailable_columns):
+        return False
+    return schema.defaults_moved(parent.schema, parent.position_max)
 
 
 def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool) -> None:
