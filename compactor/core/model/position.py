@@ -1,8 +1,8 @@
 """Position: the place of an event in the source's order. Positions of one table are totally ordered.
 
-A Position is `[epoch, order_1 .. order_n, file, block, row]`: the epoch (0; -1 for adopted rows), the order columns (the most significant first),
-and the tie-breakers: path below the landing root, offset of the block in the file, row in the block. Nulls sort first, as in Spark's comparison of
-structs. In JSON a Position is that list, in Parquet a struct with the fields `epoch, o1..on, file, block, row`.
+A Position is `[epoch, order_1 .. order_n, file, block, row]`: the epoch (0; -1 for adopted rows), the order columns (the most significant first;
+decimals without their point), and the tie-breakers: path below the landing root, offset of the block in the file, row in the block. Nulls sort first,
+as in Spark's comparison of structs. In JSON a Position is that list, in Parquet a struct with the fields `epoch, o1..on, file, block, row`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,18 @@ def members(order: Order) -> list[tuple[str, str]]:
     """Return (name, Hive type) of the members of a Position's struct."""
     middle = [(f"o{at + 1}", kind) for at, (_, kind) in enumerate(order)]
     return [("epoch", "int"), *middle, ("file", "string"), ("block", "bigint"), ("row", "bigint")]
+
+
+def decimal_text(value: int, kind: str) -> str:
+    """Return the decimal that a Position holds as a whole number, which JSON and Python compare exactly.
+
+    >>> decimal_text(-1250, "decimal(38,3)"), decimal_text(7, "decimal(38,0)")
+    ('-1.250', '7')
+    """
+    scale = int(kind.rstrip(")").rpartition(",")[2])
+    digits = str(abs(value)).rjust(scale + 1, "0")
+    point = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
+    return f"-{point}" if value < 0 else point
 
 
 def ddl(order: Order) -> str:

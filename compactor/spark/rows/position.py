@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 from compactor.core.model import position as core
-from compactor.core.model import types
 from compactor.core.model.position import Partitions, Position
 from compactor.spark.sql import literal
 
@@ -32,8 +31,7 @@ def fixed(position: Position, order: Order) -> str:
 
 
 def _literal(value: Any, kind: str) -> str:
-    scale = types.parse(kind)[2] if kind.startswith("decimal") else 0
-    return f"'{value}E-{scale}'" if scale and value is not None else literal(value)
+    return literal(core.decimal_text(value, kind) if kind.startswith("decimal") and value is not None else value)
 
 
 def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order) -> str | None:
