@@ -225,6 +225,9 @@ class Engine(Protocol):
     ) -> list[Check]:
         """Check that the view equals its reference definition, and a resolve of all inputs on top of `origin`. Writes nothing."""
 
+    def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
+        """Raise CheckFailed unless the text of a view over these tables is valid SQL in its dialect and gives exactly the view's columns."""
+
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Compare the visible rows of two Snapshots by the key of `after`.
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CheckFailed, CompactorError, Refused
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
@@ -24,7 +25,7 @@ from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
-from compactor.spark import failures
+from compactor.spark import failures, view_check
 from compactor.spark.columns import POSITION
 from compactor.spark.history import commit as history_commit
 from compactor.spark.input import wire
@@ -176,6 +177,10 @@ class SparkEngine:
             work = self.resolve(batch, whole=True)
             scratch.callback(work.close)
             return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads)]
+
+    def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
+        """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""
+        view_check.check(self._spark, view, tables)
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Count the visible rows in which two Snapshots differ. `unreadable` of the result is set if only `before` cannot be read."""

@@ -84,7 +84,7 @@ class Lake:
         storage: Storage = self.storage if faults is None else FaultyStorage(self.storage, faults)
         engine = ListEngine(storage)
         catalog = self.catalog if faults is None else FaultyCatalog(self.catalog, faults)
-        return Environment(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}")
+        return Environment(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}", catalog_name=lambda: "memory")
 
     def table(self, faults: Faults | None = None) -> Table:
         """The table as a process sees it."""

@@ -5,9 +5,11 @@ A row's own Position decides. Hive cannot compare structs, so their members are 
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
-from compactor.core.catalog.dialect import Dialect
+from compactor.core.catalog.dialect import HIVE, Dialect
+from compactor.core.model import types
 from compactor.core.model.position import Order, Position, members
 
 
@@ -26,6 +28,16 @@ def below(position: str, bound: Position, order: Order, dialect: Dialect) -> str
 
 
 def _literal(value: Any, kind: str, dialect: Dialect) -> str:
-    if isinstance(value, int) and kind in ("int", "bigint"):
+    """Return SQL for a member of a Position.
+
+    >>> _literal(1250, "decimal(38,2)", HIVE), _literal(7, "bigint", HIVE)
+    ("CAST('12.50' AS decimal(38,2))", '7')
+    """
+    parsed = types.parse(kind)
+    if parsed in (("int",), ("bigint",)):
         return str(value)
-    return dialect.text(value) if kind == "string" else f"CAST({dialect.text(str(value))} AS {dialect.type(kind)})"
+    if parsed == ("string",):
+        return dialect.text(value)
+    # decimals are whole numbers in a Position
+    text = f"{Decimal(value).scaleb(-parsed[2]):f}" if parsed[0] == "decimal" else str(value)
+    return f"CAST({dialect.text(text)} AS {dialect.type(kind)})"

@@ -8,7 +8,10 @@ files only, and compares it with the stored rows by two anti-joins:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Optional
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
@@ -24,13 +27,50 @@ HOUR = "landed_folder"
 _LINE = (("line", "string"),)
 
 
-def incremental_table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
-    """Return the table over the landing folders, with one partition for each folder. Text files show their lines."""
+Registered = Callable[[str], Optional[TableDef]]
+"""Returns the registered table of a name, or None."""
+
+
+def incremental_table(spec: TableSpec, snapshot: Snapshot, registered: Registered = lambda name: None) -> TableDef:
+    """Return the table over the landing folders, with one partition for each folder. Text files show their lines.
+
+    No engine reads files of another type than the table's. So the table is the first of `<t>_incremental`, `<t>_incremental_g2` .. that is free, or
+    whose columns have the types of the files that the newest run read.
+    """
+    generation = 1
+    while True:
+        table = _table(spec, snapshot, generation)
+        there = registered(table.name)
+        columns = _continued(there, table) if there is not None else table.columns
+        if columns is not None:
+            return dataclasses.replace(table, columns=columns)
+        generation += 1
+
+
+def other_tables(spec: TableSpec, current: TableDef, registered: Registered) -> list[TableDef]:
+    """Return the other registered tables over the landing folders."""
+    names = (views.table_name(spec, "incremental", generation) for generation in itertools.count(1))
+    tables = itertools.takewhile(lambda table: table is not None, map(registered, names))
+    return [table for table in tables if table is not None and table.name != current.name]
+
+
+def _continued(there: TableDef, table: TableDef) -> tuple[Column, ...] | None:
+    """Return the columns of a registered table and the new ones after them; None if the files have other types."""
+    if there.format != table.format:
+        return None
+    if table.format == "json":
+        return there.columns
+    kinds = {column.name: types.parse(column.type) for column in there.columns}
+    if any(kinds.get(column.name, types.parse(column.type)) != types.parse(column.type) for column in table.columns):
+        return None
+    return (*there.columns, *(column for column in table.columns if column.name not in kinds))
+
+
+def _table(spec: TableSpec, snapshot: Snapshot, generation: int) -> TableDef:
     columns = tuple(Column(name, kind) for name, kind in snapshot.raw or _LINE)
     kind = spec.format if spec.format != "auto" else "parquet" if snapshot.raw else "json"
     # CSV files show their lines too
     kind = "json" if kind == "csv" else kind
-    generation = snapshot.schema.generation
     return TableDef(
         spec.tables_in,
         views.table_name(spec, "incremental", generation),
@@ -62,15 +102,15 @@ def problem(spec: TableSpec, snapshot: Snapshot) -> str | None:
     return f"expected an order of plain columns of the files, found {', '.join(others)}; set `order_by:`" if others else None
 
 
-def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
-    """Return the view `<t>_live`. Raises Refused if the table cannot have one."""
+def live_view(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> ViewDef:
+    """Return the view `<t>_live` over the table of landed files. Raises Refused if the table cannot have one."""
     why = problem(spec, snapshot)
     if why:
         raise Refused(f"table {spec.name}: `live_view` is not possible: {why}")
     schema = snapshot.schema
     keys = [(schema.field(name).source.lower(), name) for name in schema.key]
     order = [(name.lower(), f"`_p{at}`") for at, (name, _) in enumerate(snapshot.order)]
-    landed = _landed(spec, snapshot, keys, order)
+    landed = _landed(snapshot, files, keys, order)
     stored = _stored(spec, snapshot)
     same = " AND ".join(f"`__l`.{quoted(source)} = `__s`.{quoted(name)}" for source, name in keys)
     newer = _newer([f"`__l`.`_o{at}`" for at in range(len(order))], [f"`__s`.{column}" for _, column in order])
@@ -90,8 +130,8 @@ def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
     )
 
 
-def _landed(spec: TableSpec, snapshot: Snapshot, keys: list[tuple[str, str]], order: list[tuple[str, str]]) -> str:
-    table = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'incremental', snapshot.schema.generation))}"
+def _landed(snapshot: Snapshot, files: TableDef, keys: list[tuple[str, str]], order: list[tuple[str, str]]) -> str:
+    table = f"{quoted(files.database)}.{quoted(files.name)}"
     ranked = ", ".join(f"{_number(snapshot, name)} AS `_o{at}`" for at, (name, _) in enumerate(order))
     by = ", ".join(quoted(source) for source, _ in keys)
     last = ", ".join(f"{_number(snapshot, name)} DESC" for name, _ in order)

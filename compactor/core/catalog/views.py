@@ -98,14 +98,9 @@ def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, exists
     reads = snapshot.schema.defaults.get(field.name)
     if reads is None:
         return column
-    default = (
-        f"CAST({dialect.text(str(field.default))} AS {dialect.type(field.type)})"
-        if not isinstance(field.default, bool)
-        else str(field.default).lower()
-    )
     # rows from before the column show the default, as in the source (H15)
     older = defaults.below(f"{alias}.{dialect.name('_position')}", reads[0], snapshot.order, dialect)
-    return f"CASE WHEN {older} AND {column} IS NULL{exists} THEN {default} ELSE {column} END"
+    return f"CASE WHEN {older} AND {column} IS NULL{exists} THEN {dialect.constant(field.default, field.type)} ELSE {column} END"
 
 
 def _select(alias: str, snapshot: Snapshot, spec: TableSpec, dialect: Dialect = HIVE) -> str:

@@ -10,6 +10,8 @@ _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
 _compactor/snapshots/latest                 the number of some version that existed; a hint only
 _compactor/ledger/<commit id>.jsonl.gz      inputs of older Snapshots
 _compactor/notices/<digest>.json            schema changes that people were notified of
+_compactor/shown.json                       what the catalog shows; remembered so that an idle run need not ask it
+_compactor/publishing/<id>                  a publication that has begun
 _compactor/owner.json                       the owner of the catalog objects
 """
 
@@ -28,6 +30,8 @@ _KINDS = (
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
     ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32})\.json")),
+    ("shown", re.compile(r"_compactor/shown\.json")),
+    ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
 )
@@ -93,6 +97,18 @@ class Layout:
     def notice(self, digest: str) -> str:
         """Return the file that marks a notice as sent."""
         return join(self.root, f"_compactor/notices/{digest}.json")
+
+    def shown(self) -> str:
+        """Return the file that remembers what the catalog shows."""
+        return join(self.root, "_compactor/shown.json")
+
+    def publications(self) -> str:
+        """Return the directory of the marks of publications that have begun."""
+        return join(self.root, "_compactor/publishing")
+
+    def publishing(self, attempt: str) -> str:
+        """Return the mark of one publication. `attempt`: 8 random hex digits."""
+        return join(self.root, "_compactor/publishing", attempt)
 
     def delta(self, commit: str) -> str:
         """Return the directory of a Delta."""

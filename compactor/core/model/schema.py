@@ -154,6 +154,13 @@ class Schema:
         return cls(tuple(Field.from_json(field) for field in data["fields"]), tuple(data["key"]), data["generation"], registered)
 
 
+def type_changes(before: Schema, after: Schema) -> tuple[str, ...]:
+    """Return a sentence for each stored column whose type differs."""
+    old = {field.name: field.type for field in before.fields}
+    changed = [field for field in after.fields if old.get(field.name, field.type) != field.type]
+    return tuple(f"column {field.source} was {old[field.name]} and is {field.type} now; its rows were rewritten" for field in changed)
+
+
 def schema_differences(before: Schema, after: Schema) -> tuple[str, ...]:
     """Return a sentence for each difference between the keys and the views of two schemas of one table."""
     old = {before.view_name(field): field.type for field in before.payload}

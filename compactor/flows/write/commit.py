@@ -61,6 +61,15 @@ def ingest(table: Table, choose: Choice, operation: str, label: str, progress: P
     return transact(table, planned, label, moved=lambda: bool(attempts) and attempts[-1].inputs_changed(), newest=newest)
 
 
+class BecomesText(SchemaRefused):
+    """Stored columns become text: their values have to be read again from the archive first."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        super().__init__(f"table {table}: {', '.join(columns)} became text while its archive was read again. Run again.")
+        self.columns = columns
+        """Stored names of the columns."""
+
+
 class _Ingestion:
     """One attempt to ingest inputs on top of `parent`."""
 
@@ -87,6 +96,10 @@ class _Ingestion:
                 raise
             return self.edit(self._without(young))
         self.scratch.callback(batch.close)
+        texts = batch.summary.evolved.texts
+        # adopted rows are in no landed file: their values become text as they are stored
+        if texts and self.table.adopted() is None:
+            raise BecomesText(self.table.name, texts)
         unsteady = self._unsteady(batch)
         if unsteady:
             return self.edit(self._without(unsteady))

@@ -10,7 +10,7 @@ their columns also have NAMED.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE
-from compactor.spark.decode import conversions
+from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.order import WRAPPED, OrderNames
+from compactor.spark.sql import literal, quoted
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,11 @@ class Frame:
     metadata: frozenset[str] = frozenset()
     """Columns of the rows that the table does not store. They may still order the changes."""
 
-    def parsed(self, writers: Sequence[WriterSchema]) -> Frame:
-        """Return the frame with JSON images parsed into a struct of all columns of these writers. Columns whose types clash are read as text."""
+    def parsed(self, writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> Frame:
+        """Return the frame with JSON images parsed into a struct of all columns of these writers. Columns whose types clash are read as text.
+
+        Inferred numbers of a column that is text, here or in `stored` (the table's columns), are the text that the source wrote.
+        """
         if self.images is not None:
             return dataclasses.replace(self, writers=tuple(writers))
         merged: dict[str, types.Type] = {}
@@ -56,8 +60,11 @@ class Frame:
             for field in writer.fields:
                 kind = conversions.json_type(field.raw)
                 merged[field.name] = _joined(merged.get(field.name, kind), kind)
+        numbers = {field.name for writer in writers for field in writer.fields if field.inferred and types.is_scalar(field.raw)}
+        merged.update({field.name: field.type for field in stored if field.type == ("string",) and field.name in numbers})
         images: types.Type = ("struct", tuple(merged.items()))
-        parsed = [_parse(column, images) if column in (AFTER, BEFORE) else column for column in self.rows.columns]
+        fractions = {field.name for writer in writers for field in writer.fields if field.raw == ("double",) and merged[field.name] == ("string",)}
+        parsed = [_parse(column, images, fractions & numbers) if column in (AFTER, BEFORE) else column for column in self.rows.columns]
         return dataclasses.replace(self, rows=self.rows.selectExpr(*parsed), images=images, writers=tuple(writers))
 
 
@@ -66,10 +73,16 @@ def _joined(left: types.Type, right: types.Type) -> types.Type:
     return types.widest(left, right) or (None if types.is_scalar(left) else types.widest(left, right, numbers=True)) or ("string",)
 
 
-def _parse(column: str, images: types.Type) -> str:
+def _parse(column: str, images: types.Type, fractions: Collection[str]) -> str:
+    """SQL: a JSON image as a struct. `fractions`: text columns in which numbers with a fraction stand, whose digits a JSON reader would change."""
     if not images[1]:
         return f"CAST(NULL AS STRUCT<_none:STRING>) AS {column}"
-    return f"from_json({column}, '{ddl(images)}') AS {column}"
+    if not fractions:
+        return f"from_json({column}, '{ddl(images)}') AS {column}"
+    exact: types.Type = ("struct", tuple((name, ("string",)) for name in fractions))
+    both = f"from_json({column}, '{ddl(images)}') AS a, from_json({pg_text.exact_numbers(column)}, '{ddl(exact)}') AS b"
+    members = ", ".join(f"{literal(name)}, _p.{'b' if name in fractions else 'a'}.{quoted(name)}" for name, _ in images[1])
+    return f"get(transform(array(struct({both})), _p -> CASE WHEN _p.a IS NOT NULL THEN named_struct({members}) END), 0) AS {column}"
 
 
 def ddl(images: types.Type) -> str:

@@ -24,7 +24,8 @@ from compactor.spark.decode.named import can_be_absent
 from compactor.spark.decode.order import NULL_WHILE, NULLABLE, expression
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import defaults, position
-from compactor.spark.sql import cast, coalesce, literal, member, null, quoted
+from compactor.spark.rows.comparable import exactly
+from compactor.spark.sql import coalesce, literal, member, null, quoted
 
 EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
@@ -36,12 +37,12 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP.
     """
     assert frame.images is not None
-    parts = [expression(name, frame.images, spec.name, frame.order_names)[0] for name, _ in order]
-    typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
+    parts = [expression(name, frame.images, spec.name, frame.order_names, frame.writers) for name, _ in order]
+    typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     required = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     names = ", ".join(name for name, _ in order)
-    reason = literal(f"a column of the order ({names}) is null or not a number; set `order_by:` to columns that every change has")
+    reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
     why = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} END"
     keep = [name for name in frame.rows.columns if name not in (INVALID, OP)]
     # a record that holds several events: the record's place orders the file, the event's number orders the record
@@ -164,13 +165,15 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
         absent.append(_not_named(field.source))
     for column, writers in variants.items():
         raw = f"_after.{quoted(column.name)}"
-        value = conversions.change_type(conversions.to_stored(raw, images[column.name], column), column.type, kind)
+        stored = conversions.to_stored(raw, images[column.name], column)
+        # the text that the source wrote, not that of the number
+        as_written = column.inferred and images[column.name] == kind == ("string",)
+        value = raw if as_written else conversions.change_type(stored, column.type, kind)
         test = None if frame.omits else conversions.is_placeholder(raw, images[column.name])
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         branches.append((only, value))
-        mismatch = conversions.is_mistyped(raw, images[column.name], value, column.type)
-        if mismatch:
-            mistyped.append(f"({only} AND {mismatch})" if only else mismatch)
+        mismatches = (conversions.is_mistyped(raw, images[column.name], value, column.type), conversions.is_inexact(stored, column.type, kind))
+        mistyped += [f"({only} AND {mismatch})" if only else f"({mismatch})" for mismatch in mismatches if mismatch]
         if test:
             absent.append(f"({only} AND {test})" if only else f"({test})")
     older = _reads_default(frame, evolved, field, order)
