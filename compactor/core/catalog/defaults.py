@@ -8,7 +8,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from compactor.core.catalog.dialect import HIVE, Dialect
+from compactor.core.catalog.dialect import Dialect
 from compactor.core.model import types
 from compactor.core.model.position import Order, Position, members
 
@@ -30,6 +30,7 @@ def below(position: str, bound: Position, order: Order, dialect: Dialect) -> str
 def _literal(value: Any, kind: str, dialect: Dialect) -> str:
     """Return SQL for a member of a Position.
 
+    >>> from compactor.core.catalog.dialect import HIVE
     >>> _literal(1250, "decimal(38,2)", HIVE), _literal(7, "bigint", HIVE)
     ("CAST('12.50' AS decimal(38,2))", '7')
     """
