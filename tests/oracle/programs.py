@@ -75,8 +75,6 @@ def program(seed: int, parts: int, length: int = 14, moves: bool = True, in_orde
         if what == "truncate":
             for each in rows:
                 each.rows.clear()
-            # it comes late, or what comes right after it does
-            held += [rng.choice((range(len(events), len(events) + 1), range(len(events) + 1, len(events) + rng.randint(2, 4 * parts))))]
             events.append(line("t", (), [10 * len(events) + 10]))
             continue
         if what is not None:
@@ -148,6 +146,12 @@ def _runs(events: list[str], rng: random.Random, in_order: bool, held: list[rang
         for place in range(len(events)):
             if any(place in each for each in held) and rng.random() < 0.8:
                 first[place] = max(first[place], rng.randrange(count))
+        for truncate in (place for place, told in enumerate(events) if '"op": "t"' in told and rng.random() < 0.7):
+            # it comes after changes of rows that it ended and that were made anew, and half of what made them anew comes later still
+            first[truncate] = rng.randrange(1, count - 1)
+            for place in range(truncate + 1, len(events)):
+                if '"op": "c"' in events[place] and rng.random() < 0.5:
+                    first[place] = rng.randrange(first[truncate] + 1, count)
     for run in range(count):
         places = [place for place in range(len(events)) if first[place] == run]
         old = [place for place in range(len(events)) if first[place] <= run]
