@@ -9,7 +9,7 @@ import pytest
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments, NewestIs, NotReplaced, Requirement, Stamp, apply, unmet
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import DataFile, Feed, FeedPart, PendingDeletion, Pin, Segment, Snapshot, State
+from compactor.core.model.snapshot import DataFile, Delta, Feed, FeedPart, PendingDeletion, Pin, Segment, Snapshot, State
 
 SCHEMA = Schema((Field("id", "id", "bigint"),), ("id",))
 STAMP = Stamp("t", "new-uuid", "hourly", "2026-01-01T00:00:00.000Z")
@@ -89,7 +89,10 @@ def newer(**changes: object) -> Snapshot:
         (NotReplaced(7), newer(replaced=8), "expected no restore or rebuild since version 7, found version 8"),
         (HasSegments(("s",)), newer(), None),
         (HasSegments(("s",)), newer(segments=(segment("other"),)), "expected segment s in the base, found it replaced"),
+        (HasSegments(("s",)), newer(segments=(segment("other"), segment("s"))), None),
+        (HasSegments(("s",)), newer(segments=()), "expected segment s in the base, found it replaced"),
         (ContinuesState(PARENT), newer(), None),
+        (ContinuesState(PARENT), newer(delta=Delta("d", "delta/d", 1, 0, (), None, None)), None),
         (ContinuesState(PARENT), newer(replaced=9), "expected no restore or rebuild since version 7, found version 9"),
         (ContinuesState(PARENT), newer(truncated_to=(1,)), "expected truncated_to None, found (1,)"),
         (ContinuesState(PARENT), newer(epoch=3), "expected epoch 2, found 3"),

@@ -87,6 +87,11 @@ def test_operation_codes(lake: Lake) -> None:
     lake.land(spec, 1, [{"id": number, "seq": 1, "op": code} for number, code in enumerate(codes)])
     lake.run(spec)
     assert [number for number, shown in enumerate(codes.values()) if shown] == [row["id"] for row in lake.rows(spec)]
+    for name, code, number in (("never_set", None, 1), ("only_deletes", "D", 0)):
+        other = lake.spec(name)
+        lake.land(other, 1, [{"id": 1, "seq": 1, "op": code}])
+        lake.run(other)
+        assert number == len(lake.rows(other)), name
 
 
 def test_a_truncate_is_a_barrier(lake: Lake) -> None:
@@ -192,16 +197,15 @@ BAD = {
 
 def test_bad_records_are_refused_and_nothing_is_lost(lake: Lake) -> None:
     """The error names table and file or column; the files stay in landing; once repaired the run goes on."""
-    spec = lake.spec()
-    for rows, error, words in BAD.values():
+    for number, (rows, error, words) in enumerate(BAD.values()):
+        spec = lake.spec(f"t{number}")
         path = lake.land(spec, 1, rows)
         with pytest.raises(error, match=words) as caught:
             lake.run(spec)
-        assert "table t" in str(caught.value)
+        assert f"table {spec.name}" in str(caught.value)
         assert [path.name] == lake.landed(spec)
-
-    lake.land(spec, 1, [up(1, 1)])
-    assert "committed" == lake.run(spec).outcome
+        lake.land(spec, 1, [up(1, 1)])
+        assert "committed" == lake.run(spec).outcome
 
 
 UNUSABLE = {

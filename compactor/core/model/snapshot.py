@@ -13,7 +13,8 @@ from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.position import Partitions, Position, latest
 from compactor.core.model.schema import Schema
 
-FORMAT = 1
+FORMAT = 2
+"""Number of the stored form. A Snapshot of another one is refused."""
 
 COUNTS = ("applied", "superseded", "duplicate", "late", "ignored", "beyond_retention", "quarantined")
 """What can become of an event. `read` is the sum of these."""
