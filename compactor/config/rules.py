@@ -211,6 +211,9 @@ def _live_problems(table: Table) -> Iterator[Problem]:
         )
     if table.key == ():
         yield ("live_view",), "needs rows with a key; remove it"
+    if table.delete == "soft" or table.patch_rows or table.container == "kafka":
+        key = "delete" if table.delete == "soft" else "patch_rows" if table.patch_rows else "container"
+        yield (key,), "the live view cannot merge such rows; remove `live_view`, or this key"
     if table.archive == "move":
         yield ("archive",), "the live view reads files after they were ingested; set `archive: keep`, or remove this key"
 

@@ -18,8 +18,8 @@ from compactor.flows.environment import Environment
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, shown
+from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
-from compactor.flows.publish.sync import sync_landing
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.write import commit, rebuild, restore
@@ -157,6 +157,7 @@ def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str
     if committed:
         made.append(committed)
         _finish(table, committed, progress)
+        show_live(table, committed)
     progress(table.name, "done", 1.0)
     return _report(table, current, committed or current, made, False, ())
 
@@ -191,7 +192,7 @@ def _ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[
 def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[str, ...]]:
     """Bring the landing table up to date. Return its folders, and notes. Only a live view that was asked for is worth failing for."""
     try:
-        return sync_landing(table, current), ()
+        return sync_landing(table, current)
     except CompactorError as error:
         if table.spec.live_view:
             raise

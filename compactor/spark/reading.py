@@ -276,6 +276,12 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
                 "Positions of different orders cannot be compared. Restore the setting, or rebuild the table from its archive with this order: "
                 f"compactor rebuild {spec.name}"
             )
+        if not declared_names and parent.envelope not in ("", spec.envelope) and decoder.order(spec, frames) != names:
+            raise OrderRefused(
+                f"table {spec.name}: the envelope is {spec.envelope}, but the table was built with {parent.envelope}, whose order is "
+                f"{', '.join(names)}. Positions of different orders cannot be compared. Restore the setting, or rebuild the table from an archive of "
+                f"the new files only."
+            )
         return parent.order
     return tuple((name, _order_type(name, spec, frames)) for name in decoder.order(spec, frames))
 
@@ -285,7 +291,7 @@ def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
 
     Raises OrderRefused if some records hold numbers and others hold other text.
     """
-    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers) for frame in frames]
+    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
     kind, column = joined(kind for _, kind in parts), payload_column(name)
     if kind != ("string",) or column is None or not any(writer.field(column) for frame in frames for writer in frame.writers):
         return types.text(kind)
@@ -347,7 +353,7 @@ def _payload_writers(frames: Sequence[Frame]) -> list[WriterSchema]:
     writers = {}
     for frame in frames:
         for writer in frame.writers:
-            fields = tuple(field for field in writer.fields if field.name not in frame.metadata)
+            fields = tuple(field for field in writer.fields if field.name not in frame.metadata.get(writer.id, ()))
             writers[writer.id] = dataclasses.replace(writer, fields=fields)
     return list(writers.values())
 

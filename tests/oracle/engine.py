@@ -188,6 +188,7 @@ class ListEngine:
             latest([change.position for change in conformed]),
             _barrier(spec, conformed),
             None,
+            raw=_raw_columns(spec, evolved.schema) if spec.live_view else (),
             offsets=_offsets(spec, conformed, max),
             least_offsets=_offsets(spec, conformed, min),
             quarantined=records,
@@ -541,6 +542,18 @@ def _writer(spec: TableSpec, path: str, events: Sequence[Change]) -> WriterSchem
     fields = tuple(WriterField(name, kinds[name], kinds[name], default=defaults.get(name)) for name in names if name in kinds)
     bounds = [event.position for event in events]
     return WriterSchema(path, fields, earliest(bounds), latest(bounds), tuple(name for name in names if name not in kinds))
+
+
+def _replacing(spec: TableSpec, changes: Sequence[Change]) -> Position | None:
+    """Where an epoch that replaces begins, once one of its events has come: below all of them, above everything older."""
+    come = any(change.op != "t" and change.position[0] == spec.epoch for change in changes)
+    return (spec.epoch, None, None, None, None) if spec.epoch_replaces and come else None
+
+
+def _raw_columns(spec: TableSpec, schema: Schema) -> tuple[tuple[str, str], ...]:
+    """The columns of the landed files, as a live view has them (`tests.oracle.live`)."""
+    columns = {field.source.lower(): field.type for field in schema.payload}
+    return (*columns.items(), *((name, "bigint") for name in spec.order_by if name not in columns), ("op", "string"))
 
 
 def _kind(value: Any) -> types.Type:

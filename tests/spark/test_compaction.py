@@ -111,7 +111,7 @@ def test_the_view_asked_live_shows_what_has_landed(lake: Lake) -> None:
     lake.run(spec)
     landed = [(1, 20, "new", "u"), (2, 20, "", "d"), (3, 5, "stale", "u"), (9, 20, "born", "c"), (1, 15, "between", "u")]
     lake.land_parquet(spec, 2, [dict(zip(("id", "seq", "v", "op"), row, strict=True)) for row in landed], ddl)
-    from compactor.flows.publish.sync import sync_landing
+    from compactor.flows.publish.landing import sync_landing
 
     sync_landing(Table(lake.env, spec), lake.snapshot(spec))
 

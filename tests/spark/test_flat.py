@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import fastavro
@@ -368,3 +369,59 @@ def test_an_lsn_written_as_text_orders_as_a_number(lake: Lake) -> None:
         lake.land(spec, 1, [{"id": 1, "v": "new", "lsn": newer}, {"id": 1, "v": "old", "lsn": older}])
         lake.run(spec)
         assert ["new"] == [row["v"] for row in lake.rows(spec)]
+
+
+def test_a_payload_column_called_op_is_a_column_where_a_connector_adds_its_own(lake: Lake) -> None:
+    """An audit table: `__op` says what happened to the row, `op` is what the row tells. The same however the files are split into runs."""
+    known = {"__deleted": "false", "__lsn": 1}
+    rows = [
+        {"id": 1, "seq": 1, "op": "DELETE", "__op": "c", **known},
+        {"id": 2, "seq": 1, "op": "INSERT", "__op": "c", **known},
+        {"id": 2, "seq": 2, "op": "INSERT", "__op": "d", **known, "__deleted": "true"},
+    ]
+    # hand-made rows from before the connector: there `op` is the operation
+    first = [{"id": 3, "seq": 1, "op": "c"}, {"id": 4, "seq": 1, "op": "c"}, {"id": 4, "seq": 2, "op": "d"}]
+    for name, groups in (("apart", [first, rows]), ("together", [[*first, *rows]]), ("backwards", [rows, first])):
+        spec = lake.spec(name=name)
+        for hour, group in enumerate(groups):
+            lake.land(spec, hour, group)
+            lake.run(spec)
+        assert [(1, "DELETE"), (3, None)] == sorted((row["id"], row["op"]) for row in lake.rows(spec))
+        assert [] == lake.problems(spec)
+    refused = {
+        "op and Op": ({"id": 1, "seq": 1, "op": "c", "Op": "c"}, "columns op and Op; set `op:`"),
+        "a connector without its operation": ({"id": 1, "seq": 1, "op": "DELETE", "__deleted": "false"}, "set `op: op`"),
+    }
+    for at, (row, words) in enumerate(refused.values()):
+        spec = lake.spec(name=f"refused{at}")
+        lake.land(spec, 1, [row])
+        with pytest.raises(InputRefused, match=re.escape(words)):
+            lake.run(spec)
+        lake.run(lake.with_settings(spec, op="op"))
+        assert [] == lake.landed(spec)
+
+
+def test_json_keys_that_differ_in_case_only_are_two_columns(lake: Lake) -> None:
+    """The second is `val_2`, as an order, in a key, inside structs and among unknown values too; in one run and in several."""
+    rows = [
+        {"id": 1, "Id": "x", "seq": 1, "val": 1, "Val": "two", "s": {"a": 1, "A": 2}, "OP": "payload"},
+        {"id": 1, "Id": "x", "seq": 3, "Val": "__debezium_unavailable_value", "val": 5, "s": {"a": 3, "A": 4}, "op": "u"},
+        {"id": 1, "Id": "y", "SEQ": 9, "seq": 2, "val": 7, "Val": "eight"},
+    ]
+    expected = [("x", 5, "two", {"a": 4, "a_2": 3}), ("y", 7, "eight", None)]
+    for name, groups in (("one", [rows]), ("two", [rows[:2], rows[2:]])):
+        spec = lake.spec(name=name, key=("id", "Id"))
+        for hour, group in enumerate(groups):
+            lake.land(spec, hour, group)
+            lake.run(spec)
+        found = sorted(((row["id_2"], row["val"], row["val_2"], row["s"]) for row in lake.rows(spec)), key=str)
+        assert expected == found
+        assert [] == lake.problems(spec)
+    spec = lake.spec(name="ordered", order_by=("SEQ",))
+    lake.land(spec, 1, [{"id": 1, "seq": 9, "SEQ": 1}, {"id": 1, "seq": 1, "SEQ": 2}])
+    lake.run(spec)
+    assert [(1, 2)] == [(row["seq"], row["seq_2"]) for row in lake.rows(spec)]
+    spec = lake.spec(name="nested")
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "s": {"a": 1}}, {"id": 2, "seq": 1, "s": {"A": 1}, "more": 1}])
+    with pytest.raises(SchemaRefused, match="in case only"):
+        lake.run(spec)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from compactor.core.catalog import feed, history_views, live, views
+from compactor.core.catalog import feed, history_views, landed, live, views
 from compactor.core.catalog.ddl import PartitionDef, ViewDef
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.flows.publish.sync import sync_landing
+from compactor.flows.publish.landing import sync_landing
 from compactor.flows.read.verify import verify
 from compactor.flows.table import Table
 from tests.spark.lake import Lake
@@ -87,7 +87,7 @@ def test_verify_finds_a_wrong_cell_a_lost_row_and_a_doubled_row_in_view_history_
 
 
 def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
-    return live.live_view(spec, snapshot, live.incremental_table(spec, snapshot))
+    return live.live_view(spec, snapshot, landed.table(spec, snapshot), {"increment_2024030503": 0})
 
 
 def history(spec: TableSpec, snapshot: Snapshot) -> ViewDef:

@@ -86,6 +86,22 @@ def event_part(position: Sequence[Any]) -> tuple[Any, ...]:
 OFFSETS = ("offset", "kafka.offset", "_offset")
 """Names under which an order column is the Kafka offset."""
 
+NULLABLE = frozenset(
+    {
+        "lsn",
+        "total_order",
+        "pos",
+        "row",
+        "change_lsn_text",
+        "event_serial_no",
+        "ssn",
+        "offset",
+        "__lsn",
+        "__source_lsn",
+        "source.lsn",
+    }
+)
+"""Order columns that may be null, and then sort first: incremental snapshots have no LSN, snapshots no transaction, SQL Server's no change LSN."""
 CONNECTOR = frozenset(
     {
         *OFFSETS,

@@ -219,6 +219,10 @@ class State:
     """The first member of every new Position (H6)."""
     compacted_at: str | None = None
     """When the base was last written, ISO 8601."""
+    envelope: str = ""
+    """The envelope of the newest events: which one a default order belongs to. "" if none is known."""
+    brought: int = 0
+    """Number of events that the newest commit with a new event ingested. Compaction weighs the Delta against it."""
     raw: tuple[tuple[str, str], ...] = ()
     """The columns of the landed files (name, Hive type), for `<table>_incremental`."""
     offsets: Partitions = ()

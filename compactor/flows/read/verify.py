@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from compactor.core.catalog import feed as feeds
-from compactor.core.catalog import live
+from compactor.core.catalog import landed, live
 from compactor.core.model import checksum
 from compactor.core.model.errors import Conflict, InconsistentRead, Refused, StateRefused
 from compactor.core.model.inputs import AGAIN, LATER, Input
@@ -27,6 +27,7 @@ from compactor.flows.keep import discard
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive
+from compactor.flows.publish.landing import pending
 from compactor.flows.table import Table
 from compactor.flows.write import feed
 
@@ -148,16 +149,19 @@ def _live(table: Table, snapshot: Snapshot) -> list[Check]:
     if not table.spec.live_view:
         return []
     name = "live view equals the next version"
-    landed = live.incremental_table(table.spec, snapshot, lambda each: table.catalog().table(table.spec.tables_in, each))
+    files = landed.table(table.spec, snapshot, lambda each: table.catalog().table(table.spec.tables_in, each))
     shown = table.catalog().view(table.spec.database, live.name(table.spec))
-    if shown is None or shown.text != live.live_view(table.spec, snapshot, landed).text:
+    text = shown.text if shown is not None else ""
+    folders, _ = pending(table, snapshot, list(table.storage.list(table.spec.landing)))
+    # folders that have landed since the last run or sync are not in the view yet
+    folders = {folder: epoch for folder, epoch in folders.items() if f"'{landed.partition(table.spec, folder).values[0]}'" in text}
+    if shown is None or text != live.live_view(table.spec, snapshot, files, folders).text:
         problem = "there is none" if shown is None else "it has another text than this version's"
         return [Check(table.name, name, False, f"{problem}; `compactor sync {table.name}` makes it")]
-    registered = {each.values for each in table.catalog().partitions(landed.database, landed.name)}
     landing = discover.landing(table, snapshot)
     if landing.waiting:
         return [Check(table.name, name, True, f"cannot be compared: {landing.waiting} landed files may not be complete yet")]
-    readable = [item for item in landing.new if {each.values for each in live.incremental_partitions(table.spec, [item.path])} <= registered]
+    readable = [item for item in landing.new if item.folder in folders]
     try:
         return [table.engine().compare_live(table.spec, snapshot, readable, {})]
     except Refused as error:

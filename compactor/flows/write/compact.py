@@ -64,8 +64,7 @@ class _Compaction:
         self.table, self.read = table, read
         self.commit = commit_id(read.version + 1, table.env.nonce())
         shares = table.engine().shares(table.spec, read)
-        recent = sum(read.counts.get(name, 0) for name in ("applied", "superseded")) or (read.delta.rows if read.delta else 0)
-        self.targets = compaction.targets(read, shares, recent)
+        self.targets = compaction.targets(read, shares, read.brought)
         self.staged: Staged | None = None
         self.purge_through = state.purge_through(table, read) if self.targets else 0
         if self.targets:

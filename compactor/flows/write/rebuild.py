@@ -28,7 +28,7 @@ from compactor.core.results.checks import Difference
 from compactor.core.results.reports import Progress, RebuildReport, silent
 from compactor.flows import ledger
 from compactor.flows.keep import discard
-from compactor.flows.publish import archive, publish
+from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import preview, transact
 from compactor.flows.write import feed, restore, state
@@ -55,6 +55,7 @@ def rebuild(
     if made is None:
         return work.report
     publish.publish(table, made)
+    landing.show_live(table, made)
     archive.archive(table, made)
     note = f"`compactor restore {table.name} --version {work.report.version}` goes back"
     return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, notes=(note,))

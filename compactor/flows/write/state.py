@@ -62,6 +62,9 @@ def after(table: Table, parent: State | None, summary: BatchSummary, staged: Sta
         purged_offsets=parent.purged_offsets if parent else (),
         epoch=table.spec.epoch,
         compacted_at=table.env.now() if whole else (parent.compacted_at if parent else None),
+        envelope=table.spec.envelope,
+        # a commit that brought nothing new says nothing about what the next one will bring
+        brought=sum(staged.counts.get(name, 0) for name in ("applied", "superseded")) or (parent.brought if parent else 0),
         raw=summary.raw or (parent.raw if parent else ()),
         offsets=_offsets(parent, summary, table.spec.epoch),
         history=history,

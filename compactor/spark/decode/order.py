@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import CONNECTOR, OFFSETS
+from compactor.core.model.position import NULLABLE as NULLABLE
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
@@ -91,6 +92,9 @@ NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_so
 `file` is empty), come from no log."""
 
 
+NO_MEMBERS: Mapping[str, str] = {}
+
+
 @dataclass(frozen=True)
 class OrderNames:
     """What the names of an order mean in the records of one envelope."""
@@ -123,22 +127,6 @@ CHANGE_EVENTS = OrderNames(
 )
 """Records of the change-event envelope."""
 
-NULLABLE = frozenset(
-    {
-        "lsn",
-        "total_order",
-        "pos",
-        "row",
-        "change_lsn_text",
-        "event_serial_no",
-        "ssn",
-        "offset",
-        "__lsn",
-        "__source_lsn",
-        "source.lsn",
-    }
-)
-"""Order columns that may be null, and then sort first: incremental snapshots have no LSN, snapshots no transaction, SQL Server's no change LSN."""
 
 DEFAULTS = {
     "postgresql": ("commit_lsn", "lsn", "total_order"),
@@ -193,18 +181,24 @@ def of_snapshot(declared: Sequence[str], columns: Collection[str], names: OrderN
 
 
 def expression(
-    name: str, images: types.Type, table: str, names: OrderNames = WRAPPED, writers: Sequence[WriterSchema] = ()
+    name: str,
+    images: types.Type,
+    table: str,
+    names: OrderNames = WRAPPED,
+    writers: Sequence[WriterSchema] = (),
+    members: Mapping[str, str] = NO_MEMBERS,
 ) -> tuple[str, types.Type]:
     """Return SQL for an order column of a decoded row, and its type (`comparable` lists them). Raises OrderRefused if it has no order.
 
     `images` is the struct type of AFTER, and `names` decides between columns of the row and fields of the envelope. `writers` describe the columns.
+    `members` is `Frame.members`.
     """
     columns = dict(images[1])
     bare = name.removeprefix("after.")
     if name in names.first:
         return names.first[name], ("string",) if name in _TEXT else ("bigint",)
     if bare in columns:
-        return comparable.column(name, bare, columns[bare], writers, table)
+        return comparable.column(name, bare, columns[bare], writers, table, members.get(bare, bare))
     if names.event_fields:
         field = "event_" + name.removeprefix("event.")
         return _comparable(f"_source.{quoted(field)}"), ("bigint",)

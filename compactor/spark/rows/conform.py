@@ -54,7 +54,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP.
     """
     assert frame.images is not None
-    parts = [expression(name, frame.images, spec.name, frame.order_names, frame.writers) for name, _ in order]
+    parts = [expression(name, frame.images, spec.name, frame.order_names, frame.writers, frame.members) for name, _ in order]
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     required = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
@@ -73,7 +73,7 @@ def missing_columns(frame: Frame) -> list[tuple[str, str]]:
     assert frame.images is not None
     if frame.absent is not None:
         return [(name, _not_named(name)) for name in frame.absent]
-    tests = [(name, conversions.is_placeholder(f"_after.{quoted(name)}", kind)) for name, kind in frame.images[1]]
+    tests = [(name, conversions.is_placeholder(frame.value(name), kind)) for name, kind in frame.images[1]]
     return [(name, f"coalesce({test}, false)") for name, test in tests if test]
 
 
@@ -182,7 +182,7 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
     if frame.omits and field.visible and can_be_absent(kind, frame.omits):
         absent.append(_not_named(field.source))
     for column, writers in variants.items():
-        raw = f"_after.{quoted(column.name)}"
+        raw = frame.value(column.name)
         stored = conversions.to_stored(raw, images[column.name], column)
         # the text that the source wrote, not that of the number
         as_written = column.inferred and images[column.name] == kind == ("string",)
@@ -222,7 +222,7 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
     kind = types.parse(field.type)
     out = []
     for column, writers in _variants(frame, evolved, field).items():
-        value = conversions.change_type(conversions.to_stored(f"{image}.{quoted(column.name)}", images[column.name], column), column.type, kind)
+        value = conversions.change_type(conversions.to_stored(frame.value(column.name, image), images[column.name], column), column.type, kind)
         only = f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         out.append(value if len(writers) == len(frame.writers) else f"CASE WHEN {only} THEN {value} END")
     return coalesce(out) if out else null(kind)

@@ -55,7 +55,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> F
         f"CASE WHEN _k = '{REMOVAL}' THEN concat(_id, ':x') ELSE _id END AS _identity",
         f"CASE WHEN _k = '{REMOVAL}' AND _op = 'u' THEN 1 ELSE 0 END AS _origin",
     )
-    return Frame(out, frame.images, frame.writers)
+    return Frame(out, frame.images, frame.writers, members=frame.members)
 
 
 def content_digest(schema: Schema) -> str:
