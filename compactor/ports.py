@@ -223,7 +223,16 @@ class Engine(Protocol):
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
     ) -> list[Check]:
-        """Check that the view equals its reference definition, and a resolve of all inputs on top of `origin`. Writes nothing."""
+        """Check that the view equals its reference definition, and a resolve of all inputs on top of `origin`. Writes nothing.
+
+        With a history, check its view too.
+        """
+
+    def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
+        """Check that the live view equals the view after a run with the files that wait in landing. Writes nothing."""
+
+    def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
+        """Raise CheckFailed unless the text of a view over these tables is valid SQL in its dialect and gives exactly the view's columns."""
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Compare the visible rows of two Snapshots by the key of `after`.

@@ -6,6 +6,7 @@ Spark starts on first use, so commands that only read files never start a JVM.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -44,7 +45,7 @@ class Runtime:
 
     def environment(self, files_only: bool = False) -> Environment:
         """Return the ports for the flows. Engine and catalog start Spark on first use."""
-        return Environment(self.storage, self._engine, self._catalog, notify=self._notify, files_only=files_only)
+        return Environment(self.storage, self._engine, self._catalog, notify=self._notify, files_only=files_only, catalog_name=self._catalog_name)
 
     def table(self, spec: TableSpec, files_only: bool = False) -> Table:
         """Return a table in this environment."""
@@ -108,6 +109,13 @@ class Runtime:
         catalog: Catalog = self._once("catalog", lambda: HiveCatalog(self.spark()))
         return catalog
 
+    def _catalog_name(self) -> str:
+        config = self.config
+        folder = config.metastore_dir
+        # an embedded metastore that was deleted and made again shows nothing
+        made = str(os.stat(folder).st_ino) if folder and os.path.isdir(folder) else None
+        return json.dumps([config.catalog, config.metastore_uri, config.catalog_id, config.catalog_region, folder, made])
+
     def _s3(self, location: str) -> Storage:
         try:
             from compactor.storage.s3.storage import S3Storage
@@ -117,6 +125,7 @@ class Runtime:
         return S3Storage(home, self.config.s3.within(os.environ))
 
 
-def with_catalog(table: Table, catalog: Catalog) -> Table:
-    """Return the table with another catalog, for example one that records statements."""
-    return dataclasses.replace(table, env=dataclasses.replace(table.env, catalog=lambda: catalog))
+def with_catalog(table: Table, catalog: Catalog, applied: bool) -> Table:
+    """Return the table with a catalog that records statements. `applied`: it also carries them out."""
+    name = table.env.catalog_name if applied else None
+    return dataclasses.replace(table, env=dataclasses.replace(table.env, catalog=lambda: catalog, catalog_name=name))

@@ -55,10 +55,10 @@ COMMANDS = (
     *("schema diff", "schema check", "schema history", "schema notify", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (
-    *(("status",), ("plan",), ("log", "student"), ("verify", "--files-only", "--deep")),
+    *(("status",), ("plan",), ("run",), ("log", "student"), ("verify", "--files-only", "--deep")),
     *(("vacuum",), ("log", "student", "--inputs"), ("pin", "student", "--list")),
 )
-STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, 1, "yes")
+STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, 1)
 HELD = QuarantinedFile("student", "increment_2024030503/a.json", "e", "2024-03-05T03:00", 2, "", "/archive/a.json", "/quarantine/e~a.json")
 
 

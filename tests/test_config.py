@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from compactor.config.keys import Table
 from compactor.config.rules import shared, within
 from compactor.config.settings import Settings, json_schema, load
+from compactor.config.text import read
 from compactor.config.values import duration, size
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.spec import Csv, TableSpec
@@ -26,6 +27,11 @@ def written(folder: Path, text: str) -> Path:
 
 def loaded(folder: Path, text: str, environment: dict[str, str] | None = None) -> Settings:
     return load(written(folder, text), environment or {})
+
+
+def aliases_of_aliases(form: str, first: str = "[x, x, x, x, x, x, x, x, x, x]") -> str:
+    """YAML whose line n refers ten times to line n - 1. `form` surrounds the references."""
+    return f"a0: &a0 {first}\n" + "".join(f"a{n}: &a{n} {form.format(', '.join([f'*a{n - 1}'] * 10))}\n" for n in range(1, 9))
 
 
 def table(keys: str) -> str:
@@ -180,6 +186,13 @@ def test_defaults_reach_every_table_and_yield_to_it(tmp_path: Path) -> None:
     assert found == [(("id",), 5.0, 3600.0), (("x",), 0.0, 3600.0), (("id",), 5.0, 7200.0)]
 
 
+def test_merges_of_merges_do_not_multiply(tmp_path: Path) -> None:
+    """Nine lines that would be 10^8 entries; what is merged twice is there once, and a mapping's own keys win."""
+    assert read(aliases_of_aliases("{{<<: [{}]}}", "{k: v}"), "c.yaml").values["a8"] == {"k": "v"}
+    twice = read("a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: [*b, *b, {<<: [*b, *a]}, {<<: *b, x: 3}]", "c.yaml").values["c"]
+    assert [each["x"] for each in twice] == ["2", "2", "2", "3"]
+
+
 def test_yaml_does_not_guess(tmp_path: Path) -> None:
     """`no`, dates and numbers stay the names that were written; anchors and merges work."""
     text = "tables:\n  no: &t {key: [no, 1e3, 2024-01-01, 010], view: on}\n  b:\n    <<: *t\n    view: y\n"
@@ -323,6 +336,8 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("checks: {max_gone: all}", "checks.max_gone", "expected a share"),
     ("notify: me", "notify", "expected log, or one of {command"),
     ("notify: [{webhook: 'ftp://me:secret@x'}]", "notify", "found something else (not shown"),
+    ("notify: 'https://chat.example/secret'", "notify", "found something else (not shown)"),
+    ("notify: {webhook_env: 'https://chat.example/secret'}", "notify", "found something else (not shown"),
     ("notify: {sns: topic}", "notify", "sns: expected arn:aws:sns:region:account:topic, found 'topic'"),
     ("notify: {command: []}", "notify", "command: expected a program"),
     ("runner: emr", "runner", "expected local, emr-serverless or emr-steps, found 'emr'"),
@@ -391,6 +406,9 @@ BAD_FILES: list[tuple[str, str]] = [
     ("tables: &a {t: *a}", "an alias refers to a value that contains it"),
     ("tables: {a: {key: [!!python/name:os.system x]}}", "the tag 'tag:yaml.org,2002:python/name:os.system' is not supported"),
     ("warehouse: !!binary aGk=\n", "the tag 'tag:yaml.org,2002:binary' is not supported"),
+    ("tables: !!python/object/apply:os.system ['id']\n", "the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not supported"),
+    ("tables: " + "[" * 5000 + "]" * 5000, "the values are nested too deeply"),
+    (aliases_of_aliases("[{}]"), "expected at most 500,000 values"),
     ("? [a]\n: b\n", "found a list or a mapping as a key"),
     ("student: {key: [id]}", ":1: key student: unknown key; tables belong below `tables:`"),
     ("warehous: x\ntables: {a: {key: [x]}}", ":1: key warehous: unknown key; did you mean warehouse?"),
@@ -413,6 +431,10 @@ BAD_FILES: list[tuple[str, str]] = [
         "table a_athena, key view: default.a_athena is also a name of table a",
     ),
     ("catalog: {uri: 'http://x'}\ntables: {a: {key: [x]}}", "key catalog.uri: expected thrift://host:9083, found 'http://x'"),
+    (
+        "catalog: {uri: 'jdbc:mysql://me:secret@x'}\ntables: {a: {key: [x]}}",
+        "key catalog.uri: expected thrift://host:9083, found 'jdbc:mysql://***@x'",
+    ),
     ("catalog: {uri: 'thrift://x', metastore_dir: m}\ntables: {a: {key: [x]}}", "key catalog.metastore_dir: "),
     ("catalog: {database: My-DB}\ntables: {a: {key: [x]}}", "key catalog.database: 'My-DB' is not a valid name in Hive"),
     ("catalog: school\ntables: {a: {key: [x]}}", "key catalog: expected a mapping of keys, found 'school'"),

@@ -153,14 +153,14 @@ def test_a_run_cut_anywhere_tells_at_least_once() -> None:
 
 def test_the_history_of_a_schema_comes_from_its_snapshots() -> None:
     """Newest first: what each Snapshot brought; commits without a change are passed over."""
-    lake = Lake(table(policy=Policy(drop="hide")))
+    lake = Lake(table(policy=Policy(drop="hide", kinds=(("to_string", "evolve"),))))
     for at, values in enumerate(({"a": 1}, {"a": 2}, {"a": 2, "b": 1}, {"a": "x", "b": 1}, {"a": "x"}), 1):
         lake.deliver(f"increment_20260101{at:02}/a.json", [line("c", [at], [at], values)])
         lake.run()
     found = steps(log.history(Table(lake.env(), lake.spec)))
     assert [[(change.kind, change.column) for change in step.changes] for step in found] == [
         [("removed", "b")],
-        [("widened", "a")],
+        [("to_string", "a")],
         [("added", "b")],
         [("added", "id"), ("added", "a")],
     ]

@@ -34,7 +34,8 @@ OLD = schema({"name": "a", "type": "long"}, {"name": "b", "type": ["null", "stri
 NEW = {
     "an added column": (schema({"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}, {"name": "c", "type": "int", "default": 7}), ["added add"], ["added"]),
     "a removed one": (schema({"name": "a", "type": "long"}), ["removed keep"], ["removed"]),
-    "a wider one": (schema({"name": "a", "type": "string"}, {"name": "b", "type": "string"}), ["widened widen"], ["incompatible", "required"]),
+    "a wider one": (schema({"name": "a", "type": {"type": "bytes", "logicalType": "decimal", "precision": 25, "scale": 0}}, {"name": "b", "type": "string"}), ["widened widen"], ["widened", "required"]),
+    "what only text holds": (schema({"name": "a", "type": "string"}, {"name": "b", "type": "string"}), ["to_string refuse"], ["incompatible", "required"]),
     "a renamed one": (schema({"name": "a", "type": "long"}, {"name": "x", "type": ["null", "string"], "aliases": ["b"]}), ["renamed rename"], ["renamed"]),
     "what concerns no stored column": (schema({"name": "a", "type": "long"}, {"name": "b", "type": "string", "doc": "why"}), [], ["required", "comment"]),
     "what no type holds": (schema({"name": "a", "type": {"type": "array", "items": "long"}}, {"name": "b", "type": "string"}), ["incompatible refuse"], ["incompatible", "required"]),

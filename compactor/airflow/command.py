@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
@@ -21,6 +22,9 @@ try:
     from airflow.sdk.exceptions import AirflowException, AirflowFailException
 except ImportError:  # before Airflow 3.2
     from airflow.exceptions import AirflowException, AirflowFailException
+
+if TYPE_CHECKING:
+    from compactor.app.app import App
 
 
 def attempt_of(context: Any) -> str:
@@ -65,6 +69,10 @@ class CommandOperator(BaseOperator):
         with airflow_errors():
             with App.open(self.config) as app:
                 on_emr = self.spark and app.settings.runner_of(self.table) != "local"
+                result = self.known_result(app) if on_emr else None
+                if result is not None:
+                    self.log.info("nothing to do: no job is submitted")
+                    return self._finish(Ended(0, json.dumps(result)), context)
                 remote = app.remote_runner(self.table, attempt_of(context)) if on_emr else None
                 self._runner = remote or app.runner()
                 submitted = remote.submit(arguments) if remote is not None else None
@@ -99,6 +107,10 @@ class CommandOperator(BaseOperator):
     def options(self, context: Any) -> list[str]:
         """Return options of the command that depend on the run's parameters."""
         return []
+
+    def known_result(self, app: App) -> Any:
+        """Return the command's output if it is known without a job on EMR, else None."""
+        return None
 
     def log_result(self, result: Any) -> None:
         """Log the command's output in readable form."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
@@ -19,6 +19,9 @@ try:
     from airflow.sdk.exceptions import AirflowFailException
 except ImportError:  # before Airflow 3.2
     from airflow.exceptions import AirflowFailException
+
+if TYPE_CHECKING:
+    from compactor.app.app import App
 
 LINES_MAX = 50
 """Quarantined files that an error lists."""
@@ -63,6 +66,11 @@ class RunOperator(CommandOperator):
 
     def __init__(self, *, compact: bool = False, **more: Any) -> None:
         super().__init__(words=("run", *(("--compact",) if compact else ())), labelled=True, spark=True, **more)
+        self._compact = compact
+
+    def known_result(self, app: App) -> Any:
+        """Return the report of a table without work, found from storage alone."""
+        return None if self._compact else [report.to_json() for report in app.idle([self.table])] or None
 
     def log_result(self, result: Any) -> None:
         """Log a summary of the report."""

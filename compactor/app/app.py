@@ -8,6 +8,7 @@ Spark starts when something first needs it: what reads only files never starts a
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -57,12 +58,22 @@ class App(Versions, Runners):
             except CompactorError as error:
                 failed[spec.name] = failure(spec.name, error)
                 progress(spec.name, "done", 1.0)
-        self._start_for(specs, archived=False)
-        done = {report.table: report for report in run_tables(self.runtime.environment(), specs, progress=progress, parallel=parallel, label=label)}
+        env, start = self.runtime.environment(), lambda busy: self._start_for(busy, archived=False)
+        done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
         reports = [failed.get(spec.name) or done[spec.name] for spec in requested]
         if self.settings.metrics_target is not None:
             self._send_metrics(requested, reports)
         return reports
+
+    def idle(self, names: Sequence[str] = ()) -> list[TableReport]:
+        """Return the reports of those tables for which a run has nothing to do. What cannot be found out is left out. Starts no JVM."""
+        from compactor.flows.run import idle_tables
+
+        specs = []
+        for spec in self.specs(names):
+            with contextlib.suppress(CompactorError):
+                specs.append(self._with_schema(spec))
+        return [report for report in idle_tables(self.runtime.environment(), specs).values() if report.outcome == "idle"]
 
     def _send_metrics(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
         from compactor.aws import metrics

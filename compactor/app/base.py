@@ -87,6 +87,7 @@ class AppBase:
             settings.catalog.uri,
             settings.catalog.catalog_id,
             settings.catalog.region,
+            settings.metastore_dir,
             S3Settings(**settings.s3_keys),
             tuple(sorted(app_registry.schemas_by_id(self._registry(), specs).items())) if schemas and self._has_registry else (),
             settings.metrics_target,

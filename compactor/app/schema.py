@@ -39,7 +39,7 @@ def sync(table: Table, dry_run: bool) -> Synced:
     from compactor.flows.publish.sync import sync_table
 
     recorded = RecordedCatalog(table.catalog(), apply=not dry_run)
-    state = sync_table(with_catalog(table, recorded))
+    state = sync_table(with_catalog(table, recorded, applied=not dry_run))
     return Synced(table.name, state, tuple(recorded.statements), not dry_run)
 
 

@@ -97,13 +97,13 @@ def statuses(statuses: Sequence[TableStatus]) -> None:
     """Print the state of tables."""
     columns = (
         *("table", "version", "newest folder", "committed", "max rows", "segments", "bytes", "delta rows"),
-        *("read strategy", "waiting", "quarantine", "view current"),
+        *("read strategy", "waiting", "quarantine"),
     )
     rows = [
         (
             *(item.table, item.version, moment(item.newest_folder)[:16], moment(item.committed)),
             # with a Delta only a query can count the rows exactly
-            *(item.rows, item.segments, item.bytes, item.delta_rows, _read_strategy(item), _waiting(item), item.quarantined, item.view_current),
+            *(item.rows, item.segments, item.bytes, item.delta_rows, _read_strategy(item), _waiting(item), item.quarantined),
         )
         for item in statuses
     ]
@@ -139,12 +139,13 @@ def checks(checks: Sequence[Check]) -> None:
 
 def snapshots(snapshots: Sequence[Snapshot]) -> None:
     """Print a table's Snapshots."""
-    columns = ("version", "time", "action", "newest folder", "files", "events", "rows changed", "late", "max rows", "bytes", "published", "run")
+    columns = ("version", "time", "action", "newest folder", "files", "events", "rows changed", "late", "max rows", "bytes", "run")
     rows = [
         (
-            *(item.version, moment(item.time), item.operation, moment(item.hour)[:16], len(item.inputs)),
+            *(item.version, moment(item.time), f"{item.operation} (expired)" if item.expired else item.operation),
+            *(moment(item.hour)[:16], len(item.inputs)),
             *(item.counts.get("read", 0), item.counts.get("applied", 0), item.counts.get("late", 0)),
-            *(None if item.expired else item.rows, None if item.expired else item.size, "expired" if item.expired else item.publish, item.run),
+            *(None if item.expired else item.rows, None if item.expired else item.size, item.run),
         )
         for item in snapshots
     ]
@@ -154,7 +155,7 @@ def snapshots(snapshots: Sequence[Snapshot]) -> None:
 def snapshot_json(item: Snapshot) -> dict[str, Any]:
     """Return a Snapshot as plain JSON values, without the files and key ranges of its segments."""
     plain = ("table", "version", "parent", "uuid", "operation", "time", "run", "writer", "hour", "source_time", "counts", "ties")
-    values = {name: getattr(item, name) for name in (*plain, "unresolved", "rows", "publish", "expired", "restored")}
+    values = {name: getattr(item, name) for name in (*plain, "unresolved", "rows", "expired", "restored")}
     delta = {"rows": item.delta.rows, "tombstones": item.delta.tombstones, "bytes": item.delta.size} if item.delta else None
     inputs = [{"path": entry.path, "size": entry.size, "rows": entry.rows} for entry in item.inputs]
     columns = [{"name": field.name, "type": field.type} for field in item.schema.fields]

@@ -92,7 +92,8 @@ def _target(value: Any) -> tuple[str, ...]:
     kinds = ("command", "webhook", "webhook_env", "sns")
     if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in kinds:
         # show only names: a value may contain a token
-        names = ", ".join(map(str, value)) if isinstance(value, dict) else shown(value)
+        word = isinstance(value, str) and re.fullmatch(r"\w{1,20}", value)
+        names = ", ".join(map(str, value)) if isinstance(value, dict) else shown(value) if word else "something else (not shown)"
         raise ValueError(f"expected log, or one of {{command: [..]}}, {{webhook: https://..}}, {{webhook_env: NAME}}, {{sns: arn:..}}; found {names}")
     ((kind, address),) = value.items()
     if kind == "command":
@@ -102,7 +103,7 @@ def _target(value: Any) -> tuple[str, ...]:
         return (kind, *words)
     form = {"webhook": r"https?://[^\s/]+\S*", "webhook_env": r"[A-Za-z_]\w*", "sns": r"arn:[\w-]+:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?"}[kind]
     if not isinstance(address, str) or not re.fullmatch(form, address):
-        quoted = "something else (not shown: it may contain a token)" if kind == "webhook" else shown(address)
+        quoted = "something else (not shown: it may contain a token)" if kind.startswith("webhook") else shown(address)
         examples = {"webhook": "https://host/path", "webhook_env": "the name of a variable", "sns": "arn:aws:sns:region:account:topic"}
         raise ValueError(f"{kind}: expected {examples[kind]}, found {quoted}")
     return (kind, address)

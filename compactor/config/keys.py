@@ -158,8 +158,8 @@ class Table(Section):
     on_schema_change: Annotated[Policy, Read(compound.schema_change, compound.SCHEMA_CHANGE)] = setting(
         EVOLVE,
         "What a changed schema does: evolve (change the columns), freeze (keep the columns), fail (stop the table); or a mapping of kinds of change "
-        "to these, and drop: keep or hide for removed columns. Dates become timestamps, and texts bytes, only if date_to_timestamp or "
-        "string_to_bytes is set to evolve.",
+        "to these, and drop: keep or hide for removed columns. Dates become timestamps, texts bytes, and other values text, only if "
+        "date_to_timestamp, string_to_bytes or to_string is set to evolve.",
         written="evolve",
     )
     quarantine: Quarantine = setting(

@@ -1,6 +1,7 @@
 """Parse YAML into values and their line numbers. Scalars stay text as written: `key: [no]` is the column `no`, not False.
 
-Raises ConfigError for invalid YAML, for a key given twice in one mapping, and for keys that are not plain text.
+Raises ConfigError for invalid YAML, for a key given twice in one mapping, for keys that are not plain text, and for a file whose aliases or nesting
+make more of it than a configuration can be.
 """
 
 from __future__ import annotations
@@ -16,8 +17,19 @@ Place = tuple[str | int, ...]
 """The path of a value: keys and list indices from the top of the file, such as ("tables", "student", "key", 0)."""
 
 
+VALUES_MAX = 500_000
+"""The largest number of values in a file. A few lines of aliases of aliases would otherwise make billions."""
+
+_TAGS = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("str", "null", "seq", "map"))
+
+
 class _Loader(yaml.SafeLoader):
     """Resolves null and the merge key only. Numbers, dates and booleans stay text; the parser of the key converts them."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Replace `<<` by the values of the mappings that it names; of equal keys the last is kept, so that merges of merges do not multiply."""
+        super().flatten_mapping(node)
+        node.value = list({key.value if isinstance(key, yaml.ScalarNode) else id(key): (key, value) for key, value in node.value}.values())
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -58,6 +70,8 @@ def read(text: str, file: str) -> Text:
             loader.dispose()
     except yaml.YAMLError as error:
         raise ConfigError(_message(error, file)) from None
+    except RecursionError:
+        raise ConfigError(f"{file}: the values are nested too deeply; a configuration has a few levels") from None
     return parsed
 
 
@@ -68,15 +82,17 @@ def scalar(text: str) -> Any:
 
 def _value(loader: _Loader, node: yaml.Node, place: Place, parsed: Text, around: tuple[int, ...]) -> Any:
     parsed.lines.setdefault(place, node.start_mark.line + 1)
+    if len(parsed.lines) > VALUES_MAX:
+        raise ConfigError(f"{parsed.where(place)}: expected at most {VALUES_MAX:,} values; aliases of aliases make more. Write the values out")
     if id(node) in around:
         raise ConfigError(f"{parsed.where(place)}: an alias refers to a value that contains it; write the value out")
+    if node.tag not in _TAGS:
+        raise ConfigError(f"{parsed.where(place)}: the tag {node.tag!r} is not supported; write a plain value")
     inside = (*around, id(node))
     if isinstance(node, yaml.MappingNode):
         return _mapping(loader, node, place, parsed, inside)
     if isinstance(node, yaml.SequenceNode):
         return [_value(loader, child, (*place, at), parsed, inside) for at, child in enumerate(node.value)]
-    if node.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:null"):
-        raise ConfigError(f"{parsed.where(place)}: the tag {node.tag!r} is not supported; write a plain value")
     return None if node.tag.endswith(":null") else str(node.value)
 
 

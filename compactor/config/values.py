@@ -41,8 +41,8 @@ class Read:
 
 
 def shown(value: Any) -> str:
-    """Return a value as an error message quotes it."""
-    return "nothing" if value is None else repr(value)[:80]
+    """Return a value as an error message quotes it, an address without user and password."""
+    return "nothing" if value is None else re.sub(r"[^\s/'\"=?&]+@", "***@", repr(value))[:80]
 
 
 def listed(names: Iterable[Any]) -> str:

@@ -25,6 +25,8 @@ class Environment:
     """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
 
     `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
+    `catalog_name` identifies the catalog without connecting to it, because what is remembered of one catalog counts for no other. None: nothing is
+    remembered of what the catalog shows.
     """
 
     storage: Storage
@@ -34,6 +36,7 @@ class Environment:
     nonce: Callable[[], str] = _nonce
     notify: Callable[[Target, Message], None] = _nobody
     files_only: bool = False
+    catalog_name: Callable[[], str] | None = None
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""

@@ -7,13 +7,17 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Optional
 
 from compactor.core.model.errors import CompactorError, NoRowsYet, TryLater
+from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress, RebuildReport, TableReport, silent
 from compactor.flows.environment import Environment
-from compactor.flows.publish import archive
+from compactor.flows.land import discover
+from compactor.flows.listed import listed
+from compactor.flows.publish import archive, shown
 from compactor.flows.publish.publish import publish
 from compactor.flows.publish.sync import sync_landing
 from compactor.flows.resume import resume
@@ -21,28 +25,71 @@ from compactor.flows.table import Table
 from compactor.flows.write import commit, rebuild, restore
 from compactor.flows.write.compact import compact, due
 
+Ingest = Callable[[Optional[Snapshot]], Optional[Snapshot]]
+"""Ingests into the newest Snapshot, which it is given as far as it is known; returns the new one."""
+
 log = logging.getLogger(__name__)
 
 
-def run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent, parallel: int = 2, label: str = "") -> list[TableReport]:
-    """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`."""
+_LOOKED_AT = 8
+"""Tables that are looked at, at a time. Looking waits for storage and computes nothing."""
+
+Start = Callable[[Sequence[TableSpec]], None]
+"""Called once, before the tables that have work are run. Raises errors that concern all of them."""
+
+
+def run_tables(
+    env: Environment,
+    specs: Sequence[TableSpec],
+    progress: Progress = silent,
+    parallel: int = 2,
+    label: str = "",
+    start: Start = lambda specs: None,
+) -> list[TableReport]:
+    """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`.
+
+    Tables without work are found first, from storage alone. `start` is not called if all are without work.
+    """
+    reports = idle_tables(env, specs, progress)
+    busy = [spec for spec in specs if spec.name not in reports]
+    if busy:
+        start(busy)
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
-        return list(pool.map(lambda spec: _reported(Table(env, spec), progress, label), specs))
+        ran = pool.map(lambda spec: _reported(spec.name, lambda: run_table(Table(env, spec), progress, label), progress), busy)
+        reports.update((spec.name, report) for spec, report in zip(busy, ran) if report is not None)
+    return [reports[spec.name] for spec in specs]
 
 
-def _reported(table: Table, progress: Progress, label: str) -> TableReport:
+def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
+    """Return the reports of the tables that have no work, and of those whose work is known to fail. Asks neither engine nor catalog."""
+    with ThreadPoolExecutor(_LOOKED_AT, thread_name_prefix="look") as pool:
+        reports = pool.map(lambda spec: _reported(spec.name, lambda: idle_table(Table(env, spec)), progress), specs)
+        return {report.table: report for report in reports if report is not None}
+
+
+def idle_table(table: Table) -> TableReport | None:
+    """Return the report of a run that has nothing to do, or None if there is something to do. Raises what landing is refused for."""
+    current = table.newest()
+    if current is not None and (archive.unfinished(listed(table), current.pending) or due(table, current) or not shown.is_shown(table, current)):
+        return None
+    return None if discover.landing(table, current).new else _report(table, current, current, (), False, ())
+
+
+def _reported(name: str, run: Callable[[], TableReport | None], progress: Progress) -> TableReport | None:
     began = time.monotonic()
     try:
-        report = run_table(table, progress, label)
+        report = run()
+        if report is None:
+            return None
     except NoRowsYet as error:
-        report = TableReport(table.name, "idle", notes=(str(error),))
+        report = TableReport(name, "idle", notes=(str(error),))
     except CompactorError as error:
-        report = failure(table.name, error)
+        report = failure(name, error)
     except Exception as error:
         # this table's failure, or the other tables' reports would be lost with it
-        log.exception("table %s: unexpected %s", table.name, type(error).__name__)
-        report = TableReport(table.name, "failed", error=f"unexpected {type(error).__name__}: {error}", error_class=type(error).__name__, exit_code=1)
-    progress(table.name, "done", 1.0)
+        log.exception("table %s: unexpected %s", name, type(error).__name__)
+        report = TableReport(name, "failed", error=f"unexpected {type(error).__name__}: {error}", error_class=type(error).__name__, exit_code=1)
+    progress(name, "done", 1.0)
     return _timed(report, time.monotonic() - began)
 
 
@@ -59,17 +106,23 @@ def _timed(report: TableReport, seconds: float) -> TableReport:
 def run_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Run one table. Any step may have been done by an earlier, interrupted run; the rest is done now."""
     progress(table.name, "discover", 0.0)
-    current = table.newest()
+    before = current = table.newest()
     resumed = False
     if current is not None:
         current, resumed = resume(table, current)
-    made = []
-    committed = commit.commit(table, current, label, progress)
-    if committed:
+    made: list[Snapshot] = []
+
+    def ingest() -> Snapshot | None:
+        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), made, progress, label)
+
+    committed = first = ingest()
+    while committed:
         made.append(committed)
         current = committed
         _finish(table, current, progress)
-    elif table.superseded_since(current) and (newest := table.newest()) is not None:
+        full = len(committed.inputs) >= commit.FILES_MAX
+        committed = ingest() if full else None
+    if not first and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
         current, resumed = resume(table, newest)
     if current is not None and due(table, current):
@@ -78,29 +131,34 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
             made.append(compacted)
             current = compacted
             _finish(table, current, progress)
-    notes = _shown_landing(table, current) if current is not None and (made or resumed or table.spec.live_view) else ()
-    return _report(table, current, made, resumed, notes)
+    notes: tuple[str, ...] = ()
+    if current is not None:
+        folders, notes = _shown_landing(table, current) if made or resumed or table.spec.live_view else ([], ())
+        shown.remember(table, current, folders)
+    return _report(table, before, current, made, resumed, notes)
 
 
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
-    return _ingested_again(table, lambda: commit.replay(table, paths, label, progress), progress)
+    return _ingested_again(table, lambda _: commit.replay(table, paths, label, progress), progress, label)
 
 
 def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
-    return _ingested_again(table, lambda: restore.reabsorb(table, progress, label), progress)
+    return _ingested_again(table, lambda _: restore.reabsorb(table, progress, label), progress, label)
 
 
-def _ingested_again(table: Table, ingest: Callable[[], Snapshot | None], progress: Progress) -> TableReport:
+def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str) -> TableReport:
     current = table.newest()
     if current is not None:
         resume(table, current)
-    committed = ingest()
+    made: list[Snapshot] = []
+    committed = _ingested(table, current, ingest, made, progress, label)
     if committed:
+        made.append(committed)
         _finish(table, committed, progress)
     progress(table.name, "done", 1.0)
-    return _report(table, committed or current, [committed] if committed else [], False, ())
+    return _report(table, current, committed or current, made, False, ())
 
 
 def rebuild_table(
@@ -120,15 +178,24 @@ def rebuild_table(
     return report
 
 
-def _shown_landing(table: Table, current: Snapshot) -> tuple[str, ...]:
-    """Bring the landing table up to date; only a live view that was asked for is worth failing for."""
+def _ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
+    """Ingest. If numbers become text, first read the table's raw files again, and add the version that this makes to `made`."""
     try:
-        sync_landing(table, current)
+        return ingest(newest)
+    except commit.BecomesText as change:
+        rebuilt = rebuild.as_text(table, change.columns, progress, label)
+        made += [rebuilt] if rebuilt else []
+        return ingest(rebuilt)
+
+
+def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[str, ...]]:
+    """Bring the landing table up to date. Return its folders, and notes. Only a live view that was asked for is worth failing for."""
+    try:
+        return sync_landing(table, current), ()
     except CompactorError as error:
         if table.spec.live_view:
             raise
-        return (f"the table of landed files was not updated: {error}",)
-    return ()
+        return [], (f"the table of landed files was not updated: {error}",)
 
 
 def _finish(table: Table, snapshot: Snapshot, progress: Progress) -> None:
@@ -138,28 +205,34 @@ def _finish(table: Table, snapshot: Snapshot, progress: Progress) -> None:
     archive.archive(table, snapshot)
 
 
-def _report(table: Table, current: Snapshot | None, made: Sequence[Snapshot], resumed: bool, notes: tuple[str, ...]) -> TableReport:
+def _report(
+    table: Table, before: Snapshot | None, current: Snapshot | None, made: Sequence[Snapshot], resumed: bool, notes: tuple[str, ...]
+) -> TableReport:
     outcome = "committed" if made else "resumed" if resumed else "idle"
     if current is None:
         return TableReport(table.name, outcome, notes=(f"nothing has landed below {table.spec.landing}",))
-    first = made[0] if made else None
-    counts = first.counts if first else {}
-    unusable = sum(item.outcome == "quarantined" for item in first.inputs) if first else 0
+    if before is not None:
+        notes = (*notes, *type_changes(before.schema, current.schema))
+    # a rebuild before the commit counts old events again
+    ingested = [snapshot for snapshot in made if snapshot.operation != "rebuild"]
+    inputs = [item for snapshot in ingested for item in snapshot.inputs]
+    counts = {name: sum(snapshot.counts.get(name, 0) for snapshot in ingested) for snapshot in ingested for name in snapshot.counts}
+    unusable = sum(item.outcome == "quarantined" for item in inputs)
     records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)
     if unusable or records:
         what = f"{unusable} files and {records} records cannot be used and wait in quarantine"
         notes = (*notes, f"{what}: compactor quarantine list {table.name}")
     return TableReport(
         table.name,
-        "blocked" if current.publish != "yes" else outcome,
+        outcome,
         current.version,
         tuple(f"{item.operation} {item.version}" for item in made),
-        files=len(first.inputs) if first else 0,
+        files=len(inputs),
         counts=counts,
         rows=current.rows,
-        ties=first.ties if first else 0,
-        unresolved=first.unresolved if first else 0,
+        ties=sum(snapshot.ties for snapshot in ingested),
+        unresolved=sum(snapshot.unresolved for snapshot in ingested),
         bytes_written=sum(item.bytes_written for item in made),
-        archived=len(first.inputs) if first and table.spec.archive == "move" else 0,
+        archived=len(inputs) if table.spec.archive == "move" else 0,
         notes=notes,
     )

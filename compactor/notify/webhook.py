@@ -7,18 +7,18 @@ from urllib.parse import urlsplit
 
 import requests
 
-from compactor.core.model.errors import ConfigError, Refused, Unavailable
+from compactor.core.model.errors import ConfigError, Refused, Unavailable, variable
 from compactor.core.results.notice import Message
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 15.0
 ATTEMPTS = 3
 
 
-def address_in(variable: str) -> str:
+def address_in(name: str) -> str:
     """Return the address from an environment variable. Raises ConfigError if it is not set."""
-    url = os.environ.get(variable, "").strip()
+    url = os.environ.get(name, "").strip()
     if not url:
-        raise ConfigError(f"notify: webhook_env names the environment variable {variable}, which is not set or empty")
+        raise ConfigError(f"notify: webhook_env names the environment variable {variable(name)}, which is not set or empty")
     return url
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from compactor.core.model.errors import ConfigError
+from compactor.core.model.errors import ConfigError, variable
 
 USER_INFO = "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"
 
@@ -159,5 +159,5 @@ def identity(settings: RegistrySettings, environment: Mapping[str, str]) -> Iden
 def _variable(name: str, key: str, environment: Mapping[str, str]) -> str:
     value = environment.get(name, "").strip()
     if not value:
-        raise ConfigError(f"registry: `{key}` names the environment variable {name}, which is not set or empty")
+        raise ConfigError(f"registry: `{key}` names the environment variable {variable(name)}, which is not set or empty")
     return value

@@ -25,7 +25,7 @@ BLOCK = "_block"
 """bigint: the offset of the file's block that holds the record. BLOCK and ROW order the records of a file."""
 
 ROW = "_row"
-"""bigint: the number of the record inside its block."""
+"""bigint: the place of the record inside its block. It begins anywhere; `survey.record_numbers` returns the number in the file."""
 
 TEXT = "_text"
 """string: the record as the file holds it, for text formats. Reports of invalid records quote it."""

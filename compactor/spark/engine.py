@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CheckFailed, CompactorError, Refused
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
@@ -24,8 +25,9 @@ from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
-from compactor.spark import failures
+from compactor.spark import failures, view_check
 from compactor.spark.columns import BEHIND, OLDER, POSITION
+from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
 from compactor.spark.input import wire
 from compactor.spark.input.files import reason
@@ -83,7 +85,7 @@ class SparkEngine:
         # a base row that was looked up and did not change stays in the base
         rows = work.heads.where(f"_origin <> {BASE} OR _version = {work.version}")
         expected = rows.count()
-        table_writer.write(rows, work.schema, directory)
+        table_writer.write(rows, work.schema, work.order, directory)
         written = table_writer.inspect(self._spark, self._storage, work.schema, work.order, directory, work.spec.name, expected)
         if not written:
             return Staged(None, (), work.counts, work.ties)
@@ -167,6 +169,7 @@ class SparkEngine:
     ) -> list[Check]:
         checks = [compare.compare_with_reference(self._spark, spec, snapshot)]
         if not inputs:
+            checks += self._history(spec, snapshot)
             if origin is None:
                 return checks
             rows = TableReader(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
@@ -177,7 +180,28 @@ class SparkEngine:
             scratch.callback(batch.close)
             work = self.resolve(batch, whole=True)
             scratch.callback(work.close)
-            return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads)]
+            checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads))
+            return [*checks, *self._history(spec, snapshot, inputs, work)]
+
+    def _history(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input] = (), work: Resolution | None = None) -> list[Check]:
+        return history_check.check(self._spark, self._storage, spec, snapshot, inputs, work) if snapshot.history is not None else []
+
+    def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
+        """Compare the live view with the rows that the view has after a run with the files that wait in landing."""
+        if not waiting:
+            rows = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema).live(spec.soft)
+            resolver = Resolver(snapshot.schema, snapshot.order, snapshot.version, spec.keyless)
+            return compare.compare_live(self._spark, spec, snapshot, resolver, rows)
+        batch = self.read(spec.unguarded, snapshot, waiting, snapshot.version + 1, locations)
+        with ExitStack() as scratch:
+            scratch.callback(batch.close)
+            work = self.resolve(batch, whole=True)
+            scratch.callback(work.close)
+            return compare.compare_live(self._spark, spec, snapshot, work.resolver, work.heads)
+
+    def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
+        """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""
+        view_check.check(self._spark, view, tables)
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Count the visible rows in which two Snapshots differ. `unreadable` of the result is set if only `before` cannot be read."""
@@ -232,7 +256,7 @@ class SparkEngine:
         spread = rows.repartitionByRange(total, *by) if total > 1 else rows.coalesce(1)
         run = "_run" if len(ranges) > 1 else "0"
         tagged = spread.selectExpr("*", f"concat({run}, '-', lpad(spark_partition_id(), 5, '0')) AS segment")
-        table_writer.write(tagged, schema, directory, by_segment=True)
+        table_writer.write(tagged, schema, order, directory, by_segment=True)
         written = table_writer.inspect(self._spark, self._storage, schema, order, directory, spec.name, expected)
         out = []
         for number, (low, high, _) in enumerate(ranges):

@@ -36,9 +36,10 @@ from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
 from compactor.spark.rows import keyless, position, survey
+from compactor.spark.rows.comparable import joined
 from compactor.spark.rows.conform import EVENTS_MAX, conform, link_key_changes, with_position, writer_positions
-from compactor.spark.sql import literal, quoted
-from compactor.spark.tables import table_writer
+from compactor.spark.sql import cast, literal, quoted
+from compactor.spark.tables import exactness, table_writer
 
 ENVELOPES = {
     "change-event": Decoder(change_event.decode),
@@ -68,6 +69,8 @@ class SparkBatch:
     """The version that is being made."""
     changes: DataFrame
     """One row for each event, in the table's columns and `columns.CHANGE`."""
+    raws: tuple[DataFrame, ...] = ()
+    """The raw rows that the changes were decoded from (`survey.record_numbers`)."""
     scratch: ExitStack = field(default_factory=ExitStack)
     """Cached rows and unpacked copies, freed by `close`."""
 
@@ -125,7 +128,7 @@ class Reader:
             opened.within_limits(0, 0)
         if not any(frame.writers for frame in frames):
             # no record has a column: either nothing has happened yet, or the files are not what the table expects
-            records = [item for frame in frames for item in _unusable(frame)]
+            records = [item for frame in frames for item in _unusable(frame, opened)]
             invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
             opened.within_limits(invalid, sum(frame.rows.count() for frame in frames) if records else 0, records)
         _check_epoch(spec, parent)
@@ -133,8 +136,8 @@ class Reader:
         ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
         epoch = _epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
-        counts = survey.count_records(placed, spec, parent.source_time if parent and parent.epoch == spec.epoch else None)
-        unusable = tuple(item for frame in placed if counts.invalid for item in _unusable(frame))
+        counts = survey.count_records(placed, spec, parent.source_time if parent and parent.epoch == spec.epoch else None, opened.raws)
+        unusable = tuple(item for frame in placed if counts.invalid for item in _unusable(frame, opened))
         opened.within_limits(counts.invalid, counts.read, unusable)
         if counts.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
@@ -143,6 +146,8 @@ class Reader:
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
+        if parent is not None and evolved.retyped:
+            exactness.check(self.spark, spec, parent, evolved)
         if spec.keyless:
             numbered = any(name in OFFSETS for name, _ in order)
             contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}
@@ -152,7 +157,7 @@ class Reader:
         if counts.unlinked and not spec.keyless:
             changes = link_key_changes(changes, evolved.schema)
         changes = table_writer.materialize(changes)
-        changes, mistyped, listed = _without_invalid(spec, changes, evolved.schema)
+        changes, mistyped, listed = _without_invalid(opened, changes, evolved.schema)
         if mistyped:
             counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
             opened.within_limits(counts.invalid, counts.read, unusable)
@@ -160,14 +165,14 @@ class Reader:
         summary = dataclasses.replace(summary, unavailable_columns=tuple(sorted({*summary.unavailable_columns, *lacking})))
         if spec.source.full_loads:
             changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
-        return SparkBatch(summary, spec, parent, version, changes)
+        return SparkBatch(summary, spec, parent, version, changes, opened.raws)
 
     def _read_base(self, opened: Inputs, base: ForeignBase) -> SparkBatch:
         """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""
         spec = opened.spec
         frames, adopted = foreign_base.frames(opened, base)
-        counts = survey.count_records(frames, spec)
-        foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in _unusable(frame)], counts.invalid)
+        counts = survey.count_records(frames, spec, raws=opened.raws)
+        foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in _unusable(frame, opened)], counts.invalid)
         evolved = foreign_base.evolved(frames, adopted)
         summary = dataclasses.replace(_summary(opened, counts, evolved, base.order, (), ()), adoption=adopted)
         unplaced = [item.path for item in summary.inputs if item.position_min is not None and item.position_min[0] == EPOCH]
@@ -209,7 +214,7 @@ class Reader:
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
             writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.source.plain_rows)
-            frame = frame.parsed(decided(writers, _stored_fields(parent)))
+            frame = frame.parsed(decided(writers, _stored_fields(parent)), _stored_fields(parent))
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
         return ENVELOPES[spec.envelope].settle(frame, spec, opened.inputs)
@@ -226,10 +231,10 @@ def _lacking(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
     return {name for writer in writers for name in names - set(evolved.columns[writer].values())}
 
 
-def _unusable(frame: Frame) -> list[Unusable]:
+def _unusable(frame: Frame, opened: Inputs) -> list[Unusable]:
     """Return the invalid records of a frame, with the text that reports quote."""
     text = TEXT if TEXT in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
-    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text)
+    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text, opened.raws)
 
 
 def record_place(spec: TableSpec) -> tuple[str, str]:
@@ -238,11 +243,11 @@ def record_place(spec: TableSpec) -> tuple[str, str]:
     return "_position.block AS _block", f"{row} AS _row"
 
 
-def _without_invalid(spec: TableSpec, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
+def _without_invalid(opened: Inputs, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
     """Return the changes that have a key (H27) and values of their types, the number of others by file, and the first of the others."""
     keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
     invalid = f"(_mistyped IS NOT NULL OR {keyless})"
-    rows = changes.where(invalid).selectExpr("*", *record_place(spec))
+    rows = changes.where(invalid).selectExpr("*", *record_place(opened.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
     if not counts:
         return changes, {}, ()
@@ -251,7 +256,7 @@ def _without_invalid(spec: TableSpec, changes: DataFrame, schema: Schema) -> tup
     why = (
         f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
     )
-    return changes.where(f"NOT {invalid}"), counts, tuple(survey.list_unusable(rows, why, "to_json(struct(*))"))
+    return changes.where(f"NOT {invalid}"), counts, tuple(survey.list_unusable(rows, why, "to_json(struct(*))", opened.raws))
 
 
 def _stored_fields(parent: Snapshot | None) -> list[WriterField]:
@@ -280,21 +285,17 @@ def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
 
     Raises OrderRefused if some records hold numbers and others hold other text.
     """
-    expressions = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names) for frame in frames]
-    kind = str(expressions[0][1][0])
-    column = payload_column(name)
-    declared = {field.type[0] for frame in frames for writer in frame.writers for field in writer.fields if field.name == column}
-    if kind != "string" or not declared:
-        return kind
-    if declared <= {"tinyint", "smallint", "int", "bigint"}:
-        return "bigint"
-    count, digits = survey.count_numbers(frames, [value for value, _ in expressions])
+    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers) for frame in frames]
+    kind, column = joined(kind for _, kind in parts), payload_column(name)
+    if kind != ("string",) or column is None or not any(writer.field(column) for frame in frames for writer in frame.writers):
+        return types.text(kind)
+    count, digits = survey.count_numbers(frames, [cast(sql, kind) for sql, _ in parts])
     if 0 < digits < count:
         raise OrderRefused(
             f"table {spec.name}: order_by column {name!r} holds whole numbers in {digits:,} records and other text in {count - digits:,}, which have "
             "no order in common. Declare its type with `schema:` (other values then go to quarantine), or set another column."
         )
-    return "bigint" if digits else kind
+    return "bigint" if digits else "string"
 
 
 def _check_epoch(spec: TableSpec, parent: Snapshot | None) -> None:

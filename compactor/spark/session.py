@@ -153,6 +153,8 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": settings.warehouse_dir,
         "spark.sql.sources.default": "parquet",
+        # `${name}` in a value or a column's name is text
+        "spark.sql.variable.substitute": "false",
         "spark.sql.adaptive.enabled": "true",
         # Hive 2 and 3 read only this form of decimals and timestamps.
         "spark.sql.parquet.writeLegacyFormat": "true",

@@ -40,6 +40,7 @@ class Jobs:
         self.looks: list[bool | CompactorError] = []
         self.ended_with: Ended | CompactorError = Ended(0, json.dumps([COMMITTED.to_json()]), "")
         self.stopped: list[str] = []
+        self.idle: set[str] = set()
 
     def of(self, table: str, attempt: str = "") -> Any:
         """What App gives."""
@@ -75,6 +76,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     monkeypatch.setenv("COMPACTOR_CONFIG", str(tmp_path / "compactor.yaml"))
     found = Jobs()
     monkeypatch.setattr(App, "remote_runner", lambda self, table, attempt="": None if table == "note" else found.of(table, attempt))
+    monkeypatch.setattr(App, "idle", lambda self, names: [TableReport(name, "idle", 2) for name in names if name in found.idle])
     return found
 
 
@@ -115,6 +117,13 @@ def test_a_run_gives_back_its_slot_while_its_job_runs(jobs: Jobs) -> None:
     told = event(left.trigger)
     assert (told["problem"], jobs.looks) == (None, [])
     assert task.resume(CONTEXT, told)["outcome"] == "committed"
+
+
+def test_a_table_without_work_needs_no_job(jobs: Jobs) -> None:
+    """The task ends with its report; the run that compacts is submitted anyway."""
+    jobs.idle = {"student"}
+    report = dag_file("compact_hourly").compact_hourly.get_task("student.run").execute(CONTEXT)
+    assert (report["outcome"], report["version"], jobs.sent) == ("idle", 2, [])
 
 
 @pytest.mark.parametrize(

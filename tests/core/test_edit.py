@@ -52,7 +52,7 @@ def test_what_an_edit_does_not_name_stays_as_the_parent_has_it() -> None:
 
 def test_every_field_of_a_state_comes_from_the_edit() -> None:
     """A field that is added to State needs no line in `apply`."""
-    other = State(Schema((), ()), (("lsn", "string"),), "c", (), None, "h", (1,), "s", (2,), (3,), 9, "f", (("a", "int"),), (("p", 1),), "held", None)
+    other = State(Schema((), ()), (("lsn", "string"),), "c", (), None, "h", (1,), "s", (2,), (3,), 9, "f", (("a", "int"),), (("p", 1),), None)
     assert all(getattr(other, each.name) != getattr(STATE, each.name) or each.name in ("delta", "history") for each in dataclasses.fields(State))
     assert apply(PARENT, Edit("restore", "w", other, replaces=True), STAMP).state == other
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import pytest
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.policy import Policy
 from compactor.core.model.schema import Field, Schema
 from compactor.core.schema.evolution import evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
@@ -25,11 +27,14 @@ def writer(first: int | None, last: int | None, undecided: tuple[str, ...] = (),
     return WriterSchema(f"w{first}-{last}", tuple(fields), bounds[0], bounds[1], undecided)
 
 
+TEXT_ALLOWED = Policy(kinds=(("to_string", "evolve"),))
+
+
 def runs(*batches: Sequence[WriterSchema]) -> Schema:
     """The schema after these runs."""
     schema: Schema | None = None
     for version, writers in enumerate(batches, 1):
-        schema = evolve(schema, writers, ["id"], version, "t").schema
+        schema = evolve(schema, writers, ["id"], version, "t", TEXT_ALLOWED).schema
     assert schema is not None
     return schema
 
@@ -100,6 +105,18 @@ def test_an_added_column_remembers_its_default_and_its_beginning() -> None:
     assert (field.since, field.default, field.first, field.last) == (2, 7, (0, 10, "f", 0, 0), (0, 29, "f", 0, 0))
 
 
+def test_a_default_is_a_value_of_its_columns_type() -> None:
+    """Also when the type changes. Bytes have no constant that every engine reads, and four-byte fractions none either: they are stored as eight."""
+    for default, kind, becomes, expected in ((False, "boolean", "string", "false"), (7, "int", "string", "7"), (7, "int", "decimal(12,1)", "7")):
+        field = runs([writer(0, 9)], [writer(10, 19, a=(kind, default))], [writer(20, 29, a=becomes)]).field("a")
+        assert (field.type, field.default) == (becomes, expected)
+    added = runs([writer(0, 9)], [writer(10, 19, a=("float", 1.5), b="float")])
+    assert (added.field("a").type, added.field("b").type) == ("double", "float")
+    text = runs([writer(0, 9)], [writer(10, 19, a=("string", "x"))])
+    with pytest.raises(SchemaRefused, match="its default 'x'"):
+        evolve(text, [writer(20, 29, a="binary")], ["id"], 3, "t", Policy(kinds=(("string_to_bytes", "evolve"),)))
+
+
 def test_a_late_older_writer_moves_a_columns_beginning_back() -> None:
     """The default is the one that the column came with at the source, whenever that is learned."""
     late_last = runs([writer(0, 9)], [writer(20, 29, a=("int", 8))], [writer(10, 19, a=("int", 7))])
@@ -155,6 +172,8 @@ def test_the_given_schema_is_left_as_it_was() -> None:
 
 def test_arrays_of_another_depth_become_text() -> None:
     """PostgreSQL's `integer[]` holds one dimension or two; items of another kind at the same depth are still refused."""
+    with pytest.raises(SchemaRefused, match="to_string: evolve"):
+        evolve(runs([writer(0, 9, a="array<int>")]), [writer(10, 19, a="array<array<int>>")], ["id"], 2, "t")
     grown = runs([writer(0, 9, a="array<int>")], [writer(10, 19, a="array<array<int>>")])
     assert [ID, ("a", "string", True)] == shape(grown)
     with pytest.raises(SchemaRefused):
@@ -178,3 +197,23 @@ def test_a_writer_that_leaves_out_columns_says_nothing_of_them(apart: bool) -> N
     for whole, expected in ((False, [ID, ("a", "string", True)]), (True, [ID, ("a", "string", False), ("a_2", "int", True)])):
         three = [writer(0, 9, a="string"), dataclasses.replace(writer(10, 19), whole=whole), writer(20, 29, a="int")]
         assert expected == shape(runs(*([one] for one in three)) if apart else runs(three))
+
+
+def test_older_rows_read_the_first_default_of_a_column_whichever_writer_came_first() -> None:
+    """The writer with the least Position decides, in one run and over several; a column that was there from the start has no older rows."""
+
+    def writer(name: str, at: int, default: int | None, *columns: str) -> WriterSchema:
+        fields = [WriterField(column, ("int",), ("int",), default=default if column == "n" else None) for column in columns]
+        return WriterSchema(name, tuple(fields), (0, at, "f", 0, 0), (0, at + 5, "f", 0, 0))
+
+    writers = [writer("a", 10, None, "id"), writer("b", 30, 7, "id", "n"), writer("c", 20, 5, "id", "n")]
+    for order in itertools.permutations(writers):
+        schema = None
+        for each in order:
+            before, schema = schema, evolve(schema, [each], ("id",), 1, "t").schema
+        assert schema is not None
+        assert schema.defaults == evolve(None, order, ("id",), 1, "t").schema.defaults == {"n": ((0, 20, "f", 0, 0), 5)}
+        assert before is not None
+        assert schema.defaults_moved(before, (0, 25, "f", 0, 0)) == (schema.defaults != before.defaults)
+        assert not schema.defaults_moved(before, (0, 15, "f", 0, 0))
+    assert evolve(None, writers[2:], ("id",), 1, "t").schema.defaults == {}

@@ -62,6 +62,7 @@ CHANGES = {
     "widened": [writer(10, 19, a="bigint", b="string")],
     "replaced": [writer(10, 19, b="string"), writer(20, 29, a="string", b="string")],
     "incompatible": [writer(10, 19, a="struct<x:int>", b="string")],
+    "to_string": [writer(10, 19, a="string", b="string")],
     "narrowed": [writer(10, 19, a="smallint", b="string")],
     "date_to_timestamp": [writer(10, 19, a="timestamp", b="string")],
     "string_to_bytes": [writer(10, 19, a="int", b="binary")],
@@ -84,6 +85,7 @@ SHOWN = {
     ("replaced", "evolve"): [("b", "b", "string"), ("a", "a_2", "string")],
     ("date_to_timestamp", "evolve"): [("a", "a", "timestamp"), ("b", "b", "string")],
     ("string_to_bytes", "evolve"): [("a", "a", "int"), ("b", "b", "binary")],
+    ("to_string", "evolve"): [("a", "a", "string"), ("b", "b", "string")],
     ("added inside", "evolve"): [("a", "a", "array<struct<x:int,y:struct<u:int,v:string,w:date>>>"), ("b", "b", "string")],
     ("added inside", "freeze"): KEPT,
     ("removed inside", "evolve"): KEPT,
@@ -209,7 +211,8 @@ def test_a_late_file_of_an_old_schema_is_no_change(follow: Policy) -> None:
     evolved = evolve(schema, [writer(0, 9, a="int", b="string")], ["id"], 2, "t", follow)
     assert evolved.decisions == ()
     assert shown(evolved.schema) == shown(schema)
-    grown = evolve(evolve(None, [writer(0, 9, a="int")], ["id"], 1, "t").schema, [writer(20, 29, a="string")], ["id"], 2, "t").schema
+    asked = Policy(kinds=(("to_string", "evolve"),))
+    grown = evolve(evolve(None, [writer(0, 9, a="int")], ["id"], 1, "t").schema, [writer(20, 29, a="string")], ["id"], 2, "t", asked).schema
     assert evolve(grown, [writer(3, 12, a="int")], ["id"], 3, "t", follow).decisions == ()
 
 

@@ -105,10 +105,13 @@ def test_a_default_of_an_added_column_is_cast_to_presto_types() -> None:
     lake.run()
     newest = lake.newest()
     assert newest is not None
+    first = newest.position_max
+    assert first is not None
     fields = [
-        field if field.name in newest.schema.key else type(field)(**{**vars(field), "since": 3, "default": "it's"}) for field in newest.schema.fields
+        field if field.name in newest.schema.key else type(field)(**{**vars(field), "first": first, "default": 7}) for field in newest.schema.fields
     ]
     schema = type(newest.schema)(tuple(fields), newest.schema.key)
     text = views.view_text(lake.spec, type(newest)(**{**vars(newest), "schema": schema}), PRESTO)
-    assert re.search(r"""CASE WHEN "__b"\."_version" < 3 THEN CAST\('it''s' AS varchar\) ELSE "__b"\."b" END AS "b\"""", text)
+    epoch = r"""CASE WHEN \(\("__b"\."_position"\."epoch" IS NULL OR "__b"\."_position"\."epoch" < 0\) OR .*"""
+    assert re.search(epoch + r"""AND "__b"\."a" IS NULL THEN CAST\('7' AS bigint\) ELSE "__b"\."a" END AS "a\"""", text)
     sqlglot.parse_one(text, read="athena")

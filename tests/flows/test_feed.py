@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from compactor.core.catalog import feed as feeds
 from compactor.core.catalog import views
 from compactor.core.model.errors import NoRowsYet, Refused, Unavailable
+from compactor.core.model.policy import Policy
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows.read.changes import changes
 from compactor.flows.read.status import status
@@ -203,7 +204,7 @@ def test_sql_finds_every_part_in_the_catalog_before_the_view_moves() -> None:
 
 def test_columns_that_change_their_type_bring_a_table_of_their_own() -> None:
     """The feed goes on in `t_changes_g2`; the images of before have the new type."""
-    lake = Lake(table(feed="net", compact_every=1e9))
+    lake = Lake(table(feed="net", compact_every=1e9, policy=Policy(kinds=(("to_string", "evolve"),))))
     one(lake, "a", line("c", [1], [1], {"a": 1}), line("c", [2], [2], {"a": 2}))
     one(lake, "b", line("u", [1], [3], {"a": "text"}))
     assert [(each["_change_type"], each["a"]) for each in told(lake, 1)] == [("update_preimage", "1"), ("update_postimage", "text")]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
+from compactor.core.model.policy import Policy
 from compactor.core.model.snapshot import COUNTS, Delta
 from compactor.flows.environment import Environment
 from compactor.flows.keep.pin import pin
@@ -280,7 +281,7 @@ def test_a_key_change_leaves_no_trace_of_the_old_key_in_whatever_order_its_parts
 
 def test_columns_come_and_change_their_type_while_the_table_grows() -> None:
     """A new column, then one that widens: tables of a second generation, one view, files as new as the Snapshot."""
-    lake = Lake(table())
+    lake = Lake(table(policy=Policy(kinds=(("to_string", "evolve"),))))
     one(lake, "a", *(line("c", [key], [key], {"a": key}) for key in range(6)))
     one(lake, "b", line("u", [1], [100], {"a": 1, "b": "new"}))
     one(lake, "c", line("u", [2], [200], {"a": "text", "b": "x"}), line("u", [3], [201], {"a": 7}))

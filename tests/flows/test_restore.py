@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -297,3 +298,33 @@ def test_a_pin_cut_at_any_call_and_made_again_is_one(mode: str) -> None:
         assert [pin.name for pin in newest.pins] == ["p"]
         assert (seen.rows, seen.version) == (rows, newest.version)
     assert isinstance(faults, Faults)
+
+
+def test_as_of_an_hour_is_the_version_that_was_newest_at_its_end() -> None:
+    """A version counts from its own millisecond on. What vacuum has given up is refused by name, and no older version stands in for it."""
+    lake = Lake(table(keep=0.0, keep_versions=1, grace=0.0))
+    start, committed = lake.now - lake.now % 3600, {}
+    for hour in range(1, 5):
+        # a run takes a second
+        lake.now = start + 3600 * hour - 1.0
+        lake.deliver(f"increment_202403050{hour}/a.json", [line("c", [hour], [hour], {"a": hour})])
+        committed[hour] = lake.run().version
+        if hour == 2:
+            lake.pin(committed[hour] or 0, "kept")
+
+    def at(seconds: float) -> int:
+        return restore.as_of(lake.table(), datetime.fromtimestamp(start + seconds, timezone.utc).isoformat()).version
+
+    newest = 0
+    for hour, version in committed.items():
+        if newest:
+            assert committed[hour - 1] <= at(3600 * hour - 0.001) < version
+        assert (at(3600 * hour), at(3600 * hour + 0.001)) == (version, version)
+        newest = version
+    with pytest.raises(Refused, match="nothing was committed by"):
+        at(3600 - 0.001)
+    lake.now += 7200
+    lake.vacuum()
+    assert (at(7200), at(4 * 3600)) == (committed[2], committed[4])
+    with pytest.raises(Refused, match=rf"no version {committed[3]} any more.*the versions are .*{committed[2]} "):
+        at(3 * 3600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 
@@ -9,7 +10,7 @@ import pytest
 
 from compactor.app.schema import Synced, sync
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core.catalog import views
+from compactor.core.catalog import live, views
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, NoRowsYet, Unavailable
 from compactor.core.model.spec import TableSpec
@@ -141,6 +142,28 @@ def test_what_belongs_to_somebody_else_is_left_alone() -> None:
         lake.run()
 
 
+def test_a_live_view_replaces_no_view_of_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A view that happens to be called `t_live` stays, and the run says so. The table's own view is published."""
+    # the list engine knows no columns of landed files, which a live view is made of
+    monkeypatch.setattr(
+        live,
+        "live_view",
+        lambda spec, snapshot, landed: ViewDef("school", "t_live", "SELECT 2 FROM `school`.`t_base` ", (), {views.UUID: snapshot.uuid}),
+    )
+    lake = Lake(table(live_view=True))
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.catalog.ensure_database("school", "/lake")
+    own = ViewDef("school", "t_live", "SELECT 1 AS `one`", ())
+    lake.catalog.replace_view(own)
+    with pytest.raises(CatalogRefused, match=r"the view school\.t_live exists and is not ours"):
+        lake.run()
+    assert lake.catalog.view("school", "t_live").text == own.text  # type: ignore[union-attr]
+    assert lake.look().rows == lake.expected()  # type: ignore[union-attr]
+    lake.catalog._objects.pop(("school", "t_live"))
+    lake.run()
+    assert lake.catalog.view("school", "t_live").text == "SELECT 2 FROM `school`.`t_base` "  # type: ignore[union-attr]
+
+
 def test_a_table_of_which_nothing_is_known_waits() -> None:
     """No Snapshot, no declared schema."""
     with pytest.raises(NoRowsYet, match="its columns are unknown"):
@@ -166,3 +189,24 @@ def test_a_run_that_has_published_is_done_when_only_the_table_of_landed_files_is
     lake.deliver("increment_2026010101/a.json", [line("c", [2], [2], {"a": 2})])
     with pytest.raises(Unavailable):
         lake.run()
+
+
+def test_two_environments_on_one_database_leave_each_other_alone() -> None:
+    """The second one commits its rows and publishes nothing; neither its runs nor its vacuum change what the first one shows."""
+    first = Lake(table(history=True, feed="net"))
+    others = [{}, {"tables_in": "other_tables"}, {"database": "other_views"}]
+    for number, names in enumerate(others, 1):
+        second = Lake(dataclasses.replace(first.spec, root=f"/other{number}/t", landing=f"/other{number}/landing", keep=0.0, grace=0.0, **names))
+        second.storage, second.catalog = first.storage, first.catalog
+        for hour in range(2):
+            for lake, value in ((first, number), (second, 100)):
+                lake.deliver(f"increment_20260{number}010{hour}/a.json", [line("c", [1], [10 * number + hour], {"a": value})])
+            first.run()
+            with pytest.raises(CatalogRefused, match=r"another life|registered at /lake/t"):
+                second.run()
+        second.now += 1e6
+        with contextlib.suppress(CatalogRefused):
+            second.vacuum()
+        assert first.look().rows == ((1, number),)  # type: ignore[union-attr]
+        assert first.failed_checks() == []
+        assert second.expected() == ((1, 100),)

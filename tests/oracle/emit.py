@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 Event = Mapping[str, Any]
@@ -130,6 +131,23 @@ def of_topic(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Rec
         row = {**dict.fromkeys(("a", "b", "c")), **told(names, event), "op": event["op"]}
         offset = event["position"][0] + (1 - partition) * 1_000_000
         yield {"topic": "t", "partition": partition, "offset": offset, "key": None, "value": json.dumps(row)}
+
+
+def flat_at(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Record]:
+    """Hand-made rows whose order is a time in text: with and without fraction, in several zones and spellings."""
+    for event in transaction:
+        at = spelled(int(event["position"][0]))
+        if _moves(event):
+            yield {**old(names, event), "op": "d", "at": at}
+        values = _whole(names, event) if event["op"] in "cur" else old(names, event)
+        yield {**values, "op": event["op"], "at": at}
+
+
+def spelled(number: int) -> str:
+    """A time in text: one that grows with the number, as text it may not."""
+    moment, how = datetime(2024, 3, 5, 10) + timedelta(milliseconds=50 * number), number // 10 % 3
+    text = (moment + timedelta(hours=2 if how == 1 else 0)).isoformat(" " if how == 2 else "T")
+    return (text.rstrip("0") if "." in text else text) + ("Z", "+02:00", "")[how]
 
 
 def dms(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Record]:

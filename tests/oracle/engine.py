@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model import checksum, types
 from compactor.core.model.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.model.history import History
@@ -33,7 +34,7 @@ from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
 from compactor.ports import Entries, Storage
 from tests.oracle import history_engine
-from tests.oracle.model import UNKNOWN, Change, Key, Replay, Row, ordered, replayed, shown, sorted_out
+from tests.oracle.model import DELETED, UNKNOWN, Added, Change, Key, Replay, Row, ordered, replayed, shown, sorted_out
 
 _ROWS_PER_FILE = 8
 
@@ -156,13 +157,12 @@ class ListEngine:
         problem = Limits(spec.quarantine_rows, spec.quarantine_share).problem(bad, records, read, len(broken), len(inputs))
         if problem:
             raise InputRefused(f"table {spec.name}: {problem}")
-        writers = [_writer(spec, "~".join(name), events) for name, events in changes.items() if any(event.op != "t" for event in events)]
+        groups = _groups(changes)
+        writers = [_writer(spec, name, events) for name, events in groups.items() if any(event.op != "t" for event in events)]
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: nothing with a row has landed")
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
-        conformed = [
-            _conformed(event, evolved.columns.get("~".join(name), {}), evolved.schema) for name, events in changes.items() for event in events
-        ]
+        conformed = [_conformed(event, evolved.columns.get(name, {}), evolved.schema) for name, events in groups.items() for event in events]
         truncates = [change.position for change in conformed if change.op == "t"]
         if truncates and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set")
@@ -245,7 +245,7 @@ class ListEngine:
         stored = {key: state for key, state in stored.items() if not at_or_below(state.position, barrier)}
         known = [event for state in stored.values() for event in state.events if not at_or_below(event.position, barrier)]
         touched = {*stored, *(change.key for change in live), *(change.left for change in live if change.left is not None)}
-        states = _played(ordered([*known, *live]), touched, stored, batch.version)
+        states = _played(ordered([*known, *live]), touched, stored, batch.version, summary.evolved.schema, spec.soft)
         outcomes, ties = _outcomes(live, stored)
         counts = {name: outcomes.count(name) for name in COUNTS}
         counts["superseded"] += len(events) - len(live)
@@ -347,15 +347,19 @@ class ListEngine:
             **self._base(spec, snapshot.segments, snapshot, snapshot.schema),
             **_by_key(self._files(spec, snapshot.delta, snapshot.schema) if snapshot.delta else ()),
         }
-        rows = {key: shown(state.values) for key, state in stored.items() if state.op != "d"}
+        rows = {key: _seen(state) for key, state in stored.items() if state.op != "d" or spec.soft}
         changes = [event for item in inputs for event in self._events(spec, item, locations)[0]]
         began = [event for state in self._base(spec, origin.segments, origin, snapshot.schema).values() for event in state.events] if origin else []
         barrier = _barrier(spec, changes)
-        again = replayed(ordered(each for each in [*began, *_named(changes, snapshot.schema)] if not at_or_below(each.position, barrier)))
+        again = replayed(ordered(each for each in [*began, *_named(changes, snapshot.schema)] if not at_or_below(each.position, barrier)), spec.soft)
         different = sorted({*rows, *again}, key=repr) if rows != again else []
         wrong = [key for key in different if rows.get(key) != again.get(key)]
         detail = f"{len(wrong)} keys differ, such as {wrong[0]}" if wrong else "equal"
         return [Check(spec.name, "view equals full recompute", not wrong, detail)]
+
+    def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
+        """No SQL runs here, so there is nothing to compare."""
+        return Check(spec.name, "live view equals the next version", True, "not compared")
 
     # the change feed ----------------------------------------------------------------------------------------------
 
@@ -364,7 +368,7 @@ class ListEngine:
         if snapshot is None:
             return {}
         stored = {**self._base(spec, snapshot.segments, snapshot, schema), **self._delta(spec, snapshot, schema)}
-        return {key: shown(state.values) for key, state in stored.items() if state.op != "d"}
+        return {key: _seen(state) for key, state in stored.items() if state.op != "d" or spec.soft}
 
     def changed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> list[dict[str, Any]]:
         """What makes the rows of `made` out of those of `parent`, by looking at all of them."""
@@ -404,6 +408,13 @@ class ListEngine:
         same = told == self.changed(spec, parent, made)
         return Check(spec.name, "feed = difference", same, f"version {made.version}: {'equal' if same else 'they differ'}")
 
+    def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
+        """The reader runs every text (`tests/oracle/reader.py`): only the tables' names are looked at here."""
+        quote = '"' if view.dialect == "presto" else "`"
+        named = {f"{quote}{table.database}{quote}.{quote}{table.name}{quote} " for table in tables}
+        if not any(name in view.text for name in named):
+            raise CheckFailed(f"{view.name}: reads none of {sorted(named)}")
+
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """What the visible rows of two Snapshots differ in, by the key that `after` has."""
         try:
@@ -422,8 +433,8 @@ class ListEngine:
         stored = {**self._base(spec, snapshot.segments, snapshot, schema), **delta}
         out: dict[Key, list[str]] = {}
         for state in stored.values():
-            if state.op != "d":
-                row = {**shown(state.values), **dict(zip(schema.key, state.key))}
+            if state.op != "d" or spec.soft:
+                row = {**_seen(state), **dict(zip(schema.key, state.key))}
                 told = {name: value for name, value in row.items() if value is not None}
                 out.setdefault(tuple(row.get(name) for name in key), []).append(json.dumps(told, sort_keys=True))
         return out
@@ -507,18 +518,27 @@ class ListEngine:
         return tuple(out)
 
 
+def _groups(changes: dict[tuple[str, str], list[Change]]) -> dict[str, list[Change]]:
+    """The events of each writer: those of one file that have the same columns with defaults."""
+    out: dict[str, list[Change]] = {}
+    for name, events in changes.items():
+        for event in events:
+            out.setdefault("~".join((*name, json.dumps(event.defaults))), []).append(event)
+    return out
+
+
 def _writer(spec: TableSpec, path: str, events: Sequence[Change]) -> WriterSchema:
     """The columns of a file, by their values."""
     kinds: dict[str, types.Type] = {}
     seen: list[str] = [*spec.key]
     for event in events:
-        for name, value in (*zip(spec.key, event.key), *sorted(event.values.items())):
+        for name, value in (*zip(spec.key, event.key), *sorted({**dict(event.defaults), **event.values}.items())):
             seen.append(name)
             if value is not None:
                 kind = _kind(value)
                 kinds[name] = types.widest(kinds.get(name, kind), kind) or ("string",)
-    names = list(dict.fromkeys(seen))
-    fields = tuple(WriterField(name, kinds[name], kinds[name]) for name in names if name in kinds)
+    names, defaults = list(dict.fromkeys(seen)), dict(events[0].defaults)
+    fields = tuple(WriterField(name, kinds[name], kinds[name], default=defaults.get(name)) for name in names if name in kinds)
     bounds = [event.position for event in events]
     return WriterSchema(path, fields, earliest(bounds), latest(bounds), tuple(name for name in names if name not in kinds))
 
@@ -567,9 +587,9 @@ def _cast_key(key: Key, schema: Schema) -> Key:
     return tuple(cast(value, schema.field(name).type) for name, value in zip(schema.key, key))
 
 
-def _played(changes: Sequence[Change], touched: set[Key], stored: dict[Key, State], version: int) -> dict[Key, State]:
+def _played(changes: Sequence[Change], touched: set[Key], stored: dict[Key, State], version: int, schema: Schema, soft: bool) -> dict[Key, State]:
     """The rows and tombstones of the touched keys after these events; one that is as it was keeps its version."""
-    table = Replay()
+    table = Replay(_added(schema))
     mine: dict[Key, list[Change]] = {key: [] for key in touched}
     for told in changes:
         # what was inherited counts only when the old key's events are gone (purged); else a late event may have changed it
@@ -580,13 +600,24 @@ def _played(changes: Sequence[Change], touched: set[Key], stored: dict[Key, Stat
         for key in (change.key, change.left):
             if key in mine:
                 mine[key].append(change)
+    table.add_columns()
     states = {}
     for key, events in mine.items():
-        op, values = ("u", table.rows[key]) if key in table.rows else ("d", {})
+        op, values = ("u", table.rows[key]) if key in table.rows else ("d", (table.gone.get(key) or {}) if soft else {})
         state = State(key, op, version, events[-1].position, values, tuple(events))
         known = stored.get(key)
         states[key] = known if known is not None and known.tells(state) else state
     return states
+
+
+def _added(schema: Schema) -> Added:
+    """The columns of a table that older rows read a default in, as the product remembers them."""
+    return {field.name: (field.first, field.default) for field in schema.fields if field.default is not None and field.first is not None}
+
+
+def _seen(state: State) -> Row:
+    """The row that readers see, `delete: soft` or not."""
+    return {**shown(state.values), **({DELETED: True} if state.op == "d" else {})}
 
 
 def _outcomes(events: Sequence[Change], stored: dict[Key, State]) -> tuple[list[str], int]:
@@ -715,22 +746,34 @@ def _unresolved(spec: TableSpec, states: Sequence[State]) -> int:
 
 def _stored(state: State, schema: Schema) -> dict[str, Any]:
     told = {**shown(state.values), **dict(zip(schema.key, state.key))}
-    columns = {name: told.get(name) for name in schema.names}
-    events = [[e.op, e.key, e.values, e.position, sorted(e.missing), e.left, e.inherited] for e in state.events]
+    # what follows from the row's Position is the view's to show
+    later = {name for name, (first, _) in _added(schema).items() if sort_key(state.position) < sort_key(first)}
+    columns = {name: told.get(name) if name not in later else None for name in schema.names}
+    events = [[e.op, e.key, e.values, e.position, sorted(e.missing), e.left, e.inherited, e.defaults] for e in state.events]
     unknown = [name for name, value in state.values.items() if value == UNKNOWN]
-    return {**columns, "_op": state.op, "_version": state.version, "_position": state.position, "_unknown": unknown, "_events": events}
+    older = {"*": "known"} if state.values else None
+    hidden = {"_op": state.op, "_version": state.version, "_position": state.position, "_older": older, "_unknown": unknown, "_events": events}
+    return {**columns, **hidden}
 
 
 def _revived(raw: dict[str, Any], schema: Schema) -> State:
     key = _cast_key(tuple(raw[name] for name in schema.key), schema)
     kinds = {field.name: field.type for field in schema.fields}
     values = {name: cast(raw.get(name), kind) for name, kind in kinds.items() if name not in schema.key and raw.get(name) is not None}
+    position = tuple(raw["_position"])
+    for name, (first, default) in _added(schema).items():
+        if (raw["_op"] == "u" or raw["_older"] is not None) and sort_key(position) < sort_key(first) and name not in values:
+            values[name] = cast(default, kinds[name])
     values.update(dict.fromkeys(raw["_unknown"], UNKNOWN))
     events = [
-        Change(op, tuple(key), told, tuple(position), frozenset(missing), tuple(left) if left is not None else None, inherited)
-        for op, key, told, position, missing, left, inherited in raw["_events"]
+        Change(op, tuple(key), told, tuple(at), frozenset(missing), tuple(left) if left is not None else None, inherited, _pairs(defaults))
+        for op, key, told, at, missing, left, inherited, defaults in raw["_events"]
     ]
-    return State(key, raw["_op"], raw["_version"], tuple(raw["_position"]), values, tuple(_recast(events, schema)))
+    return State(key, raw["_op"], raw["_version"], position, values, tuple(_recast(events, schema)))
+
+
+def _pairs(listed: list[list[Any]]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, value) for name, value in listed)
 
 
 def _recast(events: Iterable[Change], schema: Schema) -> list[Change]:

@@ -35,7 +35,7 @@ from compactor.ports import Storage
 from compactor.storage.memory import MemoryStorage
 from tests.faults import Faults, FaultyCatalog, FaultyStorage
 from tests.oracle.engine import ListEngine, cast
-from tests.oracle.model import Change, Key, Row, parsed, replayed, sorted_out
+from tests.oracle.model import DELETED, Change, Key, Row, parsed, replayed, sorted_out
 from tests.oracle.reader import Shown, look
 
 HOUR = 3600.0
@@ -87,7 +87,7 @@ class Lake:
         storage: Storage = self.storage if faults is None else FaultyStorage(self.storage, faults)
         engine = ListEngine(storage)
         catalog = self.catalog if faults is None else FaultyCatalog(self.catalog, faults)
-        return Environment(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}")
+        return Environment(storage, lambda: engine, lambda: catalog, self._clock, lambda: f"{next(self._nonces):08x}", catalog_name=lambda: "memory")
 
     def table(self, faults: Faults | None = None) -> Table:
         """The table as a process sees it."""
@@ -223,7 +223,8 @@ class Lake:
         snapshot = snapshot or self.newest()
         assert snapshot is not None
         undone = {name for name, outcome in self.outcomes(snapshot).items() if outcome == "undone"}
-        return as_rows(replayed(self.events(name for name in self.ledger(snapshot) if name not in undone)), snapshot.schema)
+        rows = replayed(self.events(name for name in self.ledger(snapshot) if name not in undone), self.spec.soft)
+        return as_rows(rows, snapshot.schema, self.spec.soft)
 
     def failed_checks(self) -> list[str]:
         """What `verify` finds wrong."""
@@ -239,10 +240,11 @@ def copied(catalog: MemoryCatalog) -> MemoryCatalog:
     return other
 
 
-def as_rows(rows: dict[Key, Row], schema: Schema) -> tuple[tuple[Any, ...], ...]:
-    """The model's rows as the view shows them, sorted."""
+def as_rows(rows: dict[Key, Row], schema: Schema, soft: bool = False) -> tuple[tuple[Any, ...], ...]:
+    """The model's rows as the view shows them, sorted; with `soft` with `_deleted`, as SQLite has truth."""
     out = []
     for key, row in rows.items():
         told = {**row, **dict(zip((schema.field(name).source for name in schema.key), key))}
-        out.append(tuple(cast(told.get(field.source), field.type) for field in schema.payload))
+        deleted = (int(DELETED in row),) if soft else ()
+        out.append((*(cast(told.get(field.source), field.type) for field in schema.payload), *deleted))
     return tuple(sorted(out, key=repr))

@@ -26,7 +26,8 @@ class Change:
     """One event: op c, u, r, d or t; the key; what it tells; its full Position.
 
     A column neither in `values` nor in `missing` is told to be null. `left` is the key the row had before. `inherited` is what that row
-    held, for a replay that no longer has its events. `partition` is the Kafka partition whose offset orders the event.
+    held, for a replay that no longer has its events. `defaults` are those of the columns that its writer has beyond the first ones. `partition` is
+    the Kafka partition whose offset orders the event.
     """
 
     op: str
@@ -36,6 +37,7 @@ class Change:
     missing: frozenset[str] = frozenset()
     left: Key | None = None
     inherited: Row | None = None
+    defaults: tuple[tuple[str, Any], ...] = ()
     partition: int | None = None
 
     @property
@@ -50,19 +52,38 @@ class Change:
         return json.dumps(told, default=str)
 
 
-class Replay:
-    """A table being played back. `ended` holds what deleted rows were: a connector may send a key change as delete and create."""
+Added = dict[str, tuple[Position, Any]]
+"""Columns that the source added: the Position at which it did, and the default that rows from before it got then."""
 
-    def __init__(self) -> None:
+
+class Replay:
+    """A table being played back. `ended` holds what deleted rows were: a connector may send a key change as delete and create.
+
+    `gone` has the keys of deleted rows, with what they were; None for one that was never there.
+    """
+
+    def __init__(self, added: Added | None = None) -> None:
         self.rows: dict[Key, Row] = {}
         self.ended: dict[Key, Row] = {}
+        self.gone: dict[Key, Row | None] = {}
+        self._to_come = dict(added or {})
+
+    def add_columns(self, until: Position | None = None) -> None:
+        """Columns that the source added up to a Position (in all) come to the rows that were there before."""
+        for name, (first, default) in [*self._to_come.items()]:
+            if until is None or sort_key(first) <= sort_key(until):
+                for row in (*self.rows.values(), *filter(None, self.gone.values())):
+                    row[name] = default
+                del self._to_come[name]
 
     def apply(self, change: Change) -> Row | None:
         """The next event; gives back the row that a key change took along."""
         taken: Row | None = None
+        self.add_columns(change.position)
         if change.op == "t":
             self.rows.clear()
             self.ended.clear()
+            self.gone.clear()
         elif change.op == "d":
             self._end(change.key)
         else:
@@ -73,11 +94,13 @@ class Replay:
                 places = [taken, *places] if taken is not None else places
             known = {name: _first_known(name, places) for name in change.missing}
             self.rows[change.key] = {name: value for name, value in {**known, **change.values}.items() if value is not None}
+            self.gone.pop(change.key, None)
         return taken
 
     def _end(self, key: Key) -> None:
         if key in self.rows:
-            self.ended[key] = self.rows.pop(key)
+            self.ended[key] = self.gone[key] = self.rows.pop(key)
+        self.gone.setdefault(key, None)
 
 
 def _first_known(name: str, places: Sequence[Row]) -> Any:
@@ -100,12 +123,28 @@ def ordered(changes: Iterable[Change]) -> list[Change]:
     return sorted(once.values(), key=lambda change: sort_key(change.position))
 
 
-def replayed(changes: Iterable[Change]) -> dict[Key, Row]:
-    """The current rows, by key."""
-    table = Replay()
-    for change in ordered(changes):
+def added(changes: Iterable[Change]) -> Added:
+    """The columns that came after the first ones, by the first event that has each."""
+    out: Added = {}
+    for change in sorted(changes, key=lambda change: sort_key(change.position)):
+        for name, default in change.defaults:
+            out.setdefault(name, (change.position, default))
+    return out
+
+
+DELETED = "_deleted"
+"""Marks a row that `delete: soft` still shows."""
+
+
+def replayed(changes: Iterable[Change], soft: bool = False) -> dict[Key, Row]:
+    """The current rows, by key; with `soft` also the deleted ones, each as it last was."""
+    told = [*changes]
+    table = Replay(added(told))
+    for change in ordered(told):
         table.apply(change)
-    return {key: shown(row) for key, row in table.rows.items()}
+    table.add_columns()
+    gone = {key: {**shown(row or {}), DELETED: True} for key, row in table.gone.items() if soft}
+    return {**{key: shown(row) for key, row in table.rows.items()}, **gone}
 
 
 def parsed(lines: bytes, path: str, epoch: int = 0) -> list[Change]:
@@ -139,8 +178,18 @@ def sorted_out(lines: bytes, path: str, epoch: int = 0) -> tuple[list[Change], l
             unusable.append(Unusable(path, repr(error), row + 1, text=line))
             continue
         left = tuple(raw["from"]) if raw.get("from") else None
+        defaults = tuple(sorted(raw.get("defaults", {}).items()))
         changes.append(
-            Change(raw["op"], key, raw.get("values", {}), position, frozenset(raw.get("missing", ())), left, partition=raw.get("partition"))
+            Change(
+                raw["op"],
+                key,
+                raw.get("values", {}),
+                position,
+                frozenset(raw.get("missing", ())),
+                left,
+                defaults=defaults,
+                partition=raw.get("partition"),
+            )
         )
     return changes, unusable
 

@@ -48,13 +48,24 @@ def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = 
                 table = catalog.table(spec.tables_in, views.table_name(spec, part, generation))
                 if table is not None:
                     _load(connection, catalog, storage, table, view.text, cache)
-        cursor = connection.execute(view.text)
+        cursor = connection.execute(_for_sqlite(view.text))
         columns = tuple(column[0] for column in cursor.description)
         assert columns == tuple(column.name for column in view.columns)
         rows = tuple(sorted(cursor.fetchall(), key=repr))
     finally:
         connection.close()
     return Shown(int(view.properties[views.VERSION]), view.text, columns, rows)
+
+
+def _for_sqlite(text: str) -> str:
+    """The text for SQLite, which has no structs and calls a string a text: a Position is a JSON list there."""
+
+    def member(found: re.Match[str]) -> str:
+        name = found[2]
+        at = {"epoch": "0", "file": "#-3", "block": "#-2", "row": "#-1"}.get(name) or name[1:]
+        return f"json_extract({found[1]}.`_position`, '$[{at}]')"
+
+    return re.sub(r"(`\w+`)\.`_position`\.`(\w+)`", member, text).replace(" AS string)", " AS text)")
 
 
 def generations(view: ViewDef) -> range:

@@ -118,7 +118,9 @@ class S3Lake(Lake):
         self.now += 1.0
         there = storage(url, seconds)
         engine = ListEngine(there)
-        env = Environment(there, lambda: engine, lambda: self.catalog, self._clock, lambda: f"{next(self._nonces):08x}")
+        env = Environment(
+            there, lambda: engine, lambda: self.catalog, self._clock, lambda: f"{next(self._nonces):08x}", catalog_name=lambda: "memory"
+        )
         try:
             return run_table(Table(env, self.spec))
         finally:

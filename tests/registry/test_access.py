@@ -69,6 +69,10 @@ def test_the_machines_netrc(server: RegistryServer, opened: Any, tmp_path: Path,
     ("settings", "message"),
     [
         ({"token_env": "NOT_THERE"}, "`token_env` names the environment variable NOT_THERE, which is not set"),
+        (
+            {"token_env": "hunter2"},
+            r"`token_env` names the environment variable \(not shown: expected capital letters, digits and _\), which is not set",
+        ),
         ({"username": "ada", "password_env": "NOT_THERE"}, "`password_env` names the environment variable NOT_THERE"),
         ({"username": "ada"}, "`username` needs `password_env`"),
         ({"urls": ()}, "no address"),

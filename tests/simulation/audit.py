@@ -313,13 +313,18 @@ class Audit:
 
     # the end ------------------------------------------------------------------------------------------------------
 
+    def newest_is_shown(self) -> None:
+        """After a run that nobody disturbed, also one that found nothing to do."""
+        newest = self.newest
+        self._view()
+        assert newest is None or self.shown == newest.version, f"version {newest.version} is the newest, version {self.shown} is shown"
+
     def settled(self, everything: bool) -> None:
         """After a run that nobody disturbed: each file is in one place, the newest version is shown; with `everything` it has all events."""
         newest = self.newest
         assert newest is not None
-        self._view()
+        self.newest_is_shown()
         self._places(settled=True)
-        assert self.shown == newest.version, f"version {newest.version} is the newest, version {self.shown} is shown"
         left = [info.path for info in self.storage.list(self.spec.landing)]
         assert not left, f"{left[0]} still lies in landing"
         if everything:

@@ -23,7 +23,7 @@ from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.publish import archive, publish
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.read.verify import verify
-from compactor.flows.run import reabsorb_table, rebuild_table, replay_table, run_table
+from compactor.flows.run import idle_table, reabsorb_table, rebuild_table, replay_table, run_table
 from compactor.flows.table import Table
 from compactor.flows.write import compact, restore
 from compactor.ports import Catalog, Engine, Storage
@@ -42,11 +42,12 @@ def options(write_mode: str, compact_every: float, segment_bytes: int, **others:
 
 def opened(storage: Storage, engine: Engine, catalog: Catalog, clock: Callable[[], float], nonce: Callable[[], str], spec: TableSpec) -> Table:
     """Return what a flow needs, for one process."""
-    return Table(Environment(storage, lambda: engine, lambda: catalog, clock, nonce), spec)
+    return Table(Environment(storage, lambda: engine, lambda: catalog, clock, nonce, catalog_name=lambda: "memory"), spec)
 
 
 def _run(table: Table, _: Any) -> None:
-    run_table(table)
+    if idle_table(table) is None:
+        run_table(table)
 
 
 def _compact(table: Table, _: Any) -> None:

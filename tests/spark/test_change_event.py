@@ -95,6 +95,16 @@ def test_without_types_values_tell_them_and_nothing_is_lost(lake: Lake) -> None:
     assert [Decimal("12.50"), Decimal("-100"), Decimal("1.5")] == [row["price"] for row in rows]
 
 
+def test_texts_may_hold_any_braces_and_numbers_stay_exact_beside_them(lake: Lake) -> None:
+    """`}{` in a text is no second document, and a brace is no object: numbers without quotes keep all digits."""
+    spec, texts, exact = spec_of(lake), ["}{", '}{"', "a{b", "{", "x"], 1234567890123456789.25
+    kinds = ["bigint", "text", "numeric(38,10)"]
+    lines = [json.dumps(event("insert", at, {"id": at, "v": value, "n": exact}, columnTypes=kinds)) for at, value in enumerate(texts)]
+    digits = "12345678901234567890.0123456789"
+    rows = landed(lake, spec, *(line.replace(repr(exact), digits) for line in lines))
+    assert [(value, Decimal(digits)) for value in texts] == [(row["v"], row["n"]) for row in rows]
+
+
 @pytest.mark.slow
 def test_chains_of_key_changes_carry_what_is_not_told(lake: Lake) -> None:
     """1 → 2 → 3 in one run and in three, the end first; an update may leave out any column; old key names come in any case."""

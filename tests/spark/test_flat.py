@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
+import fastavro
 import pytest
 
 from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from tests.oracle.sizes import tiered
+from tests.parts.one_spark import AVRO
+from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -108,18 +112,35 @@ def test_metadata_columns_order_but_are_not_stored(lake: Lake) -> None:
 
 
 def test_composite_keys_and_odd_names(lake: Lake) -> None:
-    """Names with dots, blanks, umlauts and capitals, by the rules of `core/model/names.py`; a key of two columns."""
-    spec = lake.spec(key=("a.b", "Größe"))
-    lake.land(spec, 1, [{"a.b": 1, "Größe": "x", "se lect": "p", "seq": 1}, {"a.b": 1, "Größe": "y", "se lect": "q", "seq": 2}])
+    """Names with dots, blanks, umlauts, capitals and 300 letters, by the rules of `core/model/names.py`, in the table, its history and its feed.
+
+    The key has ten columns, and a column is nested four deep. Names of files are as long as a file system allows.
+    """
+    key = {"a.b": 1, "Größe": "x", **{f"k{at}": at if at % 2 else str(at) for at in range(8)}}
+    names = ("c" * 300, "c" * 299 + "D", "ü" * 300)
+    spec = lake.spec(key=(*key,), feed="all", history=True, write_mode="merge-on-read")
+
+    def row(value: str, seq: int, **more: object) -> dict[str, object]:
+        deep = [{"Ä b": {"c": [{"D e": seq, "ü" * 300: [[seq]]}]}}]
+        return {**key, "se lect": value, "seq": seq, **dict.fromkeys(names, seq), "deep": deep, **more}
+
+    lake.land(spec, 1, [row("p", 1), row("q", 2, Größe="y"), row("s", 2, k7=70)], file="f" * 250 + ".json")
     lake.run(spec)
-    lake.land(spec, 2, [{"a.b": 1, "Größe": "x", "se lect": "r", "seq": 3}])
+    changed = row("r", 3, deep=[{"Ä b": {"c": [{"new": True}]}}])
+    lake.land(spec, 2, [changed, row("s", 3, k7=70, op="d"), row("late", 0), "{oops"], file="ü" * 120 + ".json")
+    lake.land(spec, 2, [row("r", 3)], file="f" * 250 + ".json")
     lake.run(spec)
-    assert [("x", "r"), ("y", "q")] == [(row["größe"], row["se_lect"]) for row in lake.rows(spec)]
+    rows = lake.rows(spec)
+    assert [("x", "r"), ("y", "q")] == [(row["größe"], row["se_lect"]) for row in rows]
+    assert [[3] * 3, [2] * 3] == [[value for name, value in row.items() if len(name) > 100] for row in rows]
+    assert all(len(field.name.encode()) <= 255 for field in lake.snapshot(spec).schema.fields)
+    assert lake.unusable(spec) == [(4, "is not a JSON object")]
+    assert [] == lake.problems(spec)
 
 
 def test_a_column_that_appears_and_a_type_that_widens(lake: Lake) -> None:
-    """Old rows read null in a new column; int → text makes a new generation of tables under the same view."""
-    spec = lake.spec()
+    """Old rows read null in a new column; int → text, where it is allowed, makes a new generation of tables under the same view."""
+    spec = lake.spec(policy=TEXT_ALLOWED)
     lake.land(spec, 1, [{"id": 1, "seq": 1, "n": 5}, {"id": 2, "seq": 1, "n": 6}])
     lake.run(spec)
     lake.land(spec, 2, [{"id": 2, "seq": 2, "n": "six", "extra": True}])
@@ -139,7 +160,7 @@ def test_numbers_without_schema_stay_numbers(lake: Lake) -> None:
     ]
     expected = [(1, 1.5, [0.5], "one"), (3, 7, [7], "3"), (4, 2.5, None, None), (5, 3, [1, 0.5], "5")]
     for name, groups in (("apart", runs), ("together", [[row for rows in runs for row in rows]])):
-        spec = lake.spec(name=name)
+        spec = lake.spec(name=name, policy=TEXT_ALLOWED)
         for hour, rows in enumerate(groups):
             lake.land(spec, hour, rows)
             lake.run(spec)
@@ -213,6 +234,43 @@ def test_a_record_that_cannot_be_used_waits_in_quarantine(lake: Lake) -> None:
     assert [(at, 9) for at in range(number)] == [(row["id"], row["seq"]) for row in lake.rows(spec)]
     assert [] == quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
     assert [] == lake.problems(spec)
+
+
+@pytest.mark.parametrize("split", [None, 256], ids=["whole files", "files in blocks"])
+def test_the_record_number_of_an_error_counts_in_its_own_file(lake: Lake, split: int | None) -> None:
+    """Spark reads several small files in one task, and one large file in several. Line 6 of a file is record 6 whatever else a run reads."""
+    spec = lake.spec(quarantine_share=1.0)
+    for at in range(5):
+        rows = [up(100 * at + number, 1, v="x" * 40 * at) for number in range(12)]
+        lake.land(spec, 1, [*rows[:5], "{oops", *rows[5:], {"id": None, "seq": 8, "v": "x"}], file=f"part-{at}.json")
+        lake.land(spec, 1, [f"{1000 + 100 * at},1,{'x' * at}", ",1,no key"], file=f"part-{at}.csv")
+        header = Path(spec.landing) / "increment_2024030501" / f"part-{at}.csv"
+        header.write_text("id,seq,v\n" + header.read_text())
+    if AVRO:
+        avro_file(Path(spec.landing) / "increment_2024030501" / "part-1.avro", [{"id": 1, "seq": 1, "v": "a"}, {"id": None, "seq": 1, "v": "b"}])
+        avro_file(Path(spec.landing) / "increment_2024030501" / "part-2.avro", [{"id": None, "seq": 1, "v": "c"}])
+    before = {name: lake.spark.conf.get(name) for name in ("spark.sql.files.maxPartitionBytes",)}
+    if split:
+        lake.spark.conf.set("spark.sql.files.maxPartitionBytes", str(split))
+    try:
+        lake.run(spec)
+    finally:
+        for name, value in before.items():
+            lake.spark.conf.set(name, str(value))
+    table = Table(lake.env, spec)
+    numbers = {
+        file.path.rpartition("/")[2]: [each["record"] for each in quarantine.reasons(table, file)["unusable"]]
+        for file in quarantine.waiting(table, lake.snapshot(spec))
+    }
+    expected = {f"part-{at}.{kind}": records for at in range(5) for kind, records in (("json", [6, 14]), ("csv", [2]))}
+    assert numbers == {**expected, **({"part-1.avro": [2], "part-2.avro": [1]} if AVRO else {})}
+
+
+def avro_file(path: Path, rows: list[dict[str, object]]) -> None:
+    """Write an Avro file of nullable columns."""
+    fields = [{"name": name, "type": ["null", kind], "default": None} for name, kind in (("id", "long"), ("seq", "long"), ("v", "string"))]
+    with path.open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema({"type": "record", "name": "t", "fields": fields}), rows)
 
 
 def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lake) -> None:

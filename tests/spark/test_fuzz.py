@@ -21,6 +21,7 @@ from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from tests.oracle import emit
 from tests.oracle.sizes import FULL
+from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -53,7 +54,7 @@ SCHEMA = json.dumps({"type": "record", "name": "t", "fields": [{"name": name, "t
 ENVELOPES: dict[str, tuple[Callable[[int, int, str], dict[str, Any]], dict[str, Any]]] = {
     "flat": (flat, {"order_by": ("seq",), "avro_schema": SCHEMA}),
     "debezium": (made(emit.debezium), {"order_by": (), "avro_schema": SCHEMA, "source_table": "public.t"}),
-    "wal2json": (made(emit.wal2json_2), {"order_by": (), "source_table": "public.t"}),
+    "wal2json": (made(emit.wal2json_2), {"order_by": (), "source_table": "public.t", "policy": TEXT_ALLOWED}),
     "change-event": (made(emit.change_event), {"order_by": (), "avro_schema": SCHEMA}),
 }
 

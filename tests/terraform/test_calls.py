@@ -116,7 +116,14 @@ class Job(Lake):
         """One run."""
         self.now += 1.0
         engine = ListEngine(self._through)
-        run_table(Table(Environment(self._through, lambda: engine, lambda: self._glue, self._clock, lambda: f"{next(self._nonces):08x}"), self.spec))
+        run_table(
+            Table(
+                Environment(
+                    self._through, lambda: engine, lambda: self._glue, self._clock, lambda: f"{next(self._nonces):08x}", catalog_name=lambda: "glue"
+                ),
+                self.spec,
+            )
+        )
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,17 @@
-"""SQL dialects of views: how names, strings and types are written. Spark uses Hive's dialect; Trino and Athena use Presto's.
+"""SQL dialects of views: how names, strings, types and constants are written.
 
+Spark and Hive read views in Hive's dialect, Athena in Presto's. Trino reads both: its legacy translation of a Hive view rewrites quotes and nothing
+else (`HiveQlToTrinoTranslator`), so that every type name and function in Hive's dialect must mean the same in Trino.
 Type names: https://trino.io/docs/current/language/types.html, and the mapping of its Hive connector.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from compactor.core.catalog.ddl import quoted
 from compactor.core.model import types
@@ -27,6 +32,32 @@ class Dialect:
     """Quotes a string."""
     type: Callable[[str], str]
     """Converts a Hive type text."""
+
+    def constant(self, value: Any, kind: str) -> str:
+        """Return a constant of a Hive type. `value` is a value of that type as `types.constant` returns it.
+
+        An expression with it and a column of that type has that type in every engine.
+
+        >>> HIVE.constant(False, "boolean"), HIVE.constant("a", "string"), PRESTO.constant(7, "int")
+        ('false', "'a'", "CAST('7' AS integer)")
+        """
+        if kind == "boolean":
+            return "true" if value else "false"
+        if kind == "string":
+            # Spark would replace `${name}` in the text of a view by the reader's setting of this name
+            parts = re.split(r"(?<=\$)(?=\{)", str(value))
+            return self.text(parts[0]) if len(parts) == 1 else f"concat({', '.join(self.text(part) for part in parts)})"
+        return f"CAST({self.text(_number(value))} AS {self.type(kind)})"
+
+
+PORTABLE = re.compile(r"tinyint|smallint|int|bigint|double|decimal\(\d+,\d+\)", re.IGNORECASE)
+"""Type names that Spark, Hive and Trino understand alike: the only ones that Hive's dialect may use."""
+
+
+def _number(value: Any) -> str:
+    """Return a number as every engine reads it out of text."""
+    special = {math.inf: "Infinity", -math.inf: "-Infinity"} if isinstance(value, float) else {}
+    return special.get(value) or ("NaN" if value != value else str(value))
 
 
 def _hive_text(value: str) -> str:

@@ -16,7 +16,6 @@ from compactor.core.model import times, types
 from compactor.core.model.history import FOREVER, ROWS, History, values
 from compactor.core.model.layout import Layout
 from compactor.core.model.position import ddl
-from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 
@@ -105,7 +104,7 @@ def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Di
     q = dialect.name
     rows = f"{q(spec.tables_in)}.{q(views.table_name(spec, ROWS, snapshot.schema.generation))}"
     h, d = q("__h"), q("__d")
-    select = f"SELECT {_select(h, spec, snapshot.schema, dialect)} FROM {rows} {h} WHERE {h}.{q('__shown')}"
+    select = f"SELECT {', '.join(shown(h, spec, snapshot, dialect))} FROM {rows} {h} WHERE {h}.{q('__shown')}"
     out = []
     if history.closed:
         newest = max(part.id for part in history.closed)
@@ -121,16 +120,17 @@ def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Di
     return " UNION ALL ".join(out) if out else f"{select} AND {h}.{q('history_set')} = '{history.open_id}'"
 
 
-def _select(alias: str, spec: TableSpec, schema: Schema, dialect: Dialect) -> str:
-    q = dialect.name
+def shown(alias: str, spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> list[str]:
+    """Return SQL for the columns of the view, from stored events and their partition columns."""
+    q, schema = dialect.name, snapshot.schema
     end = f"{alias}.{q('__end_time')}"
     computed = {
         "__end_time": end if spec.history_end == "null" else f"coalesce({end}, TIMESTAMP '{FAR}')",
         "__is_current": f"({alias}.{q('__end_us')} = {FOREVER})",
         "__end_day": f"{alias}.{q('history_day')}",
     }
-    payload = [f"{views.value(alias, field, dialect)} AS {q(schema.view_name(field))}" for field in schema.payload]
-    return ", ".join([*payload, *(f"{computed.get(column, f'{alias}.{q(column)}')} AS {q(column)}" for column, _, _ in _SHOWN)])
+    payload = [f"{views.value(alias, field, snapshot, dialect)} AS {q(schema.view_name(field))}" for field in schema.payload]
+    return [*payload, *(f"{computed.get(column, f'{alias}.{q(column)}')} AS {q(column)}" for column, _, _ in _SHOWN)]
 
 
 def view(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect = HIVE) -> ViewDef:

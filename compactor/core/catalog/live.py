@@ -8,10 +8,14 @@ files only, and compares it with the stored rows by two anti-joins:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Optional
 
 from compactor.core.catalog import views
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
+from compactor.core.catalog.dialect import HIVE
 from compactor.core.model import types
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout
@@ -24,13 +28,50 @@ HOUR = "landed_folder"
 _LINE = (("line", "string"),)
 
 
-def incremental_table(spec: TableSpec, snapshot: Snapshot) -> TableDef:
-    """Return the table over the landing folders, with one partition for each folder. Text files show their lines."""
+Registered = Callable[[str], Optional[TableDef]]
+"""Returns the registered table of a name, or None."""
+
+
+def incremental_table(spec: TableSpec, snapshot: Snapshot, registered: Registered = lambda name: None) -> TableDef:
+    """Return the table over the landing folders, with one partition for each folder. Text files show their lines.
+
+    No engine reads files of another type than the table's. So the table is the first of `<t>_incremental`, `<t>_incremental_g2` .. that is free, or
+    whose columns have the types of the files that the newest run read.
+    """
+    generation = 1
+    while True:
+        table = _table(spec, snapshot, generation)
+        there = registered(table.name)
+        columns = _continued(there, table) if there is not None else table.columns
+        if columns is not None:
+            return dataclasses.replace(table, columns=columns)
+        generation += 1
+
+
+def other_tables(spec: TableSpec, current: TableDef, registered: Registered) -> list[TableDef]:
+    """Return the other registered tables over the landing folders."""
+    names = (views.table_name(spec, "incremental", generation) for generation in itertools.count(1))
+    tables = itertools.takewhile(lambda table: table is not None, map(registered, names))
+    return [table for table in tables if table is not None and table.name != current.name]
+
+
+def _continued(there: TableDef, table: TableDef) -> tuple[Column, ...] | None:
+    """Return the columns of a registered table and the new ones after them; None if the files have other types."""
+    if there.format != table.format:
+        return None
+    if table.format == "json":
+        return there.columns
+    kinds = {column.name: types.parse(column.type) for column in there.columns}
+    if any(kinds.get(column.name, types.parse(column.type)) != types.parse(column.type) for column in table.columns):
+        return None
+    return (*there.columns, *(column for column in table.columns if column.name not in kinds))
+
+
+def _table(spec: TableSpec, snapshot: Snapshot, generation: int) -> TableDef:
     columns = tuple(Column(name, kind) for name, kind in snapshot.raw or _LINE)
     kind = spec.format if spec.format != "auto" else "parquet" if snapshot.raw else "json"
     # CSV files show their lines too
     kind = "json" if kind == "csv" else kind
-    generation = snapshot.schema.generation
     return TableDef(
         spec.tables_in,
         views.table_name(spec, "incremental", generation),
@@ -51,6 +92,11 @@ def incremental_partitions(spec: TableSpec, paths: Iterable[str]) -> list[Partit
     return [PartitionDef((f"f_{folder.replace('/', '_')}",), layout.landed(folder) if folder else spec.landing) for folder in folders]
 
 
+def name(spec: TableSpec) -> str:
+    """Return the name of the live view."""
+    return f"{spec.view}_live"
+
+
 def problem(spec: TableSpec, snapshot: Snapshot) -> str | None:
     """Return why the table cannot have a live view, or None if it can."""
     if not spec.source.live_view or not snapshot.raw:
@@ -62,20 +108,20 @@ def problem(spec: TableSpec, snapshot: Snapshot) -> str | None:
     return f"expected an order of plain columns of the files, found {', '.join(others)}; set `order_by:`" if others else None
 
 
-def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
-    """Return the view `<t>_live`. Raises Refused if the table cannot have one."""
+def live_view(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> ViewDef:
+    """Return the view `<t>_live` over the table of landed files. Raises Refused if the table cannot have one."""
     why = problem(spec, snapshot)
     if why:
         raise Refused(f"table {spec.name}: `live_view` is not possible: {why}")
     schema = snapshot.schema
     keys = [(schema.field(name).source.lower(), name) for name in schema.key]
     order = [(str(payload_column(name)).lower(), f"`_p{at}`") for at, (name, _) in enumerate(snapshot.order)]
-    landed = _landed(spec, snapshot, keys, order)
+    landed = _landed(snapshot, files, keys, order)
     stored = _stored(spec, snapshot)
     same = " AND ".join(f"`__l`.{quoted(source)} = `__s`.{quoted(name)}" for source, name in keys)
     newer = _newer([f"`__l`.`_o{at}`" for at in range(len(order))], [f"`__s`.{column}" for _, column in order])
     shown = [(schema.view_name(field), field) for field in schema.payload]
-    of_stored = ", ".join(f"`__s`.{quoted(field.name)} AS {quoted(name)}" for name, field in shown)
+    of_stored = ", ".join(f"{views.value('`__s`', field, snapshot, HIVE)} AS {quoted(name)}" for name, field in shown)
     of_landed = ", ".join(f"{_landed_value(snapshot, field.source.lower(), field.type)} AS {quoted(name)}" for name, field in shown)
     text = (
         f"SELECT {of_stored} FROM ({stored}) `__s` WHERE `__s`.`_op` <> 'd' "
@@ -85,13 +131,11 @@ def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
     )
     columns = tuple(Column(name, field.type, field.comment) for name, field in shown)
     comment = f"rows of {spec.view} with landed files that no version has yet; in a long-lived Spark server set spark.sql.metadataCacheTTLSeconds"
-    return ViewDef(
-        spec.database, f"{spec.view}_live", text, columns, {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment}
-    )
+    return ViewDef(spec.database, name(spec), text, columns, {views.UUID: snapshot.uuid, views.VERSION: str(snapshot.version), "comment": comment})
 
 
-def _landed(spec: TableSpec, snapshot: Snapshot, keys: list[tuple[str, str]], order: list[tuple[str, str]]) -> str:
-    table = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'incremental', snapshot.schema.generation))}"
+def _landed(snapshot: Snapshot, files: TableDef, keys: list[tuple[str, str]], order: list[tuple[str, str]]) -> str:
+    table = f"{quoted(files.database)}.{quoted(files.name)}"
     ranked = ", ".join(f"{_number(snapshot, name)} AS `_o{at}`" for at, (name, _) in enumerate(order))
     by = ", ".join(quoted(source) for source, _ in keys)
     last = ", ".join(f"{_number(snapshot, name)} DESC" for name, _ in order)
@@ -113,7 +157,7 @@ def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
     schema = snapshot.schema
     # extracted from the struct here, because Spark cannot do it in the condition of an anti-join
     places = [f"`_position`.`o{at + 1}` AS `_p{at}`" for at in range(len(snapshot.order))]
-    columns = ", ".join([*(quoted(field.name) for field in schema.fields), "`_op`", *places])
+    columns = ", ".join([*(quoted(field.name) for field in schema.fields), "`_op`", "`_position`", *places])
     base = f"{quoted(spec.tables_in)}.{quoted(views.table_name(spec, 'base', schema.generation))}"
     head = f"SELECT {columns} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"
     if snapshot.delta is None:

@@ -7,6 +7,7 @@ literals pin the Snapshot, and there is no CTE, no IN, no cast that can fail, an
 
 from __future__ import annotations
 
+from compactor.core.catalog import defaults
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
 from compactor.core.catalog.dialect import HIVE, PRESTO, Dialect
 from compactor.core.model import names, types
@@ -91,23 +92,24 @@ def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef],
     return base, [PartitionDef((delta.id,), layout.inside(delta.path), delta.rows, delta.size, len(delta.files))] if delta else []
 
 
-def value(alias: str, field: Field, dialect: Dialect) -> str:
-    """Return SQL for a stored column as the view shows it."""
+def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, exists: str = "") -> str:
+    """Return SQL for a stored column as the view shows it. `exists`: a condition of the rows that read defaults, to append to another one."""
     column = f"{alias}.{dialect.name(field.name)}"
-    if field.default is None or field.since <= 1:
+    reads = snapshot.schema.defaults.get(field.name)
+    if reads is None:
         return column
-    default = (
-        f"CAST({dialect.text(str(field.default))} AS {dialect.type(field.type)})"
-        if not isinstance(field.default, bool)
-        else str(field.default).lower()
-    )
     # rows from before the column show the default, as in the source (H15)
-    return f"CASE WHEN {alias}.{dialect.name('_version')} < {field.since} THEN {default} ELSE {column} END"
+    older = defaults.below(f"{alias}.{dialect.name('_position')}", reads[0], snapshot.order, dialect)
+    return f"CASE WHEN {older} AND {column} IS NULL{exists} THEN {dialect.constant(field.default, field.type)} ELSE {column} END"
 
 
-def _select(alias: str, schema: Schema, spec: TableSpec, dialect: Dialect = HIVE) -> str:
+def _select(alias: str, snapshot: Snapshot, spec: TableSpec, dialect: Dialect = HIVE) -> str:
+    schema = snapshot.schema
+    # nothing is known of the row that such a tombstone hides
+    exists = f" AND ({alias}.{dialect.name('_op')} = 'u' OR {alias}.{dialect.name('_older')} IS NOT NULL)" if spec.soft else ""
     deleted = [f"({alias}.{dialect.name('_op')} = 'd') AS {dialect.name(DELETED)}"] if spec.soft else []
-    return ", ".join([*(f"{value(alias, field, dialect)} AS {dialect.name(schema.view_name(field))}" for field in schema.payload), *deleted])
+    shown = (f"{value(alias, field, snapshot, dialect, exists)} AS {dialect.name(schema.view_name(field))}" for field in schema.payload)
+    return ", ".join([*shown, *deleted])
 
 
 def _shown(op: str, spec: TableSpec) -> str:
@@ -121,13 +123,13 @@ def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> s
     base, delta = (f"{q(spec.tables_in)}.{q(table_name(spec, part, generation))}" for part in ("base", "delta"))
     b, d, op = q("__b"), q("__d"), q("_op")
     live = f"{b}.{q('base_version')} = '{snapshot.base_id}'{_shown(f'{b}.{op}', spec)}"
-    rows = f"SELECT {_select(b, schema, spec, dialect)} FROM {base} {b} WHERE {live}"
+    rows = f"SELECT {_select(b, snapshot, spec, dialect)} FROM {base} {b} WHERE {live}"
     if snapshot.delta is None:
         return rows
     pinned = f"{d}.{q('delta_version')} = '{snapshot.delta.id}'"
     same = " AND ".join(f"{d}.{q(name)} = {b}.{q(name)}" for name in schema.key)
     replaced = f"SELECT 1 FROM {delta} {d} WHERE {pinned} AND {same}"
-    changed = f"SELECT {_select(d, schema, spec, dialect)} FROM {delta} {d} WHERE {pinned}{_shown(f'{d}.{op}', spec)}"
+    changed = f"SELECT {_select(d, snapshot, spec, dialect)} FROM {delta} {d} WHERE {pinned}{_shown(f'{d}.{op}', spec)}"
     return f"{rows} AND NOT EXISTS ({replaced}) UNION ALL {changed}"
 
 
@@ -135,10 +137,10 @@ def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
     """Return a simpler query for the same rows (union, newest row of each key). `verify` compares the view with it."""
     schema, generation = snapshot.schema, snapshot.schema.generation
     base, delta = (f"{quoted(spec.tables_in)}.{quoted(table_name(spec, part, generation))}" for part in ("base", "delta"))
-    chosen = f"{_select('`__b`', schema, spec)}, {_rank('`__b`', schema, 0)}"
+    chosen = f"{_select('`__b`', snapshot, spec)}, {_rank('`__b`', schema, 0)}"
     parts = [f"SELECT {chosen} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"]
     if snapshot.delta is not None:
-        chosen = f"{_select('`__d`', schema, spec)}, {_rank('`__d`', schema, 1)}"
+        chosen = f"{_select('`__d`', snapshot, spec)}, {_rank('`__d`', schema, 1)}"
         parts.append(f"SELECT {chosen} FROM {delta} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}'")
     keys = ", ".join(f"`_k{at}`" for at in range(len(schema.key)))
     shown = ", ".join([*(quoted(schema.view_name(field)) for field in schema.payload), *([quoted(DELETED)] if spec.soft else [])])

@@ -24,6 +24,17 @@ Callers may rely on the classes. Messages are for people: what happened, where, 
 
 from __future__ import annotations
 
+import re
+
+
+def variable(name: str) -> str:
+    """Return the name of an environment variable as an error shows it. A secret itself, where a name was expected, is not shown.
+
+    >>> variable("REGISTRY_PASSWORD"), variable("hunter2")
+    ('REGISTRY_PASSWORD', '(not shown: expected capital letters, digits and _)')
+    """
+    return name if re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "(not shown: expected capital letters, digits and _)"
+
 
 class CompactorError(Exception):
     """Root of all errors raised on purpose."""

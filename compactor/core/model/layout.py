@@ -10,11 +10,14 @@ _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
 _compactor/snapshots/latest                 the number of some version that existed; a hint only
 _compactor/ledger/<commit id>.jsonl.gz      inputs of older Snapshots
 _compactor/notices/<digest>.json            schema changes that people were notified of
+_compactor/shown.json                       what the catalog shows; remembered so that an idle run need not ask it
+_compactor/publishing/<id>                  a publication that has begun
 _compactor/owner.json                       the owner of the catalog objects
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 
@@ -28,6 +31,8 @@ _KINDS = (
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
     ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32})\.json")),
+    ("shown", re.compile(r"_compactor/shown\.json")),
+    ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
 )
@@ -54,14 +59,23 @@ def relative(location: str, root: str) -> str:
     return location[len(prefix) :]
 
 
+_REASON = ".reason.json"
+_NAME_BYTES_MAX = 255
+"""The longest name of a file that common file systems allow."""
+
+
 def commit_id(version: int, nonce: str) -> str:
     """Return the id of an attempt at a version. `nonce`: 8 random hex digits. The letter makes it a string, as Athena prunes only strings."""
     return f"v{version:08d}-{nonce}"
 
 
 def _other_name(path: str, etag: str) -> str:
+    """Return the path with the etag before the name. A name that would become too long is cut at its beginning; its hash takes that place."""
     head, _, name = path.rpartition("/")
     safe = re.sub(r"[^0-9A-Za-z]", "", etag)[:24]
+    if len(f"{safe}~{name}{_REASON}".encode()) > _NAME_BYTES_MAX:
+        end = name.encode()[-100:].decode(errors="ignore")
+        name = f"{hashlib.sha256(name.encode()).hexdigest()[:16]}~{end}"
     return join(head, f"{safe}~{name}") if head else f"{safe}~{name}"
 
 
@@ -93,6 +107,18 @@ class Layout:
     def notice(self, digest: str) -> str:
         """Return the file that marks a notice as sent."""
         return join(self.root, f"_compactor/notices/{digest}.json")
+
+    def shown(self) -> str:
+        """Return the file that remembers what the catalog shows."""
+        return join(self.root, "_compactor/shown.json")
+
+    def publications(self) -> str:
+        """Return the directory of the marks of publications that have begun."""
+        return join(self.root, "_compactor/publishing")
+
+    def publishing(self, attempt: str) -> str:
+        """Return the mark of one publication. `attempt`: 8 random hex digits."""
+        return join(self.root, "_compactor/publishing", attempt)
 
     def delta(self, commit: str) -> str:
         """Return the directory of a Delta."""
@@ -128,7 +154,7 @@ class Layout:
 
     def reason(self, path: str, etag: str) -> str:
         """Return the reason file of an input: its invalid records, and why they are invalid."""
-        return join(self.root, "quarantine", f"{_other_name(path, etag)}.reason.json")
+        return join(self.root, "quarantine", f"{_other_name(path, etag)}{_REASON}")
 
     def version_of(self, location: str) -> int | None:
         """Return the version of a Snapshot by its location, or None for any other location."""

@@ -16,9 +16,13 @@ the table at every change that would be visible in it."""
 DROPS = ("keep", "hide")
 """Whether the view still shows columns that the source has removed."""
 
-EXPLICIT = tuple(types.ON_REQUEST)
+TO_STRING = "to_string"
+"""The kind of change that only text can follow."""
+
+EXPLICIT = (*types.ON_REQUEST, TO_STRING)
 """Kinds of change that are followed only if the policy names them. No schema shows whether they keep the meaning: a date becomes its midnight, in an
-unknown time zone; text becomes its own bytes, or, if the connector writes bytes as hexadecimal digits, something else."""
+unknown time zone; text becomes its own bytes, or, if the connector writes bytes as hexadecimal digits, something else; numbers that become text
+cannot be added up any more, and sort differently."""
 
 
 @dataclass(frozen=True)

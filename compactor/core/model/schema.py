@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from compactor.core.model import names
-from compactor.core.model.position import Position
+from compactor.core.model.position import Position, at_or_below, earliest
 
 FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", "feed_version")
 """Columns of the change feed beside the payload."""
@@ -50,7 +51,7 @@ class Field:
     last: Position | None = None
     """The Position of the newest event whose writer had the column."""
     default: Any = None
-    """What the source shows for rows older than `first`, as a JSON scalar (H15)."""
+    """What the source shows for rows older than `first`, as a JSON scalar (H15). `Schema.defaults` are those that a row can read."""
     visible: bool = True
     """False if a newer column of another type has the same source name, or if the policy hides removed columns."""
     comment: str = ""
@@ -105,6 +106,24 @@ class Schema:
         """Return the stored names of the columns outside of the key, in order."""
         return tuple(name for name in self.names if name not in self.key)
 
+    @cached_property
+    def defaults(self) -> dict[str, tuple[Position, Any]]:
+        """Return the columns with a default that older rows read, those that came after another one: stored name → (`first`, default).
+
+        A row from below `first` reads the default, and a row from above it that lacks the column reads null, whenever either arrived (H15).
+        """
+        # the identity of rows without a key is no column of the source
+        firsts = [field.first for field in self.fields if field.name != "_row_id"]
+        oldest = None if None in firsts else earliest(firsts)
+        later = (field for field in self.fields if field.default is not None and field.first not in (None, oldest))
+        return {field.name: (field.first, field.default) for field in later if field.first is not None}
+
+    def defaults_moved(self, before: Schema, to: Position | None) -> bool:
+        """Return whether a row at or below the Position `to` can read another default than in the schema `before`."""
+        old, new = before.defaults, self.defaults
+        moved = [each for name in {*old, *new} if old.get(name) != new.get(name) for each in (old.get(name), new.get(name))]
+        return any(at_or_below(each[0], to) for each in moved if each)
+
     @property
     def payload(self) -> tuple[Field, ...]:
         """Return the fields that the view shows."""
@@ -133,6 +152,13 @@ class Schema:
         raw = data.get("registered")
         registered = (raw[0], raw[1], raw[2]) if raw else None
         return cls(tuple(Field.from_json(field) for field in data["fields"]), tuple(data["key"]), data["generation"], registered)
+
+
+def type_changes(before: Schema, after: Schema) -> tuple[str, ...]:
+    """Return a sentence for each stored column whose type differs."""
+    old = {field.name: field.type for field in before.fields}
+    changed = [field for field in after.fields if old.get(field.name, field.type) != field.type]
+    return tuple(f"column {field.source} was {old[field.name]} and is {field.type} now; its rows were rewritten" for field in changed)
 
 
 def schema_differences(before: Schema, after: Schema) -> tuple[str, ...]:

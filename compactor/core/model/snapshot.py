@@ -222,8 +222,6 @@ class State:
     """The columns of the landed files (name, Hive type), for `<table>_incremental`."""
     offsets: Partitions = ()
     """The greatest Kafka offset per partition, where offsets come first in the order (H6)."""
-    publish: str = "yes"
-    """`yes`, or why the version must not be published (H18)."""
     history: History | None = None
     """The parts that hold row versions; None without `history:`."""
 

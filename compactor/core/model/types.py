@@ -5,6 +5,7 @@ A type is a plain tuple: `("bigint",)`, `("decimal", 10, 2)`, `("array", item)`,
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 from typing import Any
@@ -167,6 +168,19 @@ def _widest_struct(left: Type, right: Type, numbers: bool, also: Collection[str]
             return None
         members[name] = joined
     return ("struct", tuple(members.items()))
+
+
+def constant(value: Any, kind: Type) -> Any:
+    """Return a JSON scalar as a value of a type: text for string and decimal, true or false for boolean, else a number. Bytes have none: None.
+
+    >>> constant(False, ("string",)), constant(7, ("string",)), constant(7, ("decimal", 10, 2)), constant("x", ("binary",))
+    ('false', '7', '7', None)
+    """
+    if value is None or kind[0] == "binary":
+        return None
+    if kind[0] in ("string", "decimal"):
+        return value if isinstance(value, str) else json.dumps(value)
+    return value
 
 
 def is_scalar(kind: Type) -> bool:

@@ -45,13 +45,14 @@ def delta_estimate(snapshot: Snapshot) -> int:
     return snapshot.delta.size * row_width(schema, schema.key) // (row_width(schema) + _STATE_WIDTH)
 
 
-def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, retyped: bool, truncated: bool) -> bool:
+def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, rewritten: bool, truncated: bool) -> bool:
     """Return whether a commit writes a new base instead of a Delta.
 
-    It does so for the first load, a changed column type (H14), a truncate (the barrier may cut through Segments), `write_mode: copy-on-write`, and
-    when the changes are at least half as many as the rows. The Delta of such a commit would be compacted by the next run anyway.
+    It does so for the first load, if the stored rows must be rewritten (a changed column type, H14; a changed default, H15), for a truncate (the
+    barrier may cut through Segments), for `write_mode: copy-on-write`, and when the changes are at least half as many as the rows. The Delta of such
+    a commit would be compacted by the next run anyway.
     """
-    if parent is None or not parent.segments or retyped or truncated or spec.write_mode == "copy-on-write":
+    if parent is None or not parent.segments or rewritten or truncated or spec.write_mode == "copy-on-write":
         return True
     if spec.write_mode == "merge-on-read":
         return False

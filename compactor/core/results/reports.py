@@ -25,7 +25,7 @@ class TableReport:
     table: str
     """The table's name."""
     outcome: str
-    """`committed`, `resumed` (it only finished an earlier run), `idle`, `blocked` (it must not be published), `failed`, or `later` (try again)."""
+    """`committed`, `resumed` (it only finished an earlier run), `idle`, `failed`, or `later` (try again)."""
     version: int | None = None
     """The newest version after the run; None if there is none."""
     operations: tuple[str, ...] = ()
@@ -100,8 +100,6 @@ class TableStatus:
     """Raw files in the table that are not archived yet."""
     quarantined: int
     """Files that are in quarantine, or have records there."""
-    view_current: str
-    """`yes`, or why the newest version must not be published."""
     feed: str = "off"
     """The change feed: `off`, `net` or `all`."""
     feed_from: int | None = None

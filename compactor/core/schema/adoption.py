@@ -96,7 +96,7 @@ def adoption(spec: TableSpec, columns: Mapping[str, types.Type], base: ForeignBa
             if field.name in changes.key:
                 raise SchemaRefused(f"table {spec.name}: {path} has no column {field.source!r}, a part of the key; it has {_names(columns)}")
             if decided(_added(field), field.name) != "leave out":
-                # not there from the start: rows of this version read the default (H15)
+                # the base's rows are from before it, and read its default (H15)
                 fields.append(dataclasses.replace(field, since=FIRST + 1))
             continue
         kind = _joined(spec, field, columns[column])

@@ -26,6 +26,7 @@ KINDS = {
     "replaced": "`{column}` was removed and came back as {after}; its values as {before} stay in a column of their own",
     "date_to_timestamp": "`{column}` changed from {before} to {after}; a date becomes its midnight",
     "string_to_bytes": "`{column}` changed from {before} to {after}; text becomes its UTF-8 bytes",
+    "to_string": "`{column}` changed from {before} to {after}, and only text can hold the values of both",
     "incompatible": "`{column}` changed from {before} to {after}, and no type can store both",
     "encoded": "`{column}` is encoded as {after} instead of {before}; it is still stored as {detail}",
     "nullable": "`{column}` is nullable now",

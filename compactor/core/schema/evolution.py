@@ -11,9 +11,9 @@ The first rule that fits a writer's column and the stored column with the same s
 | bytes for text, or the reverse | refused; with `string_to_bytes: evolve` text becomes UTF-8 bytes: a new generation |
 | a struct with more, fewer or wider members | each member follows as a column does (`core/schema/nested_types.py`): a new generation |
 | integers for fractions, or the reverse (JSON without schema) | double: a new generation |
-| two scalars without a common number type (boolean → text) | widened to string: a new generation |
+| two scalars without a common number type (boolean → text) | refused; with `to_string: evolve` text: a new generation |
 | another type (not a guessed one), after the column was removed or before it existed | a new column; the view shows the newest of a name |
-| arrays of another depth (`integer[]` has `{1}` and `{{1}}`) | widened to string, as JSON: a new generation |
+| arrays of another depth (`integer[]` has `{1}` and `{{1}}`) | refused; with `to_string: evolve` text, as JSON: a new generation |
 | anything else (struct → array) | refused; increments stay in landing |
 | another name, with the old one as an Avro alias | the same column; the view shows the new name |
 | no such column (removed) | kept; null in new rows |
@@ -27,10 +27,11 @@ import dataclasses
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from compactor.core.model import names, types
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.model.policy import EVOLVE, EXPLICIT, Policy
+from compactor.core.model.policy import EVOLVE, EXPLICIT, TO_STRING, Policy
 from compactor.core.model.position import Position, at_or_below, latest
 from compactor.core.model.schema import RESERVED, Field, Schema
 from compactor.core.model.spec import ROW_ID
@@ -50,6 +51,8 @@ class Evolved:
     """Writer id → {source name: stored name}."""
     retyped: tuple[str, ...] = ()
     """Stored names of the columns whose type changed."""
+    texts: tuple[str, ...] = ()
+    """Stored names of the columns that became text."""
     added: tuple[str, ...] = ()
     """Stored names of the new columns."""
     decisions: tuple[Decision, ...] = ()
@@ -80,7 +83,7 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
                 at = len(fields) - 1
             else:
                 followed = _followed(fields[at], column, writer, table, explicit, retyped, log)
-                kept = {} if writer.whole else {name: getattr(fields[at], name) for name in ("first", "last", "default", "gone")}
+                kept = {} if writer.whole else {name: getattr(fields[at], name) for name in ("last", "gone")}
                 fields[at] = dataclasses.replace(followed, **kept)
             columns[writer.id][column.name] = fields[at].name
         for name in writer.undecided:
@@ -105,7 +108,8 @@ def evolve(schema: Schema | None, writers: Sequence[WriterSchema], key: Sequence
     policy.check(table, log.decisions, follow)
     registered = schema.registered if schema else None
     shown = _shown(fields, stored_key if follow.hides else None)
-    return Evolved(Schema(tuple(shown), stored_key, generation, registered), columns, changed, added, tuple(log.decisions))
+    texts = tuple(decision.stored for decision in log.decisions if decision.change.kind == TO_STRING and decision.stored in changed)
+    return Evolved(Schema(tuple(shown), stored_key, generation, registered), columns, changed, texts, added, tuple(log.decisions))
 
 
 class _Log:
@@ -132,8 +136,8 @@ class _Log:
         """Return a callback for `nested_types.joined` that decides about differences between a stored column's type and a writer's."""
 
         def follows(change: Change) -> bool:
-            # a column that is new in this run does not change for the table; only a difference that the policy does not follow counts
-            refused = change.kind in (*EXPLICIT, "incompatible") and policy.action(self._follow, change.kind) == "refuse"
+            # a column that is new in this run does not change for the table: only what no type or no meaning can follow counts
+            refused = change.kind in (*types.ON_REQUEST, "incompatible") and policy.action(self._follow, change.kind) == "refuse"
             if field.name not in self._before and not refused:
                 return True
             return self._decide(change, field.name) != "leave out"
@@ -226,7 +230,13 @@ def _only_text(stored: types.Type, column: WriterField) -> bool:
 
 def _new(fields: list[Field], column: WriterField, writer: WriterSchema, version: int) -> Field:
     name = names.unique(names.stored_name(column.name), [*RESERVED, *(field.name for field in fields)])
-    return Field(name, column.name, types.text(column.type), version, writer.first, writer.last, column.default, True, names.comment(column.doc))
+    kind = types.text(_with_default(column.type, column.default))
+    return Field(name, column.name, kind, version, writer.first, writer.last, column.default, True, names.comment(column.doc))
+
+
+def _with_default(kind: types.Type, default: Any) -> types.Type:
+    """Return the type of a column with a default. Spark and Hive call four bytes `float`, Trino `real`: no SQL for all has such a constant."""
+    return ("double",) if kind == ("float",) and default is not None else kind
 
 
 def _followed(field: Field, column: WriterField, writer: WriterSchema, table: str, explicit: Collection[str], retyped: list[str], log: _Log) -> Field:
@@ -234,8 +244,7 @@ def _followed(field: Field, column: WriterField, writer: WriterSchema, table: st
     if _only_text(stored, column):
         joined: types.Type | None = ("string",)
         if stored != joined:
-            more = "" if column.type == joined else f", so that it can store {types.text(column.type)} too"
-            follows(Change("widened", field.source, field.type, "string", more))
+            follows(Change(TO_STRING, field.source, field.type, types.text(column.type)))
     else:
         joined = nested_types.joined(stored, column.type, field.source, column.inferred, explicit, follows)
     if joined is None:
@@ -246,12 +255,13 @@ def _followed(field: Field, column: WriterField, writer: WriterSchema, table: st
             f"{inside}. The increments stay in landing. Repair the producer, or rename the column.",
             tuple(log.decisions),
         )
-    if joined != stored:
-        retyped.append(field.name)
     last = latest([field.last, writer.last])
     earlier = writer.first is not None and at_or_below(writer.first, field.first)
     # an older writer with the column moves its beginning back; the default is that of the beginning
     first, default = (writer.first, column.default) if earlier else (field.first, field.default)
+    default, joined = _default(default, joined, field, table), _with_default(joined, default)
+    if joined != stored:
+        retyped.append(field.name)
     comment = names.comment(column.doc) if column.doc and last == writer.last else field.comment
     # in JSON without schema a removed member looks like a null one
     gone = nested_types.lacking(joined, column.type) if last == writer.last and not column.inferred else field.gone
@@ -260,6 +270,16 @@ def _followed(field: Field, column: WriterField, writer: WriterSchema, table: st
         # the stored name never changes; the view uses the source's name
         return dataclasses.replace(followed, source=column.name, formerly=(*field.formerly, field.source))
     return followed
+
+
+def _default(default: Any, kind: types.Type, field: Field, table: str) -> Any:
+    """Return a default as a value of its column's type, as which every view writes it. Raises SchemaRefused for bytes."""
+    if default is not None and kind[0] == "binary":
+        raise SchemaRefused(
+            f"table {table}, column {field.source}: older rows show its default {default!r}, and no SQL that Spark, Hive and Trino all read has a "
+            "constant of bytes. The increments stay in landing. Keep the column text, or give the bytes another name."
+        )
+    return types.constant(default, kind)
 
 
 def _depth(kind: types.Type) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.model.policy import EXPLICIT, POLICIES, Policy
+from compactor.core.model.policy import EXPLICIT, POLICIES, TO_STRING, Policy
 from compactor.core.schema.diff import Change
 
 ACTIONS = {
@@ -32,6 +32,7 @@ TABLE = {
     "widened": ("widen", "refuse", "refuse"),
     "date_to_timestamp": ("widen", "refuse", "refuse"),
     "string_to_bytes": ("widen", "refuse", "refuse"),
+    TO_STRING: ("widen", "refuse", "refuse"),
     "incompatible": _REFUSE,
     # the stored column fits already, or only the source's own schema shows the change
     "narrowed": _KEEP,

@@ -9,6 +9,7 @@ from typing import Any
 
 from compactor.core.model import types
 from compactor.core.model.errors import SchemaRefused
+from compactor.core.model.policy import TO_STRING
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -99,7 +100,8 @@ def _type_changes(before: Field, after: Field) -> list[Change]:
         return True
 
     joined = nested_types.joined(was, now, after.source, False, types.ON_REQUEST, follows)
-    return changes if joined == now else [Change("widened", after.source, before.type, after.type)]
+    kind = TO_STRING if now == ("string",) else "widened"
+    return changes if joined == now else [Change(kind, after.source, before.type, after.type)]
 
 
 def _older(field: Field) -> str:

@@ -118,6 +118,8 @@ class WriterSchema:
     """The greatest Position of the events with this schema. The engine sets it."""
     undecided: tuple[str, ...] = ()
     """Columns whose values do not show a type: only nulls or empty arrays."""
+    fractions: bool = False
+    """Whether its rows are JSON without schema, and some record has a number with a fraction or an exponent."""
     whole: bool = True
     """Whether its rows have all columns of the table. False for deletes with the key only and for incomplete events."""
 

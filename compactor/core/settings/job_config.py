@@ -35,6 +35,8 @@ class JobConfig:
     """Account of the Glue catalog; None for the job's own."""
     catalog_region: str | None = None
     """Region of the Glue catalog; None for the job's own."""
+    metastore_dir: str | None = None
+    """Folder of the embedded metastore; None for any other catalog."""
     s3: S3Settings = field(default_factory=S3Settings)
     """The settings for S3 in the file, without environment variables of the sender. The cluster has its own."""
     schemas: tuple[tuple[int, str], ...] = ()

@@ -30,9 +30,7 @@ class Unusable:
     reason: str
     """Why it cannot be used."""
     record: int | None = None
-    """Number of the record, from 1; None for the whole file."""
-    block: int = 0
-    """Offset of the block of the file that the record number counts in."""
+    """Number of the record in the file, from 1; None for the whole file."""
     text: str = ""
     """The beginning of the record."""
 
@@ -43,8 +41,7 @@ class Unusable:
         """Return plain JSON values, without the path."""
         if self.record is None:
             return {"reason": self.reason}
-        block = {"block": self.block} if self.block else {}
-        return {"record": self.record, **block, "reason": self.reason, "text": self.text}
+        return {"record": self.record, "reason": self.reason, "text": self.text}
 
 
 BEYOND_RETENTION = (

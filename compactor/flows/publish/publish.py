@@ -6,25 +6,27 @@ This module is the only one that replaces the table's view.
 
 from __future__ import annotations
 
+import re
+from contextlib import ExitStack
+
 from compactor.core.catalog import feed as feeds
 from compactor.core.catalog import history_views, views
-from compactor.core.catalog.ddl import ViewDef
+from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
+from compactor.flows.publish.shown import publication, published_views
 from compactor.flows.table import Table
 from compactor.flows.write import feed
 
-
-def _views(table: Table, snapshot: Snapshot) -> list[ViewDef]:
-    """Every view to show, the table's own last."""
-    return [*history_views.published(table.spec, snapshot), *views.published(table.spec, snapshot)]
+_ID = re.compile(r"'v[0-9]+-[0-9a-f]+[\w.-]*'")
+"""A commit id in the text of a view."""
 
 
 def behind(table: Table, snapshot: Snapshot) -> bool:
     """Whether the catalog shows something older than `snapshot`, or something else than its text. Raises CatalogRefused for another table's view."""
     # all of them are looked at: none is replaced while another is not ours
-    results = [_behind(table, snapshot, view) for view in _views(table, snapshot)]
+    results = [_behind(table, snapshot, view) for view in published_views(table, snapshot)]
     return any(results)
 
 
@@ -32,7 +34,7 @@ def _behind(table: Table, snapshot: Snapshot, view: ViewDef) -> bool:
     shown = table.catalog().view(view.database, view.name)
     if shown is None:
         return True
-    _owned(table, snapshot, shown)
+    check_owner(table, snapshot, shown)
     version = _version(shown)
     return version < snapshot.version or (version == snapshot.version and shown.text != view.text)
 
@@ -40,10 +42,10 @@ def _behind(table: Table, snapshot: Snapshot, view: ViewDef) -> bool:
 def shown_version(table: Table, snapshot: Snapshot) -> int | None:
     """The oldest version that a view of the table shows, None without any. Raises CatalogRefused for another table's view."""
     results = []
-    for view in _views(table, snapshot):
+    for view in published_views(table, snapshot):
         shown = table.catalog().view(view.database, view.name)
         if shown is not None:
-            _owned(table, snapshot, shown)
+            check_owner(table, snapshot, shown)
             results.append(_version(shown))
     return min(results, default=None)
 
@@ -53,48 +55,57 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
 
     Raises TryLater when the process slept longer than `publish_window` between reading the Snapshot and the replacement (H23).
     """
-    if snapshot.publish != "yes":
-        return snapshot
-    while True:
-        began = table.env.clock()
-        if behind(table, snapshot):
-            try:
-                _register(table, snapshot)
-            except CatalogRefused:
-                newest = table.newest()
-                if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
-                    raise
-                # a newer Snapshot's columns are registered already, which ours lacks: nothing may show ours any more
-                snapshot = newest
-                continue
-            if table.env.clock() - began > table.spec.publish_window:
-                raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
-            for view in _views(table, snapshot):
-                if _behind(table, snapshot, view):
-                    table.catalog().replace_view(view)
-        newest = table.newest()
-        # a writer that came after us and published before our replacement has just been undone: show the newest again
-        if newest is None or newest.version <= snapshot.version or newest.publish != "yes":
-            return snapshot
-        snapshot = newest
+    with ExitStack() as marked:
+        while True:
+            began = table.env.clock()
+            if behind(table, snapshot):
+                marked.enter_context(publication(table))
+                _replace(table, snapshot, began)
+            newest = table.newest()
+            # a writer that came after us and published before our replacement has just been undone: show the newest again
+            if newest is None or newest.version <= snapshot.version:
+                return snapshot
+            snapshot = newest
+
+
+def _replace(table: Table, snapshot: Snapshot, began: float) -> None:
+    """Register what the views of `snapshot` read, and replace those that show something older. Do nothing if a newer version needs other columns."""
+    try:
+        _register(table, snapshot)
+    except CatalogRefused:
+        if not table.superseded_since(snapshot):
+            raise
+        # a newer Snapshot's columns are registered already, which ours lacks: nothing may show ours any more
+        return
+    if table.env.clock() - began > table.spec.publish_window:
+        raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
+    for view in published_views(table, snapshot):
+        if _behind(table, snapshot, view):
+            check_view(table, snapshot, view)
+    for view in published_views(table, snapshot):
+        # asked again: the less time passes between look and replacement, the rarer is a newer view undone
+        if _behind(table, snapshot, view):
+            table.catalog().replace_view(view)
 
 
 def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
     """Publish, and bring up to date what publishing does not look at: comments and properties of what shows the right rows already."""
     snapshot = publish(table, snapshot)
     shown = table.catalog().view(table.spec.database, table.spec.view)
-    if snapshot.publish != "yes" or shown is None or _version(shown) != snapshot.version:
+    if shown is None or _version(shown) != snapshot.version:
         return snapshot
-    try:
-        _register(table, snapshot)
-        table.catalog().replace_view(views.view(table.spec, snapshot))
-    except CatalogRefused:
-        newest = table.newest()
-        if newest is None or newest.version <= snapshot.version:
-            raise
-        # a run registered columns meanwhile that this version lacks; the newest version has them
-    # a run that published meanwhile may have been undone by our replacement: show the newest again
-    return publish(table, snapshot)
+    with publication(table):
+        try:
+            _register(table, snapshot)
+            view = views.view(table.spec, snapshot)
+            check_view(table, snapshot, view)
+            table.catalog().replace_view(view)
+        except CatalogRefused:
+            if not table.superseded_since(snapshot):
+                raise
+            # a run registered columns meanwhile that this version lacks; the newest version has them
+        # a run that published meanwhile may have been undone by our replacement: show the newest again
+        return publish(table, snapshot)
 
 
 def declare(table: Table, schema: Schema) -> None:
@@ -111,6 +122,23 @@ def declare(table: Table, schema: Schema) -> None:
         catalog.ensure_database(database, table.layout.root.rpartition("/")[0])
     catalog.ensure_table(empty)
     catalog.replace_view(view)
+
+
+def check_view(table: Table, snapshot: Snapshot, view: ViewDef, *others: TableDef) -> None:
+    """Have the engine analyse a view before it replaces the one that the catalog shows. Raises CheckFailed.
+
+    A text that differs from the shown one in its literal ids only was analysed when that one was published. `others`: tables that the text reads
+    beside the table's own.
+    """
+    shown = table.catalog().view(view.database, view.name)
+    if shown is None or _shape(shown) != _shape(view):
+        history = [history_views.table(table.spec, snapshot)] if snapshot.history else []
+        table.engine().check_view(view, [*views.tables(table.spec, snapshot), *history, *others])
+
+
+def _shape(view: ViewDef) -> tuple[object, ...]:
+    """The view without the ids of what it reads."""
+    return _ID.sub("", view.text), *((column.name, "".join(column.type.split())) for column in view.columns)
 
 
 def _register(table: Table, snapshot: Snapshot) -> None:
@@ -143,7 +171,8 @@ def _shown(table: Table, snapshot: Snapshot) -> int:
     return version if version < snapshot.version else 0
 
 
-def _owned(table: Table, snapshot: Snapshot, shown: ViewDef) -> None:
+def check_owner(table: Table, snapshot: Snapshot, shown: ViewDef) -> None:
+    """Raise CatalogRefused unless this view is the table's own."""
     owner = shown.properties.get(views.UUID)
     if owner is None:
         raise CatalogRefused(

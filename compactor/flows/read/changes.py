@@ -29,7 +29,7 @@ def changes(table: Table, start: int, to: int | None = None, wait: Wait | None =
         if wait is None and to is not None and to > newest.version:
             raise Refused(f"table {table.name}: expected a version up to {newest.version}, the newest, found {to}")
         for snapshot in after(table, newest, done):
-            if snapshot.publish != "yes" or (to is not None and snapshot.version > to):
+            if to is not None and snapshot.version > to:
                 break
             done = snapshot.version
             if snapshot.feed is not None and snapshot.feed.part is not None:

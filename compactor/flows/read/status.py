@@ -51,7 +51,6 @@ def status(table: Table) -> TableStatus:
         oldest_waiting=min(hours) if hours else None,
         pending_archive=len(archive.unfinished(listed(table), snapshot.pending)) if snapshot else 0,
         quarantined=len(quarantine.waiting(listed(table), snapshot)),
-        view_current=snapshot.publish if snapshot else "nothing",
         feed=snapshot.feed.mode if snapshot and snapshot.feed else "off",
         feed_from=snapshot.feed.first if snapshot and snapshot.feed and snapshot.feed.mode != "off" else None,
         history_events=sum(part.rows for part in history.parts) if history else 0,

@@ -13,6 +13,7 @@ from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, InputUnfinished, SchemaRefused
 from compactor.core.model.inputs import Input
 from compactor.core.model.layout import commit_id
+from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import InputLocations, Staged
@@ -27,6 +28,9 @@ from compactor.flows.transact import transact
 from compactor.flows.write import feed, state
 from compactor.ports import Batch
 
+FILES_MAX = 100_000
+"""The largest number of files that one commit ingests. Its Snapshot describes each of them in about 1 kB, and whoever reads the table reads it."""
+
 _LANDING: InputLocations = {}
 
 Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], InputLocations]"]
@@ -34,8 +38,14 @@ Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], InputLocations]"
 
 
 def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress) -> Snapshot | None:
-    """Ingest what has landed. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does."""
-    return ingest(table, lambda parent: (discover.landing(table, parent).new, _LANDING), "commit", label, progress, newest)
+    """Ingest what has landed, at most FILES_MAX files. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does."""
+
+    def landed(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
+        new = discover.landing(table, parent).new
+        # a full load is ingested whole; all other events may come in any number of commits
+        return new if table.spec.source.full_loads else new[:FILES_MAX], _LANDING
+
+    return ingest(table, landed, "commit", label, progress, newest)
 
 
 def replay(table: Table, paths: Sequence[str], label: str, progress: Progress) -> Snapshot | None:
@@ -58,6 +68,15 @@ def ingest(table: Table, choose: Choice, operation: str, label: str, progress: P
         return attempts[-1].edit(inputs)
 
     return transact(table, planned, label, moved=lambda: bool(attempts) and attempts[-1].inputs_changed(), newest=newest)
+
+
+class BecomesText(SchemaRefused):
+    """Stored columns become text: their values have to be read again from the archive first."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        super().__init__(f"table {table}: {', '.join(columns)} became text while its archive was read again. Run again.")
+        self.columns = columns
+        """Stored names of the columns."""
 
 
 class _Ingestion:
@@ -86,6 +105,10 @@ class _Ingestion:
                 raise
             return self.edit(self._without(young))
         self.scratch.callback(batch.close)
+        texts = batch.summary.evolved.texts
+        # adopted rows are in no landed file: their values become text as they are stored
+        if texts and self.table.adopted() is None:
+            raise BecomesText(self.table.name, texts)
         unsteady = self._unsteady(batch)
         if unsteady:
             return self.edit(self._without(unsteady))
@@ -119,7 +142,8 @@ class _Ingestion:
         table, parent = self.table, self.parent
         evolved = batch.summary.evolved
         notices.notify(table, parent, evolved.decisions, evolved.schema)
-        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, bool(evolved.retyped), batch.summary.truncate is not None)
+        rewritten = bool(evolved.retyped) or _holds_other_defaults(table, parent, evolved.schema)
+        whole = compaction.whole_base(table.spec, parent, batch.summary.changes, rewritten, batch.summary.truncate is not None)
         self.progress(table.name, "resolve", 0.4)
         purge = state.purge_through(table, parent) if whole else 0
         written = state.write(table, batch, parent, commit, whole, purge, self.scratch)
@@ -151,6 +175,13 @@ class _Ingestion:
     def _unchanged(self, item: Input) -> bool:
         info = self.table.storage.stat(self.table.layout.landed(item.path))
         return info is not None and info.etag == item.etag
+
+
+def _holds_other_defaults(table: Table, parent: Snapshot | None, schema: Schema) -> bool:
+    """Return whether stored files may hold defaults that a late event has changed. Other rows read them, and hold none (H15)."""
+    if parent is None or not (table.spec.soft or parent.unavailable_columns):
+        return False
+    return schema.defaults_moved(parent.schema, parent.position_max)
 
 
 def _check_gone(table: Table, parent: Snapshot | None, staged: Staged, whole: bool) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from compactor.core.model import types
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.inputs import AGAIN, Input
@@ -59,11 +60,26 @@ def rebuild(
     return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, notes=(note,))
 
 
+def as_text(table: Table, columns: Sequence[str], progress: Progress, label: str) -> Snapshot | None:
+    """Build the table again with these stored columns as text, so that their values are the source's own. Return the new version.
+
+    Raises InputRefused naming the files that are gone.
+    """
+    work = _Rebuild(table, None, True, False, progress, columns)
+    made = transact(table, work.edit, label, moved=work.files_moved)
+    if made is not None:
+        publish.publish(table, made)
+        archive.archive(table, made)
+    return made
+
+
 class _Rebuild:
     """The rebuild of one table. It builds once, and catches up with what others commit."""
 
-    def __init__(self, table: Table, target: Snapshot | None, accept: bool, dry: bool, progress: Progress) -> None:
+    def __init__(self, table: Table, target: Snapshot | None, accept: bool, dry: bool, progress: Progress, texts: Sequence[str] = ()) -> None:
         self.table, self.target, self.accept, self.dry, self.progress = table, target, accept, dry, progress
+        self.texts = texts
+        """Stored columns that become text."""
         self.inputs: Sequence[Input] = ()
         self.locations: Locations = {}
         self.head: Snapshot | None = None
@@ -108,7 +124,7 @@ class _Rebuild:
         writer = commit_id(version, table.env.nonce())
         self.progress(table.name, "read", 0.1)
         try:
-            batch = table.engine().read(table.spec.unguarded, _origin(table, parent), self.inputs, version, self.locations)
+            batch = table.engine().read(table.spec.unguarded, _origin(table, parent, self.texts), self.inputs, version, self.locations)
         except NoRowsYet as error:
             raise Refused(str(error)) from error
         then = restore.changed(ledger.everything(table, target), ledger.everything(table, parent)) if target else ()
@@ -119,6 +135,8 @@ class _Rebuild:
     def _equal_or_accepted(self, parent: Snapshot, built: Snapshot) -> bool:
         """Compare the result with what it is to replace, and make the report."""
         against = self.target or parent
+        if self.texts:
+            return True
         self.progress(self.table.name, "check", 0.7)
         difference = self._difference(against, built)
         undone, size = sum(item.outcome == "undone" for item in built.inputs), sum(item.size for item in self.inputs)
@@ -191,7 +209,7 @@ class _Rebuild:
             return self._edit(parent, written.state, writer, counts, ties, written.staged.unresolved)
 
     def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:
-        made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw, publish="yes")
+        made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw)
         pending = archive.unfinished(self.table, parent.pending)
         return Edit("rebuild", writer, made, True, pending=pending, counts=counts, ties=ties, unresolved=unresolved, files=tuple(made.data_files))
 
@@ -246,21 +264,23 @@ def _check_origin(table: Table, head: Snapshot) -> None:
         )
 
 
-def _origin(table: Table, head: Snapshot) -> Snapshot | None:
+def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot | None:
     """What the first file meets: nothing; in a table that was adopted, what it began with.
 
     Where `on_schema_change` keeps columns out, a table with the columns of now and no rows: then what was left out stays out. Not with another key
-    or order: these ask for a table made anew.
+    or order: these ask for a table made anew. `texts`: columns of that table that are text from the start.
     """
     adopted = table.origin(head)
     if adopted is not None:
         return adopted
     same = {head.schema.field(name).source for name in head.schema.key} == {*table.spec.key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
     same = same and (not table.spec.order_by or same_order(table.spec.order_by, [name for name, _ in head.order]))
-    if not same or table.spec.policy.follows_everything:
+    if not texts and (not same or table.spec.policy.follows_everything):
         return None
+    fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)
+    schema = dataclasses.replace(head.schema, fields=tuple(new if new.name in texts else old for old, new in zip(head.schema.fields, fields)))
     nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
-    return dataclasses.replace(head, **nothing, segments=(), offsets=())
+    return dataclasses.replace(head, **nothing, schema=schema, segments=(), offsets=())
 
 
 def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], places: dict[tuple[str, str], str]) -> None:

@@ -29,8 +29,6 @@ from compactor.spark.sql import literal, member, quoted
 _LISTS = ("columnNames", "columnTypes", "columnValues", "oldKeyNames", "oldKeyTypes", "oldKeyValues")
 _TEXTS = ("changeType", "timestamp", "schema", "table")
 
-_NO_OBJECTS = r"^[^{]*\{[^{]*$"
-
 CONNECTOR = "change-event"
 
 
@@ -68,12 +66,12 @@ def _parsed(raw: RawFrame, own: list[str]) -> DataFrame:
     body = ", ".join([*(f"{quoted(name)} STRING" for name in (*_TEXTS, *own)), *(f"{name} ARRAY<STRING>" for name in _LISTS), "_corrupt STRING"])
     empty = "(_text IS NULL OR trim(_text) IN ('', 'null'))"
     # values that are objects keep their text; if there are none, numbers are read exactly
-    exact = f"CASE WHEN _text RLIKE {literal(_NO_OBJECTS)} THEN {pg_text.exact_numbers('_text')} ELSE _text END"
+    exact = f"CASE WHEN {named.has_objects('_text')} THEN _text ELSE {pg_text.exact_numbers('_text')} END"
     document = f"from_json({exact}, {literal(body)}, map('columnNameOfCorruptRecord', '_corrupt'))"
     documents = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys", f"{document} AS _d")
     problem = (
         f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object with lists of names and values' "
-        f"WHEN _text RLIKE {literal(named.TWO_DOCUMENTS)} THEN 'holds several JSON documents, expected one per line' "
+        f"WHEN {named.several_documents('_text')} THEN 'holds several JSON documents, expected one per line' "
         "WHEN _d.changeType IS NULL THEN 'is not a change event (no `changeType`)' END"
     )
     return documents.selectExpr("*", f"{problem} AS _problem")

@@ -115,6 +115,24 @@ def change_type(value: str, old: types.Type, kind: types.Type) -> str:
     return plain(value, old, kind, packed=False)
 
 
+def is_inexact(value: str, old: types.Type, kind: types.Type) -> str | None:
+    """SQL: whether a value of type `old` has a whole number that is another one as the double of type `kind`. None if that cannot be."""
+    if kind[0] == "double" and old[0] in ("bigint", "decimal"):
+        return f"coalesce({cast(cast(value, kind), old)} <> {value}, {value} IS NOT NULL)"
+    if kind[0] == old[0] == "array":
+        inside = is_inexact("_x", old[1], kind[1])
+        return f"coalesce(exists({value}, _x -> {inside}), false)" if inside else None
+    if kind[0] == old[0] == "map":
+        inside = is_inexact("_x", old[2], kind[2])
+        return f"coalesce(exists(map_values({value}), _x -> {inside}), false)" if inside else None
+    if kind[0] == old[0] == "struct":
+        new = dict(kind[1])
+        named = ((low, member(value, name), member_type) for (low, _), (name, member_type) in zip(types.stored_names(old)[1], old[1]))
+        tests = [is_inexact(inner, member_type, new[low]) for low, inner, member_type in named if low in new]
+        return " OR ".join(f"({test})" for test in tests if test) or None
+    return None
+
+
 def _struct(value: str, old: types.Type, kind: types.Type, packed: bool) -> str:
     # stored_names numbers names that would be equal in lower case; both at once keeps the pairs together
     has = {low: (name, member_type) for (low, _), (name, member_type) in zip(types.stored_names(old)[1], old[1])}

@@ -23,7 +23,8 @@ from compactor.spark.input import kafka
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.inputs import Inputs
 from compactor.spark.rows import position
-from compactor.spark.sql import cast, literal, named, null, quoted, struct
+from compactor.spark.rows.comparable import exactly
+from compactor.spark.sql import literal, named, null, quoted, struct
 
 _SAMPLES = 3
 """Keys that an error names."""
@@ -119,7 +120,7 @@ def _position(spec: TableSpec, base: ForeignBase, images: types.Type) -> str:
                     f"table {spec.name}: --order-by {column} is compared as {text}, the changes' {name} as {kind}; expected the same. Name another "
                     "column, or use --ingested-through FOLDER alone."
                 )
-            value = cast(sql, types.parse(kind))
+            value = exactly(sql, column_kind, types.parse(kind))
         members.append(value)
         if name not in NULLABLE:
             required.append(f"({value}) IS NOT NULL")

@@ -10,7 +10,9 @@ their columns also have NAMED.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -18,8 +20,9 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE
-from compactor.spark.decode import conversions
+from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
+from compactor.spark.sql import literal, quoted
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,11 @@ class Frame:
     metadata: frozenset[str] = frozenset()
     """Columns of the rows that the table does not store. They may still order the changes."""
 
-    def parsed(self, writers: Sequence[WriterSchema]) -> Frame:
-        """Return the frame with JSON images parsed into a struct of all columns of these writers. Columns whose types clash are read as text."""
+    def parsed(self, writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> Frame:
+        """Return the frame with JSON images parsed into a struct of all columns of these writers. Columns whose types clash are read as text.
+
+        Inferred numbers of a column that is text, here or in `stored` (the table's columns), are the text that the source wrote.
+        """
         if self.images is not None:
             return dataclasses.replace(self, writers=tuple(writers))
         merged: dict[str, types.Type] = {}
@@ -56,8 +62,12 @@ class Frame:
             for field in writer.fields:
                 kind = conversions.json_type(field.raw)
                 merged[field.name] = _joined(merged.get(field.name, kind), kind)
+        numbers = {field.name for writer in writers for field in writer.fields if field.inferred and types.is_scalar(field.raw)}
+        merged.update({field.name: field.type for field in stored if field.type == ("string",) and field.name in numbers})
         images: types.Type = ("struct", tuple(merged.items()))
-        parsed = [_parse(column, images) if column in (AFTER, BEFORE) else column for column in self.rows.columns]
+        # a number among text loses its form in a JSON reader: 7.50 would be 7.5
+        written = {name for name in numbers if merged[name] == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
+        parsed = [_parse(column, images, written) if column in (AFTER, BEFORE) else column for column in self.rows.columns]
         return dataclasses.replace(self, rows=self.rows.selectExpr(*parsed), images=images, writers=tuple(writers))
 
 
@@ -66,10 +76,22 @@ def _joined(left: types.Type, right: types.Type) -> types.Type:
     return types.widest(left, right) or (None if types.is_scalar(left) else types.widest(left, right, numbers=True)) or ("string",)
 
 
-def _parse(column: str, images: types.Type) -> str:
+def _parse(column: str, images: types.Type, written: Collection[str]) -> str:
+    """SQL: a JSON image as a struct. `written`: columns whose numbers are read as the text that stands there."""
     if not images[1]:
         return f"CAST(NULL AS STRUCT<_none:STRING>) AS {column}"
-    return f"from_json({column}, '{ddl(images)}') AS {column}"
+    if not written:
+        return f"from_json({column}, '{ddl(images)}') AS {column}"
+    names = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in sorted(written))
+    exact = ddl(("struct", tuple((name, ("string",)) for name in sorted(written))))
+    here = literal(f"(?:{names}){pg_text.FRACTION}")
+    numbers = f"CASE WHEN {column} RLIKE {here} THEN from_json({pg_text.exact_numbers(column)}, '{exact}') END"
+    members = (
+        f"{literal(name)}, {f'coalesce(_p.n.{quoted(name)}, _p.a.{quoted(name)})' if name in written else f'_p.a.{quoted(name)}'}"
+        for name, _ in images[1]
+    )
+    whole = f"CASE WHEN _p.a IS NOT NULL THEN named_struct({', '.join(members)}) END"
+    return f"get(transform(array(struct(from_json({column}, '{ddl(images)}') AS a, {numbers} AS n)), _p -> {whole}), 0) AS {column}"
 
 
 def ddl(images: types.Type) -> str:

@@ -29,14 +29,28 @@ from compactor.spark.sql import literal, once, quoted
 TOAST, ANY = "toast", "any"
 """What an update may leave out unchanged: values that PostgreSQL stores out of line, or any column except the key."""
 
-_OUT_OF_LINE = ("string", "binary", "array", "map", "struct")
+_OUT_OF_LINE = ("string", "binary", "array", "map", "struct", "decimal")
+"""Kinds of stored types whose PostgreSQL types have no fixed length. A numeric of some 34 digits is large enough."""
 
 IMAGE = "STRUCT<names: ARRAY<STRING>, types: ARRAY<STRING>, `values`: ARRAY<STRING>>"
 
+_ADJACENT = r"\}\s*\{"
+"""Stands between two documents, and perhaps in texts."""
+
 _HEX_DIGITS = r"^(\\x)?([0-9A-Fa-f]{2})*$"
 
-TWO_DOCUMENTS = r'\}\s*\{"'
-"""Two documents on one line, from a sink that writes no line ends. Inside a string every quote has a backslash, so this cannot match there."""
+_TWO_DOCUMENTS = rf'^(?s)(?:[^"}}]++|{pg_text.STRING}|\}}(?!\s*+\{{))*+\}}\s*+\{{'
+_OBJECT_INSIDE = rf'^(?s)[^"{{]*+\{{(?:[^"{{]++|{pg_text.STRING})*+\{{'
+
+
+def several_documents(text: str) -> str:
+    """SQL: whether a line holds several JSON documents, from a sink that writes no line ends. Texts may hold any braces."""
+    return f"({text} RLIKE {literal(_ADJACENT)} AND {text} RLIKE {literal(_TWO_DOCUMENTS)})"
+
+
+def has_objects(text: str) -> str:
+    """SQL: whether a JSON object has other objects inside."""
+    return f"{text} RLIKE {literal(_OBJECT_INSIDE)}"
 
 
 def image(names: str, kinds: str, values: str) -> str:

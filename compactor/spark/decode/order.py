@@ -31,9 +31,12 @@ from dataclasses import dataclass
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import CONNECTOR, OFFSETS
+from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
-from compactor.spark.sql import cast, quoted
+from compactor.spark.rows import comparable
+from compactor.spark.rows.comparable import LSN
+from compactor.spark.sql import quoted
 
 SOURCE = (
     "connector",
@@ -95,9 +98,6 @@ class OrderNames:
     first: Mapping[str, str]
     """Names that come before the columns of the row, with their SQL on a decoded row: `lsn` is the envelope's, `after.lsn` the row's."""
 
-    text_columns: bool = False
-    """The columns of the row are text until the table's columns are known."""
-
     columns_first: bool = False
     """Whether a name in `order_by` that both the row and the connector have means the row's column (plain rows)."""
 
@@ -114,17 +114,14 @@ PLAIN_ROWS = OrderNames(_COMPUTED, columns_first=True)
 FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
 """Full loads: the hour of the folder."""
 
-NAMED_COLUMNS = OrderNames(_COMPUTED, text_columns=True)
+NAMED_COLUMNS = OrderNames(_COMPUTED)
 """Records that name their columns."""
 
 CHANGE_EVENTS = OrderNames(
     {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(OFFSETS, OFFSET)},
-    text_columns=True,
     event_fields=True,
 )
 """Records of the change-event envelope."""
-
-_LSN = "^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$"
 
 NULLABLE = frozenset(
     {
@@ -160,7 +157,7 @@ DEFAULTS = {
 def lsn_number(text: str) -> str:
     """SQL: PostgreSQL's `0/44CF6F8` as a number (two hexadecimal halves of 32 bits). As text `0/9` would sort after `0/10`. Null for other text."""
     halves = [f"CAST(conv(split_part({text}, '/', {part}), 16, 10) AS BIGINT)" for part in (1, 2)]
-    return f"CASE WHEN {text} RLIKE '{_LSN}' THEN try_add(try_multiply({halves[0]}, 4294967296L), {halves[1]}) END"
+    return f"CASE WHEN {text} RLIKE '{LSN}' THEN try_add(try_multiply({halves[0]}, 4294967296L), {halves[1]}) END"
 
 
 def micros(text: str) -> str:
@@ -195,19 +192,19 @@ def of_snapshot(declared: Sequence[str], columns: Collection[str], names: OrderN
     return tuple(map(stored, declared))
 
 
-def expression(name: str, images: types.Type, table: str, names: OrderNames = WRAPPED) -> tuple[str, types.Type]:
-    """Return SQL for an order column of a Snapshot on a decoded row, and its type: `bigint`, `string` or `double`. Raises OrderRefused without one.
+def expression(
+    name: str, images: types.Type, table: str, names: OrderNames = WRAPPED, writers: Sequence[WriterSchema] = ()
+) -> tuple[str, types.Type]:
+    """Return SQL for an order column of a decoded row, and its type (`comparable` lists them). Raises OrderRefused if it has no order.
 
-    `images` is the struct type of AFTER, and `names` decides between columns of the row and fields of the envelope.
+    `images` is the struct type of AFTER, and `names` decides between columns of the row and fields of the envelope. `writers` describe the columns.
     """
     columns = dict(images[1])
     bare = name.removeprefix("after.")
     if name in names.first:
         return names.first[name], ("string",) if name in _TEXT else ("bigint",)
     if bare in columns:
-        if names.text_columns:
-            return _comparable(f"coalesce({', '.join(f'{image}.{quoted(bare)}' for image in ('_after', '_before'))})"), ("bigint",)
-        return _ordered(f"coalesce(_after.{quoted(bare)}, _before.{quoted(bare)})", columns[bare], name, table)
+        return comparable.column(name, bare, columns[bare], writers, table)
     if names.event_fields:
         field = "event_" + name.removeprefix("event.")
         return _comparable(f"_source.{quoted(field)}"), ("bigint",)
@@ -230,29 +227,6 @@ def _number_or_text(part: str) -> tuple[str, types.Type]:
     if part in ("txId", "lsn", "pos", "row", "scn", "ssn", "ts_ms", "ts_us", "event_serial_no"):
         return f"try_cast(_source.{part} AS BIGINT)", ("bigint",)
     return f"_source.{part}", ("string",)
-
-
-def _ordered(value: str, kind: types.Type, name: str, table: str) -> tuple[str, types.Type]:
-    if kind[0] == "string":
-        # Debezium's sequence and PostgreSQL's LSN text are numbers written as text: as text 10 would sort before 9
-        sequence = f"try_cast(get(filter(from_json({value}, 'ARRAY<STRING>'), _x -> _x IS NOT NULL), 0) AS BIGINT)"
-        if name.endswith("sequence"):
-            return sequence, ("bigint",)
-        if name.lower().endswith("lsn"):
-            halves = ", '/', ".join(f"lpad(upper(split_part({value}, '/', {part})), 8, '0')" for part in (1, 2))
-            return f"CASE WHEN {value} RLIKE '{_LSN}' THEN concat({halves}) ELSE {value} END", kind
-        return value, kind
-    if kind[0] in ("tinyint", "smallint", "int", "bigint"):
-        return f"CAST({value} AS BIGINT)", ("bigint",)
-    if kind[0] == "timestamp":
-        return f"unix_micros({value})", ("bigint",)
-    if kind[0] == "date":
-        return f"CAST(datediff({value}, DATE'1970-01-01') AS BIGINT)", ("bigint",)
-    if kind[0] == "decimal":
-        return (cast(value, ("bigint",)), ("bigint",)) if kind[1] <= 18 and kind[2] == 0 else (cast(value, ("double",)), ("double",))
-    if kind[0] in ("float", "double"):
-        return f"CAST({value} AS DOUBLE)", ("double",)
-    raise OrderRefused(f"table {table}: order_by column {name!r} has type {types.text(kind)}, which has no order. Set `order_by:` to another column.")
 
 
 FLAT_METADATA = (

@@ -15,7 +15,9 @@ from compactor.core.schema.writer import WriterField
 from compactor.core.sources.postgres import HEX
 from compactor.spark.sql import cast, literal
 
-_STRING = r'"(?:[^"\\]++|\\.)*+"'
+STRING = r'"(?:[^"\\]++|\\.)*+"'
+"""A JSON string as a regular expression. Possessive quantifiers keep long ones off the stack."""
+
 _NUMBER = r"-?[0-9][0-9.eE+-]*+"
 _DEPTHS = 3
 
@@ -25,6 +27,9 @@ ISO_DATE = r"^[+-]?[0-9]{4,}-[0-9]{2}-[0-9]{2}"
 INFINITE = r"^[+-]?infinity$"
 """PostgreSQL's infinite dates and timestamps."""
 
+FRACTION = r"\s*[:,\[]\s*-?[0-9]+[.eE]"
+"""A number with a fraction or an exponent in JSON; text may look like it."""
+
 _OPENING = r"^(\{+|\[+)[^\]}]"
 _BOUNDS = r"^(\[[0-9:-]+\])+="
 
@@ -32,7 +37,7 @@ _BOUNDS = r"^(\[[0-9:-]+\])+="
 def exact_numbers(text: str) -> str:
     """SQL: JSON text in which every number is a string. JSON readers make doubles of fractions, and 30 digits become 17."""
     # \G continues where the last match ended, so only numbers outside of strings match; possessive quantifiers keep long strings off the stack
-    pattern = rf'(?s)\G((?:[^"0-9-]++|{_STRING})*+)({_NUMBER})'
+    pattern = rf'(?s)\G((?:[^"0-9-]++|{STRING})*+)({_NUMBER})'
     return f"regexp_replace({text}, {literal(pattern)}, '$1\"$2\"')"
 
 
@@ -102,12 +107,12 @@ def _array_text(value: str, item: WriterField) -> str:
 def as_json(value: str) -> str:
     """SQL: PostgreSQL's array text as JSON text whose leaves are strings and nulls. JSON stays as it is."""
     text = _bare(value)
-    between = rf"(?:[{{}},]|{_STRING})"
+    between = rf"(?:[{{}},]|{STRING})"
     steps = (
         (rf"(?s)\G((?:{between}|(?!NULL[,}}])[^{{}},\"]++)*+)NULL(?=[,}}])", "$1null"),
         (rf"(?s)\G((?:{between}|null(?=[,}}]))*+)(?!null[,}}])([^{{}},\"]++)", '$1"$2"'),
-        (rf"(?s)\G((?:[^\"{{]++|{_STRING})*+)\{{", "$1["),
-        (rf"(?s)\G((?:[^\"}}]++|{_STRING})*+)\}}", "$1]"),
+        (rf"(?s)\G((?:[^\"{{]++|{STRING})*+)\{{", "$1["),
+        (rf"(?s)\G((?:[^\"}}]++|{STRING})*+)\}}", "$1]"),
     )
     for pattern, put in steps:
         text = f"regexp_replace({text}, {literal(pattern)}, '{put}')"

@@ -19,7 +19,7 @@ from compactor.spark.columns import POSITION
 from compactor.spark.history import versions as history
 from compactor.spark.history.versions import Versions
 from compactor.spark.keys import least_key, range_index
-from compactor.spark.rows import position
+from compactor.spark.rows import defaults, position
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables import table_writer
 
@@ -52,7 +52,10 @@ class Parts:
         files = table_writer.parquet(self.spark, kinds, {self.layout.inside(part.path): part.size for part in parts})
         path = "_metadata.file_path" if parts else "''"
         state = [name for name, _ in state_types(position.ddl(self.versions.order))]
-        rows = files.selectExpr(*table_writer.payload(self.versions.schema, old), *state, f"{path} AS __path")
+        schema, order = self.versions.schema, self.versions.order
+        payload = table_writer.payload(schema, old).items()
+        values = [f"{defaults.shown_by_position(schema, name, order, value)} AS {quoted(name)}" for name, value in payload]
+        rows = files.selectExpr(*values, *state, f"{path} AS __path")
         if keys is not None:
             # join first: what is computed below a join is computed for every row of the file
             rows = rows.join(keys, list(self.versions.schema.key), "inner")
@@ -112,7 +115,8 @@ class Writer:
         self._write(spread.selectExpr("*", "concat('open-', lpad(spark_partition_id(), 5, '0')) AS history_part"))
 
     def _write(self, rows: DataFrame) -> None:
-        columns = [quoted(name) for name, _ in self.versions.stored]
+        schema, order = self.versions.schema, self.versions.order
+        columns = [defaults.in_file(schema, name, order) for name, _ in self.versions.stored]
         directory = self.layout.history(self.commit)
         ordered = rows.selectExpr(*columns, "history_part").sortWithinPartitions("history_part", *self.versions.keys, POSITION)
         ordered.write.mode("append").partitionBy("history_part").parquet(directory)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import json
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ from compactor.spark.sql import literal, quoted
 _EMPTY = "\u0001empty\u0001"
 """The text that Spark gives for an unquoted empty value, to distinguish it from the null marker and from a quoted empty value."""
 
+_DELIMITERS = (";", "\t", "|", ",")
 _CORRUPT = "_corrupt_line"
 _HEAD_BYTES = (1 << 16, 16 << 20)
 """How many bytes to read to find the end of the first record: first few, then many."""
@@ -76,6 +78,7 @@ def read(spark: SparkSession, spec: TableSpec, origins: Origins, paths: Sequence
 
 def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layout:
     first, crlf = _first_record(spark, path, used)
+    _check_delimiter(spec, path, used, first)
     if used.header:
         names = tuple(first)
         twice = sorted({name for name in names if names.count(name) > 1 or not name})
@@ -89,6 +92,16 @@ def _layout(spark: SparkSession, spec: TableSpec, used: Csv, path: str) -> _Layo
     if spec.source.unnamed_operation and operation and operation not in columns and _has_operation(len(first) - len(columns), path):
         columns = (operation, *columns)
     return _Layout(columns, False, crlf)
+
+
+def _check_delimiter(spec: TableSpec, path: str, used: Csv, first: Sequence[str]) -> None:
+    """Raise InputRefused if the first record is one value that another delimiter would divide, while more are expected."""
+    if len(first) != 1 or (not used.header and len(used.columns) < 2) or (used.header and spec.key == (first[0],)):
+        return
+    other = max((char for char in _DELIMITERS if char != used.delimiter), key=first[0].count)
+    if other in first[0]:
+        values = f"the first line has one value with the delimiter {used.delimiter!r}, and {first[0].count(other) + 1} with {other!r}"
+        raise InputRefused(f"table {spec.name}: {path}: {values}: {first[0][:100]!r}. Set `csv: {{delimiter: {json.dumps(other)}}}`.")
 
 
 def _has_operation(more: int, path: str) -> bool:

@@ -1,14 +1,14 @@
 """Values of CSV files get types: declared by a schema, else inferred from the values without loss.
 
-Inference never changes a value: printed again, it is the text that was read. So it makes no difference how many runs the files come in, and a column
-whose inferred type fails later becomes text without loss. The type of a column is
+Inference loses no digit, and it makes no difference how many runs the files come in. The type of a column is
 
 | type | if every value of the run, and the column as it is stored, is |
 |---|---|
 | bigint; beyond 64 bits decimal(38,0) | a whole number as a computer writes it: no leading zero, no plus sign (`007` and `+7` are text) |
-| decimal(19+s, s) | such a number with s digits after the point, in every value; wider for more whole digits, up to 38 in all |
-| string | anything else: numbers with exponent or of differing scale, dates and times (only a schema can give their form and zone) |
+| decimal(19+s, s) | such a number with at most s digits after the point; wider for more whole digits, up to 38 in all |
+| string | anything else: numbers with exponent, dates and times (only a schema can give their form and zone) |
 
+A later value may widen a number (12.50, then 12.505); a number never becomes text unless `on_schema_change` names `to_string`.
 The source did not state an inferred type, so a different one never makes a second column of one name (`WriterField.guessed`). A value that does not
 fit a declared type makes the record invalid, never null.
 """
@@ -26,9 +26,8 @@ from compactor.spark.decode import conversions
 from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, named, quoted, struct
 
-_WHOLE = "^(0|-?[1-9][0-9]*)$"
-_FRACTION = "^-?(0|[1-9][0-9]*)[.][0-9]+$"
-_MINUS_ZERO = "^-0[.]0*$"
+_WHOLE = "^-?(0|[1-9][0-9]*)$"
+_NUMBER = "^-?(0|[1-9][0-9]*)([.][0-9]+)?$"
 _NO_VALUE = ("infinity", "-infinity", "inf", "-inf", "nan")
 _FAR = "^[+-]?[0-9]{5,}-"
 """Special values that databases write and that no engine's date, time or decimal can hold: null by policy (docs/sources.md), not an error."""
@@ -60,16 +59,10 @@ def _columns(raw: RawFrame) -> tuple[tuple[str, types.Type], ...]:
 
 
 def _joined(left: types.Type | None, right: types.Type | None) -> types.Type | None:
-    """Return the type that prints the values of both types as they were read."""
+    """Return the type that holds every digit of the values of both types."""
     if left is None or right is None:
         return left or right
-    joined = types.widest(left, right)
-    return joined if joined and _scale(left) == _scale(right) == _scale(joined) else ("string",)
-
-
-def _scale(kind: types.Type) -> Any:
-    """Return what decides how a number is printed: the digits after the point, 0 for whole numbers."""
-    return kind[2] if kind[0] == "decimal" else 0 if kind[0] in ("tinyint", "smallint", "int", "bigint") else kind
+    return types.widest(left, right) or ("string",)
 
 
 def _guessed(raw: RawFrame, schema: WriterSchema | None, words: Sequence[str], twins: str) -> dict[str, types.Type | None]:
@@ -90,23 +83,22 @@ def _counts(value: str, at: int) -> list[Any]:
     return [
         named(f"count({value})", f"n{at}"),
         named(f"count_if(NOT {value} RLIKE '{_WHOLE}')", f"w{at}"),
-        named(f"count_if(NOT {value} RLIKE '{_FRACTION}' OR {value} RLIKE '{_MINUS_ZERO}')", f"f{at}"),
+        named(f"count_if(NOT {value} RLIKE '{_NUMBER}')", f"f{at}"),
         named(f"count_if({value} RLIKE '{_WHOLE}' AND try_cast({value} AS BIGINT) IS NULL)", f"b{at}"),
         named(f"max(length(regexp_extract({value}, '^-?([0-9]+)', 1)))", f"i{at}"),
-        named(f"min({scale})", f"l{at}"),
         named(f"max({scale})", f"s{at}"),
     ]
 
 
 def _guess(row: Any, at: int) -> types.Type | None:
-    count, not_whole, not_fraction, big, whole, least, scale = (row[f"{letter}{at}"] for letter in "nwfbils")
+    count, not_whole, not_number, big, whole, scale = (row[f"{letter}{at}"] for letter in "nwfbis")
     if not count:
         return None
     if not not_whole and not big:
         return ("bigint",)
     if not not_whole and whole <= _DIGITS_MAX:
         return ("decimal", _DIGITS_MAX, 0)
-    if not not_fraction and least == scale and whole + scale <= _DIGITS_MAX:
+    if not not_number and whole + scale <= _DIGITS_MAX:
         return ("decimal", min(max(whole, _WHOLE_DIGITS) + scale, _DIGITS_MAX), scale)
     return ("string",)
 

@@ -49,6 +49,7 @@ class Inputs:
         self.origins = dataclasses.replace(roots, named=renamed)
         self.reads = ConsistentReads({place: item.size for item, place in self.places.items()}, spec.name, storage)
         self.unreadable: files.Unreadable = {}
+        self._raws: dict[str, list[DataFrame]] = {}
 
     def by_format(self) -> dict[str, list[str]]:
         """Return the locations by file format, without unreadable files. The format comes from the settings, else from the file's name."""
@@ -67,10 +68,16 @@ class Inputs:
         if kind == "parquet":
             return raws
         raws = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.materialize)) for raw in raws]
+        self._raws[kind] = [raw.rows for raw in raws]
         if kind != "csv":
             return raws
         operation = self.spec.op or self.spec.source.operation_column
         return csv_types.add_types(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
+
+    @property
+    def raws(self) -> tuple[DataFrame, ...]:
+        """Return the raw rows of the last reading, for `survey.record_numbers`."""
+        return tuple(rows for frames in self._raws.values() for rows in frames)
 
     def materialize(self, rows: DataFrame) -> DataFrame:
         """Return the rows computed once. They are freed when the batch is closed."""

@@ -40,8 +40,9 @@ from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
 from compactor.spark.decode.order import NULL_WHILE, NULLABLE, expression
 from compactor.spark.keys import key_text, key_types, row_key
-from compactor.spark.rows import position
-from compactor.spark.sql import cast, coalesce, literal, member, null, quoted
+from compactor.spark.rows import defaults, position
+from compactor.spark.rows.comparable import exactly
+from compactor.spark.sql import coalesce, literal, member, null, quoted
 
 EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
@@ -53,12 +54,12 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP.
     """
     assert frame.images is not None
-    parts = [expression(name, frame.images, spec.name, frame.order_names)[0] for name, _ in order]
-    typed = [cast(part, types.parse(kind)) for part, (_, kind) in zip(parts, order)]
+    parts = [expression(name, frame.images, spec.name, frame.order_names, frame.writers) for name, _ in order]
+    typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     required = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
     names = ", ".join(name for name, _ in order)
-    reason = literal(f"a column of the order ({names}) is null or not a number; set `order_by:` to columns that every change has")
+    reason = literal(f"a column of the order ({names}) is null or not of the order's type; set `order_by:` to columns that every change has")
     why = f"CASE WHEN _invalid IS NOT NULL THEN _invalid WHEN _op IS NOT NULL AND ({unordered}) THEN {reason} END"
     keep = [name for name in frame.rows.columns if name not in (INVALID, OP)]
     # a record that holds several events: the record's place orders the file, the event's number orders the record
@@ -104,7 +105,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
             continue
         value, absent, mismatch = _column(frame, evolved, field, order)
         if spec.patch_rows:
-            absent = _without(frame, evolved, field, absent)
+            absent = _without(frame, evolved, field, order, absent)
         if mismatch:
             condition = f"NOT coalesce({absent}, false) AND ({mismatch})" if absent else mismatch
             mistyped.append(f"WHEN {condition} THEN {literal(field.name)}")
@@ -148,11 +149,26 @@ def _variants(frame: Frame, evolved: Evolved, field: Field) -> dict[WriterField,
     return variants
 
 
-def _without(frame: Frame, evolved: Evolved, field: Field, absent: str | None) -> str | None:
-    """SQL: `absent`, or that the row's writer does not have the column at all (`patch_rows: true`)."""
+def _lacking(frame: Frame, evolved: Evolved, field: Field) -> str | None:
+    """SQL: whether the row's writer does not have the column. None if every writer has it."""
     having = {writer for writers in _variants(frame, evolved, field).values() for writer in writers}
     lacking = [literal(writer.id) for writer in frame.writers if writer.id not in having]
-    return " OR ".join([*([absent] if absent else []), *([f"_writer IN ({', '.join(lacking)})"] if lacking else [])]) or None
+    return f"coalesce(_writer IN ({', '.join(lacking)}), false)" if lacking else None
+
+
+def _reads_default(frame: Frame, evolved: Evolved, field: Field, order: position.Order) -> str | None:
+    """SQL: whether the row is from before the column, so that it has the column's default (H15). None: never."""
+    lacking = _lacking(frame, evolved, field)
+    if lacking is None or field.name not in evolved.schema.defaults:
+        return None
+    return f"({lacking} AND {defaults.below(evolved.schema, field.name, order)})"
+
+
+def _without(frame: Frame, evolved: Evolved, field: Field, order: position.Order, absent: str | None) -> str | None:
+    """SQL: `absent`, or that the row's writer does not have the column, nor the row its default (`patch_rows: true`)."""
+    lacking, older = _lacking(frame, evolved, field), _reads_default(frame, evolved, field, order)
+    lacking = f"({lacking} AND NOT {older})" if lacking and older else lacking
+    return " OR ".join(filter(None, (absent, lacking))) or None
 
 
 def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order) -> tuple[str, str | None, str | None]:
@@ -167,29 +183,26 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
         absent.append(_not_named(field.source))
     for column, writers in variants.items():
         raw = f"_after.{quoted(column.name)}"
-        value = conversions.change_type(conversions.to_stored(raw, images[column.name], column), column.type, kind)
+        stored = conversions.to_stored(raw, images[column.name], column)
+        # the text that the source wrote, not that of the number
+        as_written = column.inferred and images[column.name] == kind == ("string",)
+        value = raw if as_written else conversions.change_type(stored, column.type, kind)
         test = None if frame.omits else conversions.is_placeholder(raw, images[column.name])
         only = "" if len(writers) == len(frame.writers) else f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         branches.append((only, value))
-        mismatch = conversions.is_mistyped(raw, images[column.name], value, column.type)
-        if mismatch:
-            mistyped.append(f"({only} AND {mismatch})" if only else mismatch)
+        mismatches = (conversions.is_mistyped(raw, images[column.name], value, column.type), conversions.is_inexact(stored, column.type, kind))
+        mistyped += [f"({only} AND {mismatch})" if only else f"({mismatch})" for mismatch in mismatches if mismatch]
         if test:
             absent.append(f"({only} AND {test})" if only else f"({test})")
-    written = sum(len(writers) for writers in variants.values())
-    default = _default(field, kind, order) if written < len(frame.writers) else None
+    older = _reads_default(frame, evolved, field, order)
+    if older and absent:
+        absent = [f"(({' OR '.join(absent)}) AND NOT {older})"]
+    default = f"CASE WHEN {older} THEN {defaults.default(evolved.schema, field.name)} END" if older else None
     if len(branches) == 1 and not branches[0][0]:
         return branches[0][1], " OR ".join(absent) or None, " OR ".join(mistyped) or None
     cases = "".join(f" WHEN {only} THEN {value}" for only, value in branches)
     value = f"CASE{cases} ELSE {default or null(kind)} END" if cases else default or null(kind)
     return value, " OR ".join(absent) or None, " OR ".join(mistyped) or None
-
-
-def _default(field: Field, kind: types.Type, order: position.Order) -> str | None:
-    """SQL for the value of a row that was written before the column existed: the column's first default (H15). None if there is no default."""
-    if field.default is None or field.first is None:
-        return None
-    return f"CASE WHEN _position < {position.fixed(field.first, order)} THEN {cast(literal(field.default), kind)} END"
 
 
 def _key(frame: Frame, evolved: Evolved, name: str) -> str:

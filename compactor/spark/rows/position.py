@@ -6,9 +6,11 @@ Spark compares structs member by member, nulls first, as `core.model.position` d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from compactor.core.model import position as core
+from compactor.core.model import types
 from compactor.core.model.position import Partitions, Position
 from compactor.spark.sql import literal
 
@@ -25,8 +27,13 @@ def built(epoch: str, values: Sequence[str], row: str = "_row") -> str:
 def fixed(position: Position, order: Order) -> str:
     """SQL for a given Position."""
     named = zip(core.members(order), position)
-    inside = ", ".join(f"'{name}', CAST({literal(value)} AS {kind})" for (name, kind), value in named)
+    inside = ", ".join(f"'{name}', CAST({_literal(value, kind)} AS {kind})" for (name, kind), value in named)
     return f"named_struct({inside})"
+
+
+def _literal(value: Any, kind: str) -> str:
+    scale = types.parse(kind)[2] if kind.startswith("decimal") else 0
+    return f"'{value}E-{scale}'" if scale and value is not None else literal(value)
 
 
 def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order) -> str | None:
@@ -41,8 +48,15 @@ def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order)
 
 
 def from_row(row: Any) -> Position | None:
-    """Return a collected struct as a Position."""
-    return tuple(row) if row is not None else None
+    """Return a collected struct as a Position. Decimals become whole numbers (12.50 is 1250), which JSON and Python compare exactly."""
+    if row is None:
+        return None
+    return tuple(_unscaled(value) if isinstance(value, Decimal) else value for value in row)
+
+
+def _unscaled(value: Decimal) -> int:
+    sign, digits, _ = value.as_tuple()
+    return int("".join(map(str, digits))) * (-1 if sign else 1)
 
 
 def by_file(order: Order) -> bool:

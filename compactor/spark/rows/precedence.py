@@ -7,7 +7,11 @@ carries at its Position. The operation of the row is a register too. Taking the 
 repetition nor on grouping. That is why late, duplicated and split deliveries end in the same table.
 
 `_older` holds the registers that differ from the row's Position: `column → (at, via, known)`. Rows that are complete have none. The `_older` of a
-tombstone holds the registers of the row it hides, under their names or under `*` for all, so that a create under another key can take them (H10).
+tombstone holds the registers of the row it hides, under their names or under `*` for all, so that a create under another key can take them (H10), and
+so that `delete: soft` can show them.
+
+A barrier (a truncate, the beginning of an epoch that replaces) writes "unknown" to every register of every key: neither a row nor a value at or below
+it counts, wherever it is stored.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from compactor.core.model import types
+from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.spark.columns import BEHIND, FROM, HEAD, LINK_MARK, MISSING, MOVED_TO, OP, ORIGIN, OUTCOME, POSITION, TIE, VERSION
+from compactor.spark.columns import BEHIND, FROM, HEAD, LINK_MARK, MISSING, MOVED_TO, OLDER, OP, ORIGIN, OUTCOME, POSITION, TIE, VERSION
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
 from compactor.spark.sql import literal, null, quoted
@@ -54,6 +59,9 @@ class Resolver:
 
     keyless: bool = False
     """Whether the table has no key of its own (`rows/keyless.py`)."""
+
+    barrier: Position | None = None
+    """The newest truncate, or beginning of an epoch that replaces. The caller leaves out states at or below it."""
 
     @property
     def keys(self) -> list[str]:
@@ -170,37 +178,58 @@ class Resolver:
         hashed = [f"to_json({sent.get(name, quoted(name))})" if self._has_map(name) else sent.get(name, quoted(name)) for name in self.schema.names]
         # the hash passes over nulls, so the places of nulls are compared beside it
         nulls = f"array({', '.join(f'({column}) IS NULL' for column in columns)})"
+        content = f"xxhash64(_op, {', '.join(hashed)}, {nulls})"
         new_key = f"CASE WHEN {MOVED} THEN _moved_to END"
-        return f"CASE WHEN _op = 'd' THEN xxhash64(_op, {new_key}) ELSE xxhash64(_op, {', '.join(hashed)}, {nulls}) END"
+        return content if self.keyless else f"CASE WHEN _op = 'd' THEN xxhash64(_op, {new_key}) ELSE {content} END"
 
     def _has_map(self, name: str) -> bool:
         return "map<" in types.text(types.parse(self.schema.field(name).type))
 
     def _whole(self, ranked: DataFrame) -> DataFrame:
-        """Resolve where every event carries every column: the head is the row. A tombstone takes over the values of the state below it."""
-        below = f"(PARTITION BY {', '.join(self.keys)} ORDER BY {self._latest})"
-        payload = ", ".join(quoted(name) for name in self.schema.values)
-        hidden = f"lead(struct(_op AS _lop, _position AS _lat, _older AS _lolder{', ' + payload if payload else ''})) OVER {below}"
-        rows = ranked.selectExpr("*", f"{hidden} AS _hidden")
-        takes = "(_op = 'd' AND _older IS NULL AND _hidden._lop = 'u')"
-        whole = f"map('{ALL}', named_struct('at', _hidden._lat, 'via', _hidden._lat, 'known', true))"
-        keeps = f"CASE WHEN _hidden._lolder IS NULL THEN {whole} ELSE map_concat({whole}, _hidden._lolder) END"
-        columns = [
-            quoted(name) if name in self.schema.key else f"CASE WHEN {takes} THEN _hidden.{quoted(name)} ELSE {quoted(name)} END AS {quoted(name)}"
-            for name in self.schema.names
-        ]
-        older = f"CAST(CASE WHEN {takes} THEN {keeps} ELSE _older END AS {position.older_ddl(self.order)}) AS _older"
-        return rows.selectExpr(*columns, OP, VERSION, POSITION, older, FROM, MOVED_TO, *_MARKS)
+        """Resolve where every event carries every column: the head is the row. A tombstone shows the newest row below it."""
+        if self.keyless:
+            return ranked.selectExpr(*self.columns, OP, VERSION, POSITION, OLDER, FROM, MOVED_TO, *_MARKS)
+        by_key = f"(PARTITION BY {', '.join(self.keys)})"
+        payload = "".join(f", {quoted(name)}" for name in self.schema.values)
+        own = f"map('{ALL}', named_struct('at', _position, 'via', _position, 'known', true))"
+        kept = f"CASE WHEN _op = 'u' AND _older IS NULL THEN {own} WHEN _op = 'u' THEN map_concat({own}, _older) ELSE _older END"
+        rows = ranked.selectExpr("*", f"CASE WHEN _head_op = 'd' THEN {self._lived('true')} END AS _lived")
+        # of equal ones what is stored, so that an event that is delivered again changes nothing
+        newest = f"CASE WHEN _lived IS NOT NULL THEN struct(_lived AS a, -({_STORED_FIRST}) AS s) END"
+        rows = rows.selectExpr("*", f"max_by(struct(_origin AS s, {kept} AS r{payload}), {newest}) OVER {by_key} AS _hidden")
+        hides = "(_head AND _op = 'd')"
+        values = {name: f"CASE WHEN {hides} THEN _hidden.{quoted(name)} ELSE {quoted(name)} END" for name in self.schema.values}
+        columns = [f"{values[name]} AS {quoted(name)}" if name in values else quoted(name) for name in self.schema.names]
+        # a stored tombstone changes when it learns a newer row, or when a barrier ends the row that it hides
+        changes = f"coalesce(_hidden.s < {DELTA}, _older IS NOT NULL)"
+        version = f"CASE WHEN {hides} AND _origin >= {DELTA} AND {changes} THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
+        older = f"CAST(CASE WHEN {hides} THEN _hidden.r ELSE _older END AS {position.older_ddl(self.order)}) AS _older"
+        return rows.selectExpr(*columns, OP, version, POSITION, older, FROM, f"{self._moved_to} AS _moved_to", *_MARKS)
+
+    @property
+    def _moved_to(self) -> str:
+        """SQL: of a tombstone, where its row lives on, if any delivery of the same event knows it."""
+        same = f"{position.event(POSITION, self.order)} = {position.event('_head_position', self.order)}"
+        return f"CASE WHEN _op = 'd' THEN max(CASE WHEN _op = 'd' AND {same} THEN _moved_to END) OVER (PARTITION BY {', '.join(self.keys)}) END"
+
+    def _lived(self, below: str) -> str:
+        """SQL: the Position of the newest event of a row that a state shows or hides. `below`: whether a shown row counts."""
+        after = f" AND _e.at > {self._bound} AND _e.via > {self._bound}" if self.barrier else ""
+        hidden = f"array_max(transform(filter(map_values(_older), _e -> _e.known{after}), _e -> _e.at))"
+        return f"CASE WHEN _op = 'u' AND {below} THEN _position WHEN _op = 'd' THEN {hidden} END"
+
+    @property
+    def _bound(self) -> str:
+        assert self.barrier is not None
+        return position.fixed(self.barrier, self.order)
 
     def _registers(self, ranked: DataFrame, partial: Sequence[str]) -> DataFrame:
         """Resolve each register by itself: the greatest (at, via) wins, and a delete above it makes it unknown."""
         by_key = f"(PARTITION BY {', '.join(self.keys)})"
         named = [name for name in self.schema.values if name in partial]
         rest = [name for name in self.schema.values if name not in partial]
-        below = "_position < _head_position"
         # A tombstone hides the last life of its row. Deletes after the last event of that life take nothing from it.
-        hidden = "array_max(transform(filter(map_values(_older), _e -> _e.known), _e -> _e.at))"
-        lived = f"CASE WHEN _op = 'u' AND {below} THEN _position WHEN _op = 'd' THEN {hidden} END"
+        lived = self._lived("_position < _head_position")
         rows = ranked.selectExpr("*", f"CASE WHEN _head_op = 'd' THEN max({lived}) OVER {by_key} ELSE _head_position END AS _life")
         rows = rows.selectExpr("*", f"max(CASE WHEN _op = 'd' AND _position < _life THEN _position END) OVER {by_key} AS _floor")
         registers = {name: quoted(name) for name in named}
@@ -209,19 +238,18 @@ class Resolver:
         for name, value in registers.items():
             own = self._register(name)
             # the stored row has the registers of an event that is delivered again
-            newest = f"CASE WHEN NOT _again THEN struct({own}.at AS a, {own}.via AS b, _origin AS s) END"
+            newest = f"CASE WHEN NOT _again THEN {self._newest(own)} END"
             best.append(f"max_by(struct({own} AS r, {value} AS v, _origin AS s), {newest}) OVER {by_key} AS {_best(name)}")
         rows = rows.selectExpr("*", *best)
         columns = [*self.keys]
-        columns += [f"CASE WHEN {_has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
-        columns += [f"CASE WHEN {_has_value(ALL)} THEN {_best(ALL)}.v.{quoted(name)} END AS {quoted(name)}" for name in rest]
+        columns += [f"CASE WHEN {self._has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
+        columns += [f"CASE WHEN {self._has_value(ALL)} THEN {_best(ALL)}.v.{quoted(name)} END AS {quoted(name)}" for name in rest]
         # a stored row changes when an event fills one of its columns, or when a late delete ends one of them
-        changes = " OR ".join(f"({_best(name)}.r.known AND ({_best(name)}.s < {DELTA} OR NOT {_has_value(name)}))" for name in registers)
+        changes = " OR ".join(f"({_best(name)}.r.known AND ({_best(name)}.s < {DELTA} OR NOT {self._has_value(name)}))" for name in registers)
         version = f"CASE WHEN _head_origin >= {DELTA} AND ({changes}) THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
-        moved_to = f"max(CASE WHEN _op = 'd' AND _position = _head_position THEN _moved_to END) OVER {by_key}"
         entries = ", ".join(self._entry(name) for name in registers)
         mapped = f"filter(array({entries}), _e -> _e IS NOT NULL)"
-        result = rows.selectExpr(*columns, OP, version, POSITION, f"{mapped} AS _entries", FROM, f"{moved_to} AS _moved_to", *_MARKS)
+        result = rows.selectExpr(*columns, OP, version, POSITION, f"{mapped} AS _entries", FROM, f"{self._moved_to} AS _moved_to", *_MARKS)
         older = f"CAST(CASE WHEN size(_entries) > 0 THEN map_from_entries(_entries) END AS {position.older_ddl(self.order)}) AS _older"
         return result.selectExpr(*self.columns, OP, VERSION, POSITION, older, FROM, MOVED_TO, *_MARKS)
 
@@ -229,15 +257,29 @@ class Resolver:
         own = f"CASE WHEN _op = 'u' THEN named_struct('at', _position, 'via', _position, 'known', true) ELSE {self._unknown_register} END"
         return f"coalesce(try_element_at(_older, {literal(name)}), try_element_at(_older, '{ALL}'), {own})"
 
+    def _newest(self, own: str) -> str:
+        """SQL to take the greatest of: a register that no barrier has ended, the newest one, of equal ones what is stored.
+
+        A key change that is delivered again is the same event, wherever its file sorts: what it brought along decides.
+        """
+        after = f"coalesce({own}.at > {self._bound} AND {own}.via > {self._bound}, false) AS k, " if self.barrier else ""
+        return f"struct({after}{position.event(f'{own}.at', self.order)} AS e, {own}.via AS b, {own}.at AS a, _origin AS s)"
+
+    def _has_value(self, name: str) -> str:
+        """SQL: whether the best register of a column holds a value that no delete and no barrier has ended."""
+        best = _best(name)
+        after = f" AND {best}.r.at > {self._bound} AND {best}.r.via > {self._bound}" if self.barrier else ""
+        return f"({best}.r.known AND {best}.r.at IS NOT NULL AND (_floor IS NULL OR {best}.r.at >= _floor){after})"
+
     def _entry(self, name: str) -> str:
         """SQL: the `_older` entry of a register. Null if a live row's value is as new as the row, or if a tombstone hides no value."""
         best = _best(name)
         lowest = f"CASE WHEN _floor IS NULL OR {best}.r.at >= _floor THEN {best}.r.at ELSE _floor END"
         unknown = f"named_struct('at', {lowest}, 'via', CAST(NULL AS {position.ddl(self.order)}), 'known', false)"
-        pair = f"named_struct('key', {literal(name)}, 'value', CASE WHEN {_has_value(name)} THEN {best}.r ELSE {unknown} END)"
-        current = f"({_has_value(name)} AND {best}.r.at = _position AND {best}.r.via = _position)"
+        pair = f"named_struct('key', {literal(name)}, 'value', CASE WHEN {self._has_value(name)} THEN {best}.r ELSE {unknown} END)"
+        current = f"({self._has_value(name)} AND {best}.r.at = _position AND {best}.r.via = _position)"
         live = "false" if name == ALL else f"(_op = 'u' AND NOT coalesce({current}, false))"
-        return f"CASE WHEN {live} OR (_op = 'd' AND {_has_value(name)}) THEN {pair} END"
+        return f"CASE WHEN {live} OR (_op = 'd' AND {self._has_value(name)}) THEN {pair} END"
 
     def heads(self, outcomes: DataFrame) -> DataFrame:
         """Return the rows that stay, one for each key, as states. ORIGIN says where each comes from."""
@@ -260,10 +302,10 @@ class Resolver:
         best = []
         for name in partial:
             own = self._register(name)
-            best.append(f"max_by(struct({own} AS r, {quoted(name)} AS v), struct({own}.at AS a, {own}.via AS b)) OVER {until} AS {_best(name)}")
+            best.append(f"max_by(struct({own} AS r, {quoted(name)} AS v), {self._newest(own)}) OVER {until} AS {_best(name)}")
         rows = rows.selectExpr("*", f"{begin} AS _floor", f"{touched} AS _touched", *best)
         new_keys = dict(zip(self.schema.key, key_columns(MOVED_TO, key_types(self.schema))))
-        values = [f"CASE WHEN {_has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in partial]
+        values = [f"CASE WHEN {self._has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in partial]
         rest = [f"{null(types.parse(self.schema.field(name).type))} AS {quoted(name)}" for name in self.schema.values if name not in partial]
         entries = ", ".join(f"named_struct('key', {literal(name)}, 'value', {self._carried(name)})" for name in partial)
         unknown = f"named_struct('key', '{ALL}', 'value', {self._unknown_register})"
@@ -289,17 +331,11 @@ class Resolver:
     def _carried(self, name: str) -> str:
         """SQL: a register as it arrives under the new key. `at` is the Position of the move, `via` that under the old key."""
         moved = f"named_struct('at', _position, 'via', {_best(name)}.r.at, 'known', true)"
-        return f"CASE WHEN {_has_value(name)} THEN {moved} ELSE {self._unknown_register} END"
+        return f"CASE WHEN {self._has_value(name)} THEN {moved} ELSE {self._unknown_register} END"
 
 
 def _best(name: str) -> str:
     return quoted("_r_" + name)
-
-
-def _has_value(name: str) -> str:
-    """SQL: whether the best register of a column holds a value that no delete has ended."""
-    best = _best(name)
-    return f"({best}.r.known AND {best}.r.at IS NOT NULL AND (_floor IS NULL OR {best}.r.at >= _floor))"
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.catalog.feed import ALL
 from compactor.core.model.errors import CheckFailed, InputRefused
 from compactor.core.model.layout import Layout
-from compactor.core.model.position import at_or_below, event_part, latest
+from compactor.core.model.position import at_or_below, earliest, event_part, latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.model.spec import TableSpec
@@ -121,7 +121,8 @@ def resolve(spark: SparkSession, batch: SparkBatch, whole: bool) -> Resolution:
 def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool = True) -> tuple[Resolution, DataFrame | None]:
     """Return the resolution, and the keys whose changes are beyond retention (None if there are none)."""
     spec, summary, parent = batch.spec, batch.summary, batch.parent
-    resolver = Resolver(summary.evolved.schema, summary.order, batch.version, spec.keyless)
+    barrier = latest([summary.truncate, parent.truncated_to if parent else None])
+    resolver = Resolver(summary.evolved.schema, summary.order, batch.version, spec.keyless, barrier)
     stored = TableReader(spark, Layout(spec.root, spec.landing), parent, resolver.schema) if parent else None
     partial = _partial_columns(batch)
     own: list[DataFrame] = []
@@ -136,7 +137,6 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     if stored:
         base = stored.base(summary.truncate) if whole else _compared(stored, batch, events, bool(partial), behind is not None)
         frames += [frame for frame in (base, stored.delta()) if frame is not None]
-    barrier = latest([summary.truncate, parent.truncated_to if parent else None])
     gone = f"_position <= {position.fixed(barrier, summary.order)}" if barrier else "false"
     states = union(frames).where(f"NOT ({gone})")
     if partial:
@@ -162,7 +162,7 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     rows = batch.changes.where("_op <> 't'").join(keys, key, "left_semi")
     rows = rows.selectExpr("*", *record_place(batch.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
-    set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))")
+    set_aside = survey.list_unusable(rows, literal(BEYOND_RETENTION), "to_json(struct(*))", batch.raws)
     inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in batch.summary.inputs)
     unusable = (*batch.summary.unusable, *set_aside)[:LISTED_MAX]
     summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
@@ -177,8 +177,8 @@ def _compared(stored: TableReader, batch: SparkBatch, events: DataFrame, partial
 
 
 def _late(batch: SparkBatch) -> bool:
-    """Whether the batch may hold a change that is no newer than the stored rows. Events compare by their place at the source, not by their file."""
-    first, stored = batch.summary.first, batch.parent.position_max if batch.parent else None
+    """Whether the batch may hold a change or truncate that is no newer than the stored rows. Events compare by their place at the source."""
+    first, stored = earliest([batch.summary.first, batch.summary.truncate]), batch.parent.position_max if batch.parent else None
     if first is None or stored is None:
         return False
     return at_or_below(event_part(first), event_part(stored)) if batch.summary.order else at_or_below(first, stored)

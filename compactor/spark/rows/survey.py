@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from compactor.core.schema import writer
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, PARTITION, ROW, SOURCE, WRITER
+from compactor.spark.decode import pg_text
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.input.files import from_spark
 from compactor.spark.rows import position
@@ -46,6 +47,7 @@ def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: Wr
             named("first(_schema)", "text"),
             named("max(_op IN ('c', 'u', 'r'))", "rows"),
             named(f"first({image})", "sample"),
+            named(f"max({image} RLIKE {literal(pg_text.FRACTION)})", "fractions"),
         )
         .collect()
     )
@@ -56,6 +58,7 @@ def writers_of(spark: SparkSession, frame: Frame, key: Sequence[str], schema: Wr
         else:
             names = list(json.loads(row.sample)) if row.sample else []
             described = _inferred(spark, frame, row[WRITER], AFTER if row.rows else BEFORE, names, bare)
+            described = dataclasses.replace(described, fractions=bool(row.fractions))
             described = writer.declared(described, schema) if schema else described
         if not row.rows and not row.text:
             others = tuple(field.name for field in described.fields if field.name not in key)
@@ -185,17 +188,21 @@ def count_numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, 
     return count, digits
 
 
-def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = None) -> SurveyResult:
+def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = None, raws: Sequence[DataFrame] = ()) -> SurveyResult:
     """Count the records of frames that have POSITION. `since`: the source time of the table, ISO 8601.
+
+    `raws`: the raw rows that the frames were decoded from (`record_numbers`).
 
     Raises InputRefused, with file and record, for a change that a keyless table cannot take.
     """
     rows = [row for frame in frames for row in _grouped(frame, spec, since).collect()]
     for row in rows:
         if row.lost is not None:
+            place = (row.lost.f, row.lost.b, row.lost.r)
             raise InputRefused(
-                f"table {spec.name}: {spec.landing}/{row.lost.f}, record {row.lost.r + 1}: the record changes or deletes a row (op {row.lost.op}) "
-                "of a table without a key, and has no before image. Nothing was absorbed. Set `key:`, or have the source send before images."
+                f"table {spec.name}: {spec.landing}/{row.lost.f}, record {record_numbers([place], raws)[place]}: the record changes or deletes a row "
+                f"(op {row.lost.op}) of a table without a key, and has no before image. Nothing was absorbed. Set `key:`, or have the source send "
+                "before images."
             )
     by_file: dict[str, list[object]] = {}
     for row in rows:
@@ -272,12 +279,36 @@ def _file_counts(group: list) -> FileCounts:  # type: ignore[type-arg]
     return FileCounts(sum(row.n for row in group), sum(row.invalid for row in group), first, last)
 
 
-def list_unusable(rows: DataFrame, why: str, text: str) -> list[Unusable]:
-    """Return the first of these rows as entries of the quarantine. `why` (the reason) and `text` (the record) are SQL."""
+def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame]) -> list[Unusable]:
+    """Return the first of these rows as entries of the quarantine. `why` (the reason) and `text` (the record) are SQL.
+
+    `raws`: the raw rows that these were decoded from.
+    """
     listed = (
         rows.selectExpr(FILE, BLOCK, ROW, f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
         .orderBy(FILE, BLOCK, ROW)
         .limit(LISTED_MAX)
         .collect()
     )
-    return [Unusable(row[FILE], row.why, row[ROW] + 1, row[BLOCK], row.text or "") for row in listed]
+    numbers = record_numbers([row[:3] for row in listed], raws)
+    return [Unusable(row[FILE], row.why, numbers[row[:3]], row.text or "") for row in listed]
+
+
+def record_numbers(places: Collection[tuple[str, int, int]], raws: Sequence[DataFrame]) -> dict[tuple[str, int, int], int]:
+    """Return the number of each record (FILE, BLOCK, ROW) in its file, from 1.
+
+    ROW orders the records of a block, but it begins anywhere: Spark reads several small files in one task. The raw rows of a block show where it
+    begins, and how many records the blocks before it have. Files that are not in `raws` have one block, which begins at 0 (Parquet).
+    """
+    blocks: dict[str, list[tuple[int, int, int]]] = {}
+    paths = ", ".join(literal(path) for path in sorted({path for path, _, _ in places}))
+    for raw in raws if places else ():
+        counted = raw.where(f"_file IN ({paths})").groupBy(FILE, BLOCK).agg(named("min(_row)", "first"), named("count(1)", "n"))
+        for row in counted.collect():
+            blocks.setdefault(row[FILE], []).append((row[BLOCK], row.first, row.n))
+    numbers = {}
+    for path, block, at in places:
+        first = next((first for start, first, _ in blocks.get(path, ()) if start == block), 0)
+        earlier = sum(count for start, _, count in blocks.get(path, ()) if start < block)
+        numbers[path, block, at] = earlier + at - first + 1
+    return numbers

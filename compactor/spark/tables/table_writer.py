@@ -22,9 +22,9 @@ from compactor.spark.columns import STATE, state_types
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
 from compactor.spark.keys import key_struct, least_key
-from compactor.spark.rows import position
+from compactor.spark.rows import defaults, position
 from compactor.spark.rows.precedence import ALL
-from compactor.spark.sql import cast, literal, named, quoted
+from compactor.spark.sql import named, quoted
 
 _SEGMENT = "segment"
 """The partition column of a base: the name of the Segment."""
@@ -43,7 +43,8 @@ def read(spark: SparkSession, schema: Schema, order: position.Order, directories
     """
     old = {field.name: field.type for field in stored.fields} if stored else {}
     file_types = [(name, old.get(name, kind)) for name, kind in stored_types(schema, order)]
-    return parquet(spark, file_types, directories).selectExpr(*payload(schema, old), *STATE)
+    values = (f"{defaults.shown(schema, name, order, value, stored)} AS {quoted(name)}" for name, value in payload(schema, old).items())
+    return parquet(spark, file_types, directories).selectExpr(*values, *STATE)
 
 
 def parquet(spark: SparkSession, columns: Iterable[tuple[str, str]], directories: Mapping[str, int]) -> DataFrame:
@@ -57,24 +58,21 @@ def parquet(spark: SparkSession, columns: Iterable[tuple[str, str]], directories
     return ConsistentReads(directories).open(lambda: spark.read.schema(ddl).parquet(*directories), [*directories])
 
 
-def payload(schema: Schema, old: Mapping[str, str]) -> list[str]:
-    """SQL for the stored columns out of files whose columns had the types `old` (name → Hive type)."""
-    columns = []
+def payload(schema: Schema, old: Mapping[str, str]) -> dict[str, str]:
+    """Return SQL for each stored column (by name), out of files whose columns had the types `old` (name → Hive type)."""
+    columns = {}
     for field in schema.fields:
         value = quoted(field.name)
         if old.get(field.name, field.type) != field.type:
             # convert as new rows are converted: members by name, an array that became text as JSON
             value = conversions.change_type(value, types.parse(old[field.name]), types.parse(field.type))
-        if field.default is not None and field.since > 1:
-            # a row that was written before the column existed reads the column's first default (H15)
-            value = f"CASE WHEN _version < {field.since} THEN {cast(literal(field.default), types.parse(field.type))} ELSE {value} END"
-        columns.append(f"{value} AS {quoted(field.name)}")
+        columns[field.name] = value
     return columns
 
 
-def write(rows: DataFrame, schema: Schema, directory: str, by_segment: bool = False) -> None:
+def write(rows: DataFrame, schema: Schema, order: position.Order, directory: str, by_segment: bool = False) -> None:
     """Write states into a new directory, each file sorted by key. With `by_segment`, rows have a column `segment` that names their folder."""
-    columns = [quoted(name) for name in (*schema.names, *STATE, *((_SEGMENT,) if by_segment else ()))]
+    columns = [*(defaults.in_file(schema, name, order) for name in schema.names), *STATE, *((_SEGMENT,) if by_segment else ())]
     ordered = rows.selectExpr(*columns).sortWithinPartitions(*([_SEGMENT] if by_segment else []), *[quoted(name) for name in schema.key])
     writer = ordered.write.mode("errorifexists")
     (writer.partitionBy(_SEGMENT) if by_segment else writer).parquet(directory)

@@ -1,0 +1,85 @@
+"""Shown: remember beside the Snapshots what the catalog shows, so that a run with nothing to do need not ask the catalog.
+
+_compactor/shown.json         a digest of the version, its views and the catalog, written after they were published
+_compactor/publishing/<id>    one file for each publication that has begun; removed when the publication ends
+
+A publisher that is overtaken may replace a view with an older one before it shows the newest again (H23). If it dies in between, its file stays,
+and the digest counts for nothing until a run has asked the catalog again.
+
+What a crash leaves: such a file. The next run publishes what is missing and removes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from compactor.core.catalog import history_views, live, views
+from compactor.core.catalog.ddl import ViewDef
+from compactor.core.model.layout import relative
+from compactor.core.model.snapshot import Snapshot
+from compactor.flows.table import Table
+
+
+def published_views(table: Table, snapshot: Snapshot) -> list[ViewDef]:
+    """Return every view that shows a version, the table's own last."""
+    return [*history_views.published(table.spec, snapshot), *views.published(table.spec, snapshot)]
+
+
+@contextmanager
+def publication(table: Table) -> Iterator[None]:
+    """Mark that views are being replaced. The mark stays if the block fails."""
+    if table.env.catalog_name is None:
+        yield
+        return
+    path = table.layout.publishing(table.env.nonce())
+    table.storage.write(path, table.env.now().encode())
+    yield
+    table.storage.delete([path])
+
+
+def landed_folders(table: Table) -> list[str]:
+    """Return the partitions that the live view needs now; none for a table without one."""
+    if not table.spec.live_view:
+        return []
+    paths = (relative(info.path, table.spec.landing) for info in table.storage.list(table.spec.landing))
+    return [partition.values[0] for partition in live.incremental_partitions(table.spec, paths)]
+
+
+def is_shown(table: Table, snapshot: Snapshot) -> bool:
+    """Return whether the catalog is known to show `snapshot`, and the live view all folders that have landed. Asks no catalog."""
+    if table.env.catalog_name is None or any(True for _ in table.storage.list(table.layout.publications())):
+        return False
+    try:
+        return table.storage.read(table.layout.shown()) == _digest(table, snapshot, landed_folders(table))
+    except FileNotFoundError:
+        return False
+
+
+def remember(table: Table, snapshot: Snapshot, folders: Sequence[str]) -> None:
+    """Remember that the catalog shows `snapshot` and these folders. Remove the marks of publishers that must have ended."""
+    if table.env.catalog_name is None:
+        return
+    over = table.storage.now() - 2 * table.spec.publish_window
+    left = [info.path for info in table.storage.list(table.layout.publications()) if info.modified < over]
+    if left:
+        table.storage.delete(left)
+    digest = _digest(table, snapshot, folders)
+    try:
+        if table.storage.read(table.layout.shown()) == digest:
+            return
+    except FileNotFoundError:
+        pass
+    table.storage.write(table.layout.shown(), digest)
+
+
+def _digest(table: Table, snapshot: Snapshot, folders: Sequence[str]) -> bytes:
+    """Return what the run that published `snapshot` with these settings would write."""
+    name = table.env.catalog_name() if table.env.catalog_name else ""
+    every = [dataclasses.asdict(view) for view in published_views(table, snapshot)]
+    landed = sorted(folders) if table.spec.live_view else None
+    text = json.dumps([name, every, landed], sort_keys=True)
+    return json.dumps({"version": snapshot.version, "digest": hashlib.sha256(text.encode()).hexdigest()}).encode()

@@ -1,0 +1,111 @@
+"""A run with nothing to do: found from storage alone, and never where something is left to do."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import TableReport
+from compactor.flows.environment import Environment
+from compactor.flows.run import run_tables
+from tests.faults import Crash, every_fault
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+
+CAUGHT_UP = (("increment_2026010100/a.json", 1), ("increment_2026010101/a.json", 2))
+
+
+def caught_up(spec: TableSpec | None = None) -> Lake:
+    """A lake whose table has run twice and shows everything."""
+    lake = Lake(spec or table(compact_every=1e9))
+    for path, key in CAUGHT_UP:
+        lake.deliver(path, [line("c", [key], [key], {"a": key})])
+        assert look(lake)[1] == ["t"]
+    return lake
+
+
+def look(lake: Lake, env: Environment | None = None) -> tuple[TableReport, list[str]]:
+    """Run the table as the command line does; return its report, and the tables for which Spark would have started."""
+    started: list[str] = []
+
+    def start(busy: Sequence[TableSpec]) -> None:
+        started.extend(spec.name for spec in busy)
+
+    lake.now += 1
+    (report,) = run_tables(env or lake.env(), [lake.spec], start=start)
+    return report, started
+
+
+def no_more(*_: Any) -> Any:
+    """A port that must not be asked for."""
+    raise AssertionError("an idle run asked the engine or the catalog")
+
+
+def test_a_table_without_work_starts_nothing() -> None:
+    """Neither engine nor catalog is asked, and nothing is written."""
+    lake = caught_up()
+    before = dict(lake.storage._objects)
+    for _ in range(2):
+        report, started = look(lake, dataclasses.replace(lake.env(), engine=no_more, catalog=no_more))
+        assert (report.outcome, report.version, report.operations, started) == ("idle", 2, (), [])
+    assert lake.storage._objects == before
+
+
+def test_a_table_whose_landing_is_empty_starts_nothing() -> None:
+    """Before its first file."""
+    lake = Lake(table())
+    report, started = look(lake, dataclasses.replace(lake.env(), engine=no_more, catalog=no_more))
+    assert (report.outcome, report.version, started) == ("idle", None, [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"view": "renamed"}, "the view has another name"),
+        ({"delete": "soft"}, "the view has another text"),
+        ({"compact_every": 0.0}, "a compaction is due"),
+    ],
+)
+def test_other_settings_are_work(settings: dict[str, Any], why: str) -> None:
+    """What the catalog shows was written with the settings of then."""
+    lake = caught_up()
+    lake.spec = dataclasses.replace(lake.spec, **settings)
+    assert look(lake)[1] == ["t"], why
+
+
+def test_another_catalog_is_work() -> None:
+    """What one catalog shows says nothing about another."""
+    lake = caught_up()
+    assert look(lake, dataclasses.replace(lake.env(), catalog_name=lambda: "another"))[1] == ["t"]
+
+
+def test_a_file_in_landing_is_work() -> None:
+    """Also one that is damaged."""
+    lake = caught_up()
+    lake.deliver("increment_2026010102/a.json", [line("c", [3], [3], {"a": 3})])
+    assert look(lake)[1] == ["t"]
+    assert look(lake)[1] == []
+
+
+@pytest.mark.parametrize(("mode", "error"), [("from_then_on", "crash"), ("after_effect", "unavailable"), ("before", "unavailable")])
+def test_whatever_failed_a_run_is_idle_only_when_all_is_done(mode: str, error: str) -> None:
+    """Fail at every call of a run in turn: later runs end with the newest version shown and nothing left in landing."""
+    for faults in every_fault(mode, error=error):
+        lake = caught_up()
+        lake.deliver("increment_2026010102/a.json", [line("c", [3], [3], {"a": 3})])
+        with contextlib.suppress(Crash):
+            look(lake, lake.env(faults))
+        look(lake)
+        # what a dead publisher left makes every run ask the catalog until it must have ended
+        lake.now += 3 * lake.spec.publish_window
+        look(lake)
+        report, started = look(lake)
+        assert (report.outcome, report.version, started) == ("idle", 3, []), faults.fail_at
+        assert lake.look().version == 3
+        assert not [*lake.storage.list(lake.spec.landing)]
+    assert faults.fail_at > 20

@@ -1,0 +1,127 @@
+"""Trino 435 on a metastore, with the legacy translation of Hive's views that the README recommends. Needs a JDK 17 and Maven (270 MB, once)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compactor.spark.java import find_java
+from tests.parts import metastore as parts
+from tests.parts import stack
+
+VERSION = "435"
+"""The last one for Java 17."""
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>compactor.tests</groupId><artifactId>trino</artifactId><version>1</version><packaging>pom</packaging>
+<dependencyManagement><dependencies><dependency><groupId>io.trino</groupId><artifactId>trino-root</artifactId><version>{0}</version>
+<type>pom</type><scope>import</scope></dependency></dependencies></dependencyManagement>
+<dependencies><dependency><groupId>io.trino</groupId><artifactId>trino-main</artifactId><version>{0}</version></dependency></dependencies></project>
+"""
+_CONFIG = """coordinator=true
+node-scheduler.include-coordinator=true
+http-server.http.port={port}
+node.internal-address=127.0.0.1
+node.bind-ip=127.0.0.1
+discovery.uri=http://127.0.0.1:{port}
+"""
+_CATALOG = """connector.name=hive
+hive.metastore.uri={uri}
+fs.hadoop.enabled=false
+hive.hive-views.enabled=true
+hive.hive-views.legacy-translation=true
+hive.hive-views.run-as-invoker=true
+"""
+
+
+@dataclass(frozen=True)
+class Trino:
+    """A running server."""
+
+    port: int
+
+    def rows(self, query: str) -> list[dict[str, Any]]:
+        """Run a query in the catalog `hive`; its rows by column, numbers and texts as JSON has them. Raises RuntimeError with Trino's message."""
+        url, body = f"http://127.0.0.1:{self.port}/v1/statement", query.encode()
+        names: list[str] = []
+        rows: list[list[Any]] = []
+        while url:
+            request = urllib.request.Request(url, body or None, {"X-Trino-User": "tests", "X-Trino-Catalog": "hive"})
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                page = json.load(answer)
+            if "error" in page:
+                raise RuntimeError(page["error"]["message"])
+            names = [column["name"] for column in page.get("columns", [])] or names
+            rows += page.get("data", [])
+            url, body = page.get("nextUri"), b""
+        return [dict(zip(names, row)) for row in rows]
+
+
+@contextmanager
+def trino(tmp: Path, metastore_uri: str) -> Iterator[Trino]:
+    """Trino on that metastore."""
+    home, port, files = tmp / "trino", parts.free_port(), _files()
+    catalogs = home / "etc" / "catalog"
+    catalogs.mkdir(parents=True)
+    (home / "etc" / "config.properties").write_text(_CONFIG.format(port=port))
+    (home / "etc" / "node.properties").write_text("")
+    (catalogs / "hive.properties").write_text(_CATALOG.format(uri=metastore_uri))
+    (home / "plugin").symlink_to(files / "plugin")
+    node = {"environment": "tests", "id": "tests", "data-dir": home / "data", "bind-ip": "127.0.0.1", "internal-address": "127.0.0.1"}
+    java = [Path(find_java()) / "bin" / "java", "-Xmx1g", "-XX:ReservedCodeCacheSize=256M", "-Djdk.attach.allowAttachSelf=true"]
+    opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("nio", "lang")]
+    settings = [*(f"-Dnode.{name}={value}" for name, value in node.items()), "-Dconfig=etc/config.properties", "-Dfile.encoding=UTF-8"]
+    command = [*java, *opened, *settings, "-cp", f"{files / 'classes'}:{files / 'lib'}/*", "compactor.TrinoMain", VERSION]
+    server = Trino(port)
+    with parts._server("Trino", command, tmp / "trino.log", lambda: _answers(server), cwd=home):
+        yield server
+
+
+def _answers(server: Trino) -> bool:
+    # the port opens some seconds before there is a node to run a query
+    try:
+        return server.rows("SELECT count(*) AS n FROM system.runtime.nodes WHERE state = 'active'")[0]["n"] > 0
+    except (OSError, RuntimeError):
+        return False
+
+
+def _files() -> Path:
+    """The server's jars, the Hive plugin with files of this machine, and our two classes."""
+    home = parts._CACHE / f"trino-{VERSION}"
+    if not home.exists():
+        fetched = stack._empty(home)
+        (fetched / "pom.xml").write_text(_POM.format(VERSION))
+        where = [f"-DoutputDirectory={fetched / 'lib'}", "-DincludeScope=runtime"]
+        stack._maven(["-f", fetched / "pom.xml", "dependency:copy-dependencies", *where], "Trino")
+        stack._maven(["dependency:copy", f"-Dartifact=io.trino:trino-hive:{VERSION}:zip", f"-DoutputDirectory={fetched}"], "Trino")
+        (archive,) = fetched.glob("*.zip")
+        with zipfile.ZipFile(archive) as content:
+            content.extractall(fetched / "plugin")
+        archive.unlink()
+        plugin = fetched / "plugin" / "hive"
+        (fetched / "plugin" / f"trino-hive-{VERSION}").rename(plugin)
+        (plugin / f"trino-hive-{VERSION}-services.jar").unlink()
+        jars = f"{fetched / 'lib'}/*:{plugin}/*"
+        _compile("TrinoMain", jars, fetched / "classes")
+        _compile("LocalHivePlugin", jars, fetched / "plugin-classes")
+        with zipfile.ZipFile(plugin / "local-files.jar", "w") as jar:
+            jar.writestr("META-INF/services/io.trino.spi.Plugin", "compactor.LocalHivePlugin\n")
+            for path in (fetched / "plugin-classes").rglob("*.class"):
+                jar.write(path, path.relative_to(fetched / "plugin-classes"))
+        fetched.rename(home)
+    return home
+
+
+def _compile(name: str, jars: str, target: Path) -> None:
+    compiler = Path(find_java()) / "bin" / "javac"
+    program = str(compiler) if compiler.exists() else shutil.which("javac")
+    if program is None:
+        raise parts.PartsMissing("javac is needed for Trino: apt-get install --no-install-recommends openjdk-17-jdk-headless")
+    parts._run([program, "-nowarn", "-cp", jars, "-d", target, Path(__file__).with_name(f"{name}.java")])

@@ -1,0 +1,76 @@
+"""The newest row wins, whatever form the values of its order have: they are compared as the values that are stored."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from compactor.core.model.errors import OrderRefused
+from tests.spark.lake import Lake
+from tests.spark.test_debezium_types import VARIABLE, of, packed, scaled
+
+pytestmark = pytest.mark.spark
+
+
+def record(schema: dict[str, Any], id_: int, at: Any, v: str) -> dict[str, Any]:
+    """A flat row in Connect's JSON whose column `at` has a schema."""
+    fields = [{"field": "id", "type": "int64"}, {"field": "at", **schema}, {"field": "v", "type": "string"}]
+    return {"schema": {"type": "struct", "fields": fields}, "payload": {"id": id_, "at": at, "v": v}}
+
+
+CONNECT: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    # Connect's schema, the older value, the newer value
+    "zoned": (of("string", "io.debezium.time.ZonedTimestamp"), "2024-03-05T10:00:00Z", "2024-03-05T10:00:00.5Z"),
+    "zones": (of("string", "io.debezium.time.ZonedTimestamp"), "2024-03-05T12:00:00+02:00", "2024-03-05T11:00:00Z"),
+    "money": (scaled(2, 9), packed(-100), packed(255)),
+    "wide": (scaled(3, 38), packed(10**30), packed(10**30 + 1)),
+    "time": (of("int64", "io.debezium.time.MicroTime"), 86_400_000_000, 363_600_000_000),
+    "double": (of("double"), 9.5, 10.25),
+}
+TEXTS = {
+    "fractions": ("2024-03-05T10:00:00Z", "2024-03-05T10:00:00.5Z"),
+    "nanoseconds": ("2024-03-05 10:00:00.123456788", "2024-03-05 10:00:00.123456789"),
+    "offsets": ("2024-03-05T12:30:00.10+0200", "2024-03-05 11:00:00Z"),
+    "words": ("alpha", "beta"),
+}
+
+
+def test_the_newer_value_wins_in_whatever_order_the_runs_come(lake: Lake) -> None:
+    """Timestamps as text, decimals as base64 and beyond 2^53: in one run, and late in another; Positions survive their JSON."""
+    tables = {name: (record(schema, 1, old, "old"), record(schema, 1, new, "new")) for name, (schema, old, new) in CONNECT.items()}
+    tables |= {name: tuple({"id": 1, "at": at, "v": v} for at, v in zip(pair, ("old", "new"))) for name, pair in TEXTS.items()}  # type: ignore[misc]
+    for name, (old, new) in tables.items():
+        spec = lake.spec(name, order_by=("at",), write_mode="merge-on-read")
+        lake.land(spec, 1, [new, old])
+        assert lake.run(spec).counts["superseded"] == 1, name
+        lake.land(spec, 2, [old])
+        assert lake.run(spec).counts["late"] == 1, name
+        assert [row["v"] for row in lake.rows(spec)] == ["new"], name
+        assert lake.problems(spec) == [], name
+    assert dict(lake.snapshot(lake.spec("wide")).order)["at"] == "decimal(38,3)"
+
+    spec = lake.spec("parquet", order_by=("at",))
+    ddl = "id bigint, at decimal(20,0), v string"
+    rows = [{"id": 1, "at": Decimal(2**53 + 1), "v": "new"}, {"id": 1, "at": Decimal(2**53), "v": "old"}]
+    lake.land_parquet(spec, 1, rows, ddl)
+    lake.run(spec)
+    lake.land_parquet(spec, 2, [{"id": 1, "at": 2**53, "v": "late"}], "id bigint, at bigint, v string")
+    assert lake.run(spec).counts["late"] == 1
+    assert [row["v"] for row in lake.rows(spec)] == ["new"]
+
+
+def test_what_has_no_order_is_refused_by_name(lake: Lake) -> None:
+    """Numbers of any size are stored as text; a fraction is no value of an order of whole numbers."""
+    spec = lake.spec("variable", order_by=("at",))
+    lake.land(spec, 1, [record(VARIABLE, 1, {"scale": 0, "value": packed(7)}, "x")])
+    with pytest.raises(OrderRefused, match="order_by column 'at' holds numbers of any size"):
+        lake.run(spec)
+    spec = lake.spec("whole", order_by=("at",), quarantine_share=1.0)
+    lake.land(spec, 1, [{"id": 1, "at": 1, "v": "first"}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 1, "at": 1.5, "v": "between"}, {"id": 1, "at": 2.0, "v": "second"}])
+    assert lake.run(spec).counts["quarantined"] == 1
+    assert "not of the order's type" in lake.unusable(spec)[0][1]
+    assert [row["v"] for row in lake.rows(spec)] == ["second"]

@@ -1,0 +1,178 @@
+"""Every column of a row is a register of its own: what deletes, truncates and added columns leave in it, whatever order events arrive in."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import Staged
+from compactor.flows.table import Table
+from compactor.flows.write.compact import compact
+from compactor.spark.engine import SparkEngine
+from tests.oracle.sizes import tiered
+from tests.spark.lake import Lake
+from tests.spark.test_debezium import GONE, debezium, event
+
+pytestmark = pytest.mark.spark
+
+
+def row(op: str, key: int, seq: int, name: str | None = None) -> dict[str, Any]:
+    return {"id": key, "seq": seq, "op": op, "name": name}
+
+
+def shown(lake: Lake, spec: TableSpec) -> dict[int, tuple[Any, bool]]:
+    """Key → name and whether the source has deleted the row."""
+    return {each["id"]: (each.get("name"), each["_deleted"]) for each in lake.rows(spec)}
+
+
+def test_a_deleted_row_keeps_its_last_values_however_often_and_in_whatever_order_its_delete_comes(lake: Lake) -> None:
+    """`delete: soft`: twice in a run, again later, before its create, with late updates below it, after another delete, and without any row."""
+    spec = lake.spec(delete="soft", write_mode="merge-on-read", feed="net")
+    lake.land(spec, 0, [row("c", n, 10, f"n{n}") for n in (1, 2, 4, 5, 7, 9)])
+    lake.run(spec)
+    deletes = [row("d", 1, 20), row("d", 2, 20), row("d", 3, 20), row("d", 4, 20), row("d", 5, 20), row("d", 5, 30), row("d", 6, 20), row("d", 7, 20)]
+    lake.land(spec, 1, deletes)
+    lake.land(spec, 1, [row("d", 1, 20)], "part-1.json")
+    assert 1 == lake.run(spec).counts["duplicate"]
+    assert {1: ("n1", True), 3: (None, True), 5: ("n5", True), 9: ("n9", False)}.items() <= shown(lake, spec).items()
+    lake.land(
+        spec, 2, [row("d", 2, 20), row("c", 3, 10, "n3"), row("u", 4, 15, "late"), row("u", 5, 25, "between"), row("c", 7, 5, "older")], "z.json"
+    )
+    counts = lake.run(spec).counts
+    assert (counts["duplicate"], counts["late"]) == (1, 4)
+    expected = {1: "n1", 2: "n2", 3: "n3", 4: "late", 5: "between", 6: None, 7: "n7"}
+    assert {**{key: (name, True) for key, name in expected.items()}, 9: ("n9", False)} == shown(lake, spec)
+    # a row born again is a new row, and its delete shows that one
+    lake.land(spec, 3, [row("c", 1, 40, "new"), row("d", 1, 50), row("u", 2, 30, "back")])
+    lake.run(spec)
+    assert (("new", True), ("back", False)) == (shown(lake, spec)[1], shown(lake, spec)[2])
+    assert [] == lake.problems(spec)
+
+
+def test_what_a_tombstone_learns_beside_a_compaction_stays(lake: Lake) -> None:
+    """A late event changes what a tombstone of the Delta hides, while that Delta is compacted: the new base has the older values, the Delta the newer."""
+    spec = lake.spec(delete="soft", write_mode="merge-on-read", compact_every=1e9)
+    for hour, rows in enumerate(([row("c", 1, 10, "first")], [row("d", 1, 20)])):
+        lake.land(spec, hour, rows)
+        lake.run(spec)
+    lake.land(spec, 2, [row("u", 1, 15, "second")])
+    engine = lake.env.engine()
+    read = lake.snapshot(spec)
+
+    class Slow:
+        """The engine, during whose compaction another run commits."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(engine, name)
+
+        def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Any, commit: str, purge_through: int) -> Staged:
+            assert isinstance(engine, SparkEngine)
+            staged = engine.compact(spec, snapshot, segments, commit, purge_through)
+            lake.run(spec)
+            return staged
+
+    slow = dataclasses.replace(lake.env, engine=lambda: Slow())  # type: ignore[arg-type, return-value]
+    made = compact(Table(slow, spec), read, "t", lambda *_: None)
+    assert made is not None
+    assert made.version == read.version + 2
+    lake.run(spec)
+    assert {1: ("second", True)} == shown(lake, spec)
+    assert [] == lake.problems(spec)
+
+
+def test_a_value_that_came_after_its_delete_follows_a_later_key_change(lake: Lake) -> None:
+    """The delete is in the base without a row. Its late create is the only event with the value that the new key's create leaves out."""
+    spec = debezium(lake, write_mode="merge-on-read")
+    steps = (
+        [event("c", 5, after={"id": 9, "v": "x", "w": 0})],
+        [event("d", 20, before={"id": 1, "v": None, "w": None}, commit=90)],
+        [event("c", 10, after={"id": 1, "v": "long", "w": 1})],
+        [event("c", 20, after={"id": 2, "v": GONE, "w": 2}, commit=90)],
+    )
+    for hour, rows in enumerate(steps):
+        # the second run writes the tombstone into the base
+        spec = lake.with_settings(spec, write_mode="copy-on-write" if hour == 1 else "merge-on-read")
+        lake.land(spec, hour, rows)
+        lake.run(spec)
+    assert {2: "long", 9: "x"} == {each["id"]: each["v"] for each in lake.rows(spec)}
+    assert 0 == lake.snapshot(spec).unresolved
+    assert [] == lake.problems(spec)
+
+
+def test_a_key_change_that_is_sent_again_changes_nothing(lake: Lake) -> None:
+    """Its old key has another row by then, and an event of a still older row comes again beside it, in a file whose name sorts last."""
+    spec = debezium(lake, write_mode="merge-on-read")
+
+    def move(lsn: int, old: int, new: int) -> list[dict[str, Any]]:
+        return [event("d", lsn, before={"id": old, "v": None}, commit=lsn), event("c", lsn, after={"id": new, "v": GONE}, commit=lsn)]
+
+    oldest, last = event("c", 5, after={"id": 2, "v": "old"}), move(30, 2, 3)
+    gone = event("d", 7, before={"id": 2, "v": None})
+    lake.land(spec, 0, [oldest, gone, event("c", 10, after={"id": 1, "v": "x"}), *move(20, 1, 2), *last, event("c", 40, after={"id": 2, "v": "new"})])
+    lake.run(spec)
+    lake.land(spec, 1, [oldest, *last], "z.json")
+    lake.run(spec)
+    assert {2: "new", 3: "x"} == {each["id"]: each["v"] for each in lake.rows(spec)}
+    assert [] == lake.problems(spec)
+
+
+def test_a_late_truncate_ends_values_that_newer_rows_got_from_before_it(lake: Lake) -> None:
+    """The row stays, because it is newer than the truncate. Its value was not: nothing known has it any more, until an event after the truncate does."""
+    spec = debezium(lake, write_mode="merge-on-read", feed="net")
+    lake.land(spec, 0, [event("c", 10, after={"id": n, "v": f"long {n}", "w": 0}) for n in (1, 2, 3)])
+    lake.run(spec)
+    lake.land(spec, 1, [event("u", 40, after={"id": n, "v": GONE, "w": 1}) for n in (1, 2)])
+    lake.run(spec)
+    assert "long 1" == {each["id"]: each["v"] for each in lake.rows(spec)}[1]
+    lake.land(spec, 2, [event("t", 30)])
+    lake.run(spec)
+    assert {1: None, 2: None} == {each["id"]: each["v"] for each in lake.rows(spec)}
+    assert 2 == lake.snapshot(spec).unresolved
+    assert [] == lake.problems(spec)
+    lake.land(spec, 3, [event("u", 35, after={"id": 1, "v": "after", "w": 0}), event("u", 20, after={"id": 2, "v": "before", "w": 0})])
+    lake.run(spec)
+    assert {1: "after", 2: None} == {each["id"]: each["v"] for each in lake.rows(spec)}
+    assert [] == lake.problems(spec)
+
+
+def told(lsn: int, key: int, n: int | None, score: int | None = None, default: int | None = None, op: str = "c") -> str:
+    """A record with its schema. `default`: that of the column `score` in the schema, which lacks the column otherwise."""
+    columns = [{"field": "id", "type": "int32"}, {"field": "n", "type": "int32", "optional": True}]
+    columns += [{"field": "score", "type": "int32", "optional": True, "default": default}] if default is not None else []
+    images = [{"field": part, "type": "struct", "optional": True, "fields": columns} for part in ("before", "after")]
+    image = {"id": key, "n": n, **({"score": score} if default is not None else {})}
+    record = event(op, lsn, **{"before" if op == "d" else "after": image})
+    return json.dumps({"schema": {"type": "struct", "fields": [*images, {"field": "op", "type": "string"}]}, "payload": record})
+
+
+@pytest.mark.parametrize("soft", tiered([False, True], fast=[True]))
+def test_rows_from_before_a_column_read_its_first_default_whenever_either_arrives(lake: Lake, soft: bool) -> None:
+    """A column arrives, an older event with another default later; rows of writers without it arrive before, between and after. Deleted rows too."""
+    spec = debezium(lake, delete="soft" if soft else "hide", write_mode="merge-on-read")
+    steps = (
+        [told(10, 1, 1), told(11, 6, 6), told(26, 6, None, op="d")],
+        [told(30, 2, 2, score=2, default=7)],
+        [told(20, 3, 3, score=None, default=5), told(28, 7, 7)],
+        [told(25, 4, 4), told(15, 5, 5), told(40, 1, 9, score=8, default=9, op="u")],
+    )
+    # the delete lies below the first event with the column until an older one comes
+    expected = ({1: None, 6: None}, {1: 7, 2: 2, 6: 7}, {1: 5, 2: 2, 3: None, 6: 5, 7: None}, {1: 8, 2: 2, 3: None, 4: None, 5: 5, 6: 5, 7: None})
+    for hour, (rows, right) in enumerate(zip(steps, expected, strict=True)):
+        lake.land(spec, hour, rows)
+        lake.run(spec)
+        found = {each["id"]: each.get("score") for each in lake.rows(spec)}
+        assert {key: score for key, score in right.items() if soft or key != 6} == found, hour
+    assert [] == lake.problems(spec)
+    # all in one run, and rewritten, they are the same
+    again = debezium(lake, name="again", delete=spec.delete, write_mode="copy-on-write", history=True)
+    for hour, rows in enumerate(steps):
+        lake.land(again, hour, rows)
+    lake.run(again)
+    assert lake.rows(spec) == lake.rows(again)
+    current = {each["id"]: each["score"] for each in lake.rows(again, "again_history") if each["__is_current"]}
+    assert {key: score for key, score in expected[-1].items() if key != 6} == current
