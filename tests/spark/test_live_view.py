@@ -46,6 +46,8 @@ def land_by_others(lake: Lake, path: Path, days: list[datetime.date], first: int
 def live(lake: Lake, spec: Any) -> list[dict[str, Any]]:
     """What `<t>_live` shows after a sync, which is what the view shows after a run."""
     sync_table(Table(lake.env, spec))
+    # a session keeps the listing of a folder that it has read, unless spark.sql.metadataCacheTTLSeconds is set
+    lake.spark.catalog.refreshTable(f"`{lake.database}`.`{spec.name}_incremental`")
     shown = lake.rows(spec, f"{spec.view}_live")
     lake.run(spec)
     assert shown == lake.rows(spec)
