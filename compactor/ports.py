@@ -19,7 +19,7 @@ from compactor.core.results.checks import Check, Difference
 from compactor.core.results.reports import Ended
 from compactor.core.schema.adoption import ForeignBase
 from compactor.core.schema.registered import RegisteredSchema
-from compactor.core.sources.kafka_files import Fetched, Offsets
+from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets
 
 
 class Storage(Protocol):
@@ -134,8 +134,8 @@ class Registry(Protocol):
 class Topics(Protocol):
     """A Kafka cluster. All calls raise `Unavailable` if no broker answers, and `Refused` for topics that are missing or must not be read."""
 
-    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """Return (topic, partition) → (first available offset, offset of the next record)."""
+    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], Bounds]:
+        """Return (topic, partition) → what Kafka has of it."""
 
     def fetch(self, ranges: Sequence[Offsets], staging: str) -> list[Fetched]:
         """Write the records of these ranges below the directory `staging`, one file each. At most one range per partition."""
@@ -223,7 +223,13 @@ class Engine(Protocol):
     def compare(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, origin: Snapshot | None = None
     ) -> list[Check]:
-        """Check that the view equals its reference definition, and a resolve of all inputs on top of `origin`. Writes nothing."""
+        """Check that the view equals its reference definition, and a resolve of all inputs on top of `origin`. Writes nothing.
+
+        With a history, check its view too.
+        """
+
+    def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
+        """Check that the live view equals the view after a run with the files that wait in landing. Writes nothing."""
 
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
         """Raise CheckFailed unless the text of a view over these tables is valid SQL in its dialect and gives exactly the view's columns."""

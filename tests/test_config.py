@@ -74,7 +74,7 @@ tables:
     compaction: {every: 90min}
     settle: 1.5min
     hours_in: Europe/Berlin
-    from: 2026112014
+    from: year=2026/month=11/day=20/hour=14
     epoch: 2
     archive: keep
     publish_window: 1h
@@ -120,7 +120,7 @@ tables:
         "compact_every": 5400.0,
         "settle": 90.0,
         "hours_in": "Europe/Berlin",
-        "first_folder": "2026112014",
+        "first_folder": "year=2026/month=11/day=20/hour=14",
         "epoch": 2,
         "archive": "keep",
         "publish_window": 3600.0,
@@ -305,6 +305,7 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("epoch: {from: x, replace: true}", "epoch", "expected a whole number as `number`"),
     ("epoch: {number: 1, until: x}", "epoch", "expected number, from, replace; found 'until'"),
     ("epoch: one", "epoch", "expected a whole number"),
+    ("epoch: {number: 1, from: 2026112014}", "increments", "`from` is '2026112014', which is no folder like 'increment_%Y%m%d%H'"),
     ("live_view: maybe", "live_view", "expected true or false, found 'maybe'"),
     ("live_view: true, envelope: debezium", "live_view", "expected flat rows"),
     ("live_view: true, format: json", "live_view", "expected flat rows in parquet or avro"),

@@ -141,11 +141,10 @@ def test_a_package_from_outside_is_named_only_where_it_belongs(path: Path) -> No
 def test_what_needs_no_jvm_imports_no_spark_when_it_is_loaded(name: str) -> None:
     """`status`, `log` and `plan` start in a moment because PySpark is imported inside functions (H31)."""
     path = PACKAGE / name
-    if path.exists():
-        tops = {found.split(".")[0] for found, _ in imports(path, whole=False)}
-        layers = {layer(found) for found, _ in imports(path, whole=False) if found.startswith("compactor")}
-        assert not tops & {"pyspark", "py4j"}
-        assert "spark" not in layers
+    tops = {found.split(".")[0] for found, _ in imports(path, whole=False)}
+    layers = {layer(found) for found, _ in imports(path, whole=False) if found.startswith("compactor")}
+    assert not tops & {"pyspark", "py4j"}
+    assert "spark" not in layers
 
 
 @pytest.mark.parametrize("path", [path for path in modules() if layer(name_of(path)) in CLUSTER], ids=name_of)

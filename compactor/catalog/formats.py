@@ -17,3 +17,13 @@ FORMATS = {
     "json": ("org.apache.hadoop.mapred.TextInputFormat", _TEXT_OUTPUT, "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"),
 }
 VIEW_FORMAT = ("org.apache.hadoop.mapred.TextInputFormat", _TEXT_OUTPUT, "")
+
+
+def serde_parameters(formats: tuple[str, str, str]) -> dict[str, str]:
+    """Return the parameters of a serde.
+
+    Spark takes those of a Parquet table as options of its own reader. Without the rebase modes it refuses dates before 1582, and timestamps before
+    1900, in files that Spark has not written. Writers other than Hive and Spark 2 use the calendar of today for all dates (`CORRECTED`).
+    """
+    modes = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"} if formats == FORMATS["parquet"] else {}
+    return {"serialization.format": "1", **modes}

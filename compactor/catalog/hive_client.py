@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from compactor.catalog import rules
-from compactor.catalog.formats import FORMATS, VIEW_FORMAT
+from compactor.catalog.formats import FORMATS, VIEW_FORMAT, serde_parameters
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, Unavailable
 
@@ -162,7 +162,7 @@ class HiveClient:
         serde = self._serde()
         if formats[2]:
             serde.setSerializationLib(formats[2])
-        serde.setParameters({"serialization.format": "1"})
+        serde.setParameters(serde_parameters(formats))
         made.setSerdeInfo(serde)
         for setter in (made.setBucketCols, made.setSortCols):
             setter([])

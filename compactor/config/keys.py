@@ -122,7 +122,7 @@ class Table(Section):
     publish_window: Duration = setting(600.0, "Time limit of publishing. A publish that takes longer is finished by the next run.", written="10min")
     view: Text | None = setting(None, "Name of the view; default: the table's name.")
     tables_in: Text | None = setting(None, "Database of <table>_base and <table>_delta; default: the view's.")
-    live_view: Flag = setting(False, "(flat; parquet or avro) Also create <view>_live, which includes landed files that are not ingested yet.")
+    live_view: Flag = setting(False, "(flat; parquet or avro) Also create <view>_live: the rows as the next run will leave them.")
     timestamps: Annotated[str, values.choice("int96", "int64")] = setting(
         "int96", "Parquet type of timestamps. Hive 2 and 3 read int96 only. All tables of a file have the same."
     )

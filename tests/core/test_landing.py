@@ -70,3 +70,24 @@ def test_discover_refuses_a_landing_where_nothing_fits() -> None:
     """A wrong pattern would otherwise look like an idle table for ever; the error names pattern and a file."""
     with pytest.raises(InputRefused, match=r"h_%Y%m%d%H.*2 files .*increment_1/a"):
         landing.discover(SPEC, [file("increment_1/a"), file("x")], frozenset(), 0.0)
+
+
+DATED = [file("31-12-2025/a"), file("05-03-2026/b"), file("01-04-2026/c")]
+
+
+@pytest.mark.parametrize(
+    ("files", "changes", "epochs"),
+    [
+        (DATED, {"pattern": "%d-%m-%Y", "epoch": 2}, {"31-12-2025/a": 2, "05-03-2026/b": 2, "01-04-2026/c": 2}),
+        (DATED, {"pattern": "%d-%m-%Y", "epoch": 2, "epoch_from": "05-03-2026"}, {"31-12-2025/a": 1, "05-03-2026/b": 2, "01-04-2026/c": 2}),
+        (
+            [file("LOAD1.csv"), file("h_2026010100/a")],
+            {"envelope": "dms", "epoch": 1, "epoch_from": "h_2026010101"},
+            {"LOAD1.csv": 1, "h_2026010100/a": 0},
+        ),
+    ],
+)
+def test_the_epoch_of_a_file_follows_the_date_of_its_folder(files: list[LandedFile], changes: dict[str, Any], epochs: dict[str, int]) -> None:
+    """Not the text of the name. A full load beside the dated folders belongs to the epoch in which it is taken."""
+    result = landing.discover(dataclasses.replace(SPEC, **changes), files, frozenset(), 100.0)
+    assert {item.path: item.epoch for item in result.new} == epochs

@@ -77,6 +77,16 @@ def test_a_path_is_built_and_recognised(built: str, expected: str, kind: str) ->
     assert LAYOUT.kind(built) == kind
 
 
+@pytest.mark.parametrize("name", ["f" * 250 + ".json", "ü" * 127, "x.json"])
+def test_no_name_is_longer_than_a_file_system_allows(name: str) -> None:
+    """A landed file may have a name of 255 bytes. Its name with the etag and that of its reason file are other ones, for every file and etag."""
+    others = [make(f"h/{name}", etag) for etag in ("1" * 40, "2" * 40) for make in (LAYOUT.archived, LAYOUT.reason)]
+    others += [LAYOUT.reason(f"h/x{name[1:]}", "1" * 40)]
+    assert all(len(each.rpartition("/")[2].encode()) <= 255 for each in others)
+    assert len({*others}) == (4 if name.startswith("x") else 5)
+    assert all(".json" in each or not name.endswith(".json") for each in others)
+
+
 @pytest.mark.parametrize("location", BAD)
 def test_what_is_not_ours_is_not_recognised(location: str) -> None:
     """A near miss is nobody's: vacuum must not touch it, the search for Snapshots not read it."""

@@ -60,19 +60,47 @@ def test_the_event_part_leaves_out_where_it_was_delivered() -> None:
 @pytest.mark.parametrize(
     ("absorbed", "batch", "truncate", "newer", "expected"),
     [
-        ((), ((0, 5), (1, 7)), False, True, None),
-        (((0, 5), (1, 7)), ((1, 9),), False, True, None),
-        (((0, 5), (1, 7)), ((1, 3),), False, False, None),
-        (((0, 5),), ((0, 9),), True, True, None),
-        (((0, 5),), ((0, 9), (1, 2)), False, True, "partition 1 is new"),
-        (((0, 5), (1, 7)), ((0, 9),), True, True, "2 partitions"),
-        ((), ((0, 5), (1, 7)), True, True, "2 partitions"),
-        (((0, 5), (1, 7)), ((1, 3),), False, True, "created again"),
+        ((), ((0, 5), (1, 7)), False, ((0, 0), (1, 0)), None),
+        (((0, 5), (1, 7)), ((1, 9),), False, ((1, 8),), None),
+        (((0, 5), (1, 7)), ((1, 3),), False, (), None),
+        (((0, 5),), ((0, 9),), True, ((0, 6),), None),
+        (((0, 5),), ((0, 9), (1, 2)), False, ((0, 6), (1, 0)), "partition 1 is new"),
+        (((0, 5), (1, 7)), ((0, 9),), True, ((0, 6),), "2 partitions"),
+        ((), ((0, 5), (1, 7)), True, (), "2 partitions"),
+        (((0, 5), (1, 7)), ((1, 3),), False, ((1, 0),), "created again"),
+        (((0, 5), (1, 7)), ((0, 6), (1, 99)), False, ((0, 6), (1, 7)), "partition 1 was read up to offset 7, and its offset 7 has a newer change"),
     ],
 )
 def test_offsets_are_compared_within_a_partition_only(
-    absorbed: Partitions, batch: Partitions, truncate: bool, newer: bool, expected: str | None
+    absorbed: Partitions, batch: Partitions, truncate: bool, newer: Partitions, expected: str | None
 ) -> None:
     """A redelivery brings old offsets and old changes; a topic created again brings small offsets and new changes."""
     problem = offsets_problem(absorbed, batch, truncate, newer)
     assert problem is None if expected is None else expected in str(problem)
+
+
+@given(
+    cuts=st.lists(st.integers(0, 20), min_size=1, max_size=5),
+    anew=st.integers(1, 40),
+    first=st.integers(0, 20),
+    partitions=st.integers(1, 3),
+    seed=st.integers(0, 999),
+)
+def test_a_topic_created_again_is_noticed_and_a_redelivery_is_not(cuts: list[int], anew: int, first: int, partitions: int, seed: int) -> None:
+    """Events of one topic in any order and repetition; then a new topic, read from its `first` offset on, however many events it has by then."""
+    rng = random.Random(seed)
+    # (partition, offset, source time)
+    topic = [(number % partitions, number // partitions, number) for number in range(60)]
+    stored: dict[int, int] = {}
+    time = -1
+    for cut in cuts:
+        batch = rng.sample(topic[: 20 + 2 * cut], 20)
+        if {place for place, _, _ in batch} - set(stored) and stored:
+            continue
+        newer = {place: min(offset for other, offset, at in batch if other == place and at > time) for place, _, at in batch if at > time}
+        assert offsets_problem(tuple(stored.items()), (), False, tuple(newer.items())) is None
+        for place, offset, at in batch:
+            stored[place], time = max(stored.get(place, -1), offset), max(time, at)
+    again = dict.fromkeys(stored, first)
+    problem = offsets_problem(tuple(stored.items()), tuple((place, first + anew) for place in stored), False, tuple(again.items()))
+    assert (problem is not None) == any(first <= offset for offset in stored.values())

@@ -35,7 +35,7 @@ SNAPSHOTS = st.builds(
     order=PAIRS, base_id=TEXT, segments=st.lists(SEGMENTS, max_size=2).map(tuple), delta=st.none() | DELTAS, inputs=INPUTS, pending=INPUTS,
     ledger=st.lists(st.builds(LedgerFile, TEXT, NUMBERS, NAMES), max_size=2).map(tuple), counts=st.dictionaries(st.sampled_from(COUNTS), NUMBERS),
     ties=NUMBERS, unresolved=NUMBERS, hour=st.none() | TEXT, position=POSITIONS, source_time=st.none() | TEXT, truncated_to=POSITIONS,
-    purged_to=POSITIONS, epoch=NUMBERS, compacted_at=st.none() | TEXT, raw=PAIRS,
+    purged_to=POSITIONS, epoch=NUMBERS, compacted_at=st.none() | TEXT, envelope=TEXT, brought=NUMBERS, raw=PAIRS,
     pending_deletions=st.lists(st.builds(PendingDeletion, TEXT, st.floats(0, 1e10), TEXT), max_size=2).map(tuple),
     pins=st.lists(st.builds(Pin, TEXT, NUMBERS, TEXT), max_size=2).map(tuple), restored=st.none() | NUMBERS, oldest=NUMBERS, expired=st.booleans(),
     feed=FEEDS,
@@ -84,15 +84,15 @@ def test_a_snapshot_names_what_it_needs() -> None:
 def test_a_snapshot_is_readable_json_with_its_format_number() -> None:
     """People look at it; versions of this program tell it apart."""
     raw = json.loads(one().to_bytes())
-    assert raw["format"] == FORMAT == 1
+    assert raw["format"] == FORMAT == 2
     assert raw["segments"][0]["position_min"] == [0, 5, "f", 0, 1]
 
 
-@pytest.mark.parametrize("result", [0, 2, 99, None, "1"])
+@pytest.mark.parametrize("result", [0, 1, 99, None, "2"])
 def test_another_format_is_refused(result: object) -> None:
     """With what was found, what is read, and what to do."""
     data = json.dumps({**json.loads(one().to_bytes()), "format": result}).encode()
-    with pytest.raises(StateRefused, match=r"/s/2\.json: expected format 1, found "):
+    with pytest.raises(StateRefused, match=r"/s/2\.json: expected format 2, found "):
         Snapshot.from_bytes(data, "/s/2.json")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,11 +14,14 @@ from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources import increment
-from compactor.core.sources.kafka_files import Fetched, Offsets, offsets_of
+from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets, offsets_of
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.ports import Storage
 from compactor.storage.memory import MemoryStorage
 from tests.faults import MODES, Crash, FaultyStorage, every_fault
+from tests.oracle.lake import Lake
+from tests.oracle.lake import table as on_topic
+from tests.oracle.model import line
 
 HOUR = 3600.0
 
@@ -29,9 +33,10 @@ class FakeTopics:
     storage: Storage
     records: dict[tuple[str, int], list[float | None]]
     begins: dict[tuple[str, int], int] = field(default_factory=dict)
+    topic_id: str = ""
 
-    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], tuple[int, int]]:
-        return {place: (self.begins.get(place, 0), len(found)) for place, found in self.records.items() if place[0] in topics}
+    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], Bounds]:
+        return {place: Bounds(self.begins.get(place, 0), len(found), self.topic_id) for place, found in self.records.items() if place[0] in topics}
 
     def fetch(self, wanted: Sequence[Offsets], staging: str) -> list[Fetched]:
         out = []
@@ -140,6 +145,41 @@ def test_a_topic_created_anew_is_refused() -> None:
     ingest(storage, FakeTopics(storage, {("pg.student", 0): [0.0] * 9}))
     with pytest.raises(Refused, match=r"offsets up to 8 are landed, and the topic ends before 2\. It was created anew"):
         ingest(storage, FakeTopics(storage, {("pg.student", 0): [0.0] * 2}))
+
+
+def test_a_topic_created_anew_is_refused_by_its_id_and_landed_whole_with_the_next_epoch() -> None:
+    """It has more records than were landed: going on at the old offset would lose the first ones. What landed before is ingested first."""
+    lake = Lake(on_topic(topic="pg.student"))
+    topics = FakeTopics(lake.storage, {("pg.student", 0): [0.0] * 3}, topic_id="first")
+    ingest(lake.storage, topics, lake.spec)
+    topics.topic_id, topics.records["pg.student", 0] = "second", [0.0] * 6
+    newer = dataclasses.replace(lake.spec, epoch=1)
+    for spec in (lake.spec, newer):
+        with pytest.raises(Refused, match=r"created anew: it has the id second, and files of the id first are landed.* set `epoch: [12]`"):
+            ingest(lake.storage, topics, spec)
+    for path, _ in lake.landing():
+        lake.deliver(path, [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    with pytest.raises(Refused, match="set `epoch: 1`"):
+        ingest(lake.storage, topics, lake.spec)
+    assert [Ingested("t", "pg.student", 6, 2, 0)] == ingest(lake.storage, topics, newer)
+    assert [Ingested("t", "pg.student", 0, 0, 0)] == ingest(lake.storage, topics, newer)
+    assert {(0, 3), (4, 5)} == {(found.first, found.last) for path, _ in lake.landing() if (found := offsets_of(path)) and found.topic_id == "second"}
+
+
+def test_vacuum_keeps_the_newest_file_of_each_partition() -> None:
+    """`archive_retention` deletes the others; ingest goes on where it was."""
+    lake = Lake(on_topic(topic="pg.student", archive_retention=10.0, quarantine_share=1.0))
+    topics = FakeTopics(lake.storage, {("pg.student", 0): [0.0] * 9, ("pg.student", 1): [0.0] * 3})
+    ingest(lake.storage, topics, lake.spec)
+    for number, (path, _) in enumerate(sorted(lake.landing())):
+        lake.deliver(path, [line("c", [number], [number], {"a": 1})])
+    lake.run()
+    lake.now += 1000.0
+    lake.vacuum()
+    lake.vacuum()
+    assert {(0, 8), (1, 2)} == {(found.partition, found.last) for info in lake.storage.list("/lake/t/archive") if (found := offsets_of(info.path))}
+    assert [Ingested("t", "pg.student", 0, 0, 0)] == ingest(lake.storage, topics, lake.spec)
 
 
 def test_records_that_kafka_has_not_kept_are_told_and_skipped_on_request() -> None:

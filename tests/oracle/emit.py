@@ -141,6 +141,15 @@ def spelled(number: int) -> str:
     return (text.rstrip("0") if "." in text else text) + ("Z", "+02:00", "")[how]
 
 
+def of_topic(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Record]:
+    """Kafka records of plain rows: two partitions, whose offsets are far apart."""
+    for event in transaction:
+        partition = event["key"][0] % 2
+        row = {**dict.fromkeys(("a", "b", "c")), **told(names, event), "op": event["op"]}
+        offset = event["position"][0] + (1 - partition) * 1_000_000
+        yield {"topic": "t", "partition": partition, "offset": offset, "key": None, "value": json.dumps(row)}
+
+
 def dms(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Record]:
     """Whole rows with the change's sequence, and a before image of the key. TRUNCATE deletes files and is no event."""
     for event in transaction:

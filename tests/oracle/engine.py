@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,9 @@ from tests.oracle.model import DELETED, UNKNOWN, Added, Change, Key, Replay, Row
 
 _ROWS_PER_FILE = 8
 
+TOTAL = (("__lsn",), ("offset",))
+"""Orders of more than one key's events. Any other is taken for a counter that each row has for itself."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -53,6 +56,11 @@ class State:
     def same(self, other: State | None) -> bool:
         """Whether nothing but the version differs."""
         return other is not None and dataclasses.replace(self, version=other.version) == other
+
+    def tells(self, other: State) -> bool:
+        """Whether it is made of the same events, under whatever names they were delivered, and shows the same."""
+        said = [{(event.event, event.content, repr(event.inherited)) for event in each.events} for each in (self, other)]
+        return said[0] == said[1] and (self.op, self.values) == (other.op, other.values)
 
     @property
     def partial(self) -> frozenset[str]:
@@ -178,8 +186,11 @@ class ListEngine:
             len(truncates),
             earliest([change.position for change in conformed]),
             latest([change.position for change in conformed]),
-            latest(truncates) if spec.truncate == "apply" else None,
+            _barrier(spec, conformed),
             None,
+            raw=_raw_columns(spec, evolved.schema) if spec.live_view else (),
+            offsets=_offsets(spec, conformed, max),
+            least_offsets=_offsets(spec, conformed, min),
             quarantined=records,
             unusable=tuple(bad),
         )
@@ -190,7 +201,7 @@ class ListEngine:
         place = locations.get((item.path, item.etag)) or Layout(spec.root, spec.landing).landed(item.path)
         try:
             data = self._storage.read(place)
-            events, unusable = sorted_out(data, item.path, spec.epoch)
+            events, unusable = sorted_out(data, item.path, item.epoch)
         except (UnicodeDecodeError, FileNotFoundError) as error:
             return [], 0, [Unusable(item.path, f"cannot be read ({error!r})")]
         return events, len(data.decode().splitlines()), unusable
@@ -214,7 +225,7 @@ class ListEngine:
         resolution.check_open()
         batch, schema = resolution.batch, resolution.summary.evolved.schema
         if resolution.whole:
-            kept, purged = _purged(resolution.states.values(), purge_through)
+            kept, purged = _purged(batch.spec, resolution.states.values(), purge_through)
             segments = self._segments(batch.spec, schema, commit, [(None, None, kept)], batch.version) if kept else ()
             return Staged(None, segments, resolution.counts, resolution.ties, _unresolved(batch.spec, kept), purged)
         changed = resolution.states.items()
@@ -244,9 +255,11 @@ class ListEngine:
         counts["quarantined"], counts["beyond_retention"] = summary.quarantined, summary.beyond_retention
         if sum(counts.values()) != summary.read:
             raise CheckFailed(f"table {spec.name}: {summary.read} events read, {counts} add up to {sum(counts.values())}")
-        beyond = _beyond(spec, parent, live, states, stored)
+        beyond = _beyond(spec, parent, live, stored)
         if beyond:
-            return self._resolved(batch.without(beyond), stored)
+            batch = batch.without(beyond)
+            _check_limits(spec, batch.summary)
+            return self._resolved(batch, stored)
         return batch, states, counts, ties
 
     def write_history(self, resolution: ListResolution, commit: str) -> History:
@@ -285,7 +298,7 @@ class ListEngine:
             ids = {segment.id for segment in run}
             share = {key: state for key, state in delta.items() if _owner(snapshot.segments, key).id in ids}
             rows = {**self._base(spec, run, snapshot, schema), **share}
-            kept, purged = _purged(rows.values(), purge_through)
+            kept, purged = _purged(spec, rows.values(), purge_through)
             ranges.append((run[0].low, run[-1].high, kept))
             purges.append(purged)
         return Staged(None, self._segments(spec, schema, commit, ranges, snapshot.version), {}, purged_to=latest(purges))
@@ -338,7 +351,8 @@ class ListEngine:
         rows = {key: _seen(state) for key, state in stored.items() if state.op != "d" or spec.soft}
         changes = [event for item in inputs for event in self._events(spec, item, locations)[0]]
         began = [event for state in self._base(spec, origin.segments, origin, snapshot.schema).values() for event in state.events] if origin else []
-        again = replayed([*began, *_named(changes, snapshot.schema)], spec.soft)
+        barrier = _barrier(spec, changes)
+        again = replayed(ordered(each for each in [*began, *_named(changes, snapshot.schema)] if not at_or_below(each.position, barrier)), spec.soft)
         different = sorted({*rows, *again}, key=repr) if rows != again else []
         wrong = [key for key in different if rows.get(key) != again.get(key)]
         detail = f"{len(wrong)} keys differ, such as {wrong[0]}" if wrong else "equal"
@@ -530,6 +544,18 @@ def _writer(spec: TableSpec, path: str, events: Sequence[Change]) -> WriterSchem
     return WriterSchema(path, fields, earliest(bounds), latest(bounds), tuple(name for name in names if name not in kinds))
 
 
+def _replacing(spec: TableSpec, changes: Sequence[Change]) -> Position | None:
+    """Where an epoch that replaces begins, once one of its events has come: below all of them, above everything older."""
+    come = any(change.op != "t" and change.position[0] == spec.epoch for change in changes)
+    return (spec.epoch, None, None, None, None) if spec.epoch_replaces and come else None
+
+
+def _raw_columns(spec: TableSpec, schema: Schema) -> tuple[tuple[str, str], ...]:
+    """The columns of the landed files, as a live view has them (`tests.oracle.live`)."""
+    columns = {field.source.lower(): field.type for field in schema.payload}
+    return (*columns.items(), *((name, "bigint") for name in spec.order_by if name not in columns), ("op", "string"))
+
+
 def _kind(value: Any) -> types.Type:
     kinds = {bool: "boolean", int: "bigint", float: "double", str: "string"}
     return (kinds[type(value)],)
@@ -593,7 +619,7 @@ def _played(changes: Sequence[Change], touched: set[Key], stored: dict[Key, Stat
         op, values = ("u", table.rows[key]) if key in table.rows else ("d", (table.gone.get(key) or {}) if soft else {})
         state = State(key, op, version, events[-1].position, values, tuple(events))
         known = stored.get(key)
-        states[key] = known if known is not None and state.same(known) else state
+        states[key] = known if known is not None and known.tells(state) else state
     return states
 
 
@@ -611,10 +637,10 @@ def _outcomes(events: Sequence[Change], stored: dict[Key, State]) -> tuple[list[
     """What became of each event, and how many were tied with another one of their key."""
     candidates: dict[Key, list[tuple[Any, bool, Position, str, bool]]] = {}
     for key, state in stored.items():
-        told = json.dumps([state.op == "d", sorted(state.values.items())])
+        told = state.events[-1].content if state.events[-1].key == key else "left"
         candidates.setdefault(key, []).append((sort_key(state.position), True, state.position, told, False))
     for event in events:
-        told = json.dumps([event.op == "d", sorted(event.values.items())])
+        told = event.content
         candidates.setdefault(event.key, []).append((sort_key(event.position), False, event.position, told, True))
         if event.left is not None:
             candidates.setdefault(event.left, []).append((sort_key(event.position), False, event.position, "left", False))
@@ -622,13 +648,18 @@ def _outcomes(events: Sequence[Change], stored: dict[Key, State]) -> tuple[list[
     for ranked in candidates.values():
         ranked.sort(reverse=True)
         head = ranked[0]
+        # the event that made the stored row, under whatever name it is delivered again
+        again = [each for each in ranked if each[1] and (event_part(each[2]), each[3]) == (event_part(head[2]), head[3])]
+        head = again[0] if again else head
         for at, (_, _, position, told, is_event) in enumerate(ranked):
             if not is_event:
                 continue
             above = ranked[at - 1] if at else None
             same = above is not None and event_part(above[2]) == event_part(position)
-            if above is None:
+            if above is None and not again:
                 outcomes.append("applied")
+            elif above is None:
+                outcomes.append("duplicate")
             elif (same and above[3] == told) or (head[1] and event_part(head[2]) == event_part(position)):
                 outcomes.append("duplicate")
             else:
@@ -637,18 +668,58 @@ def _outcomes(events: Sequence[Change], stored: dict[Key, State]) -> tuple[list[
     return outcomes, ties
 
 
-def _beyond(spec: TableSpec, parent: Snapshot | None, events: Sequence[Change], states: dict[Key, State], stored: dict[Key, State]) -> set[Key]:
+def _barrier(spec: TableSpec, changes: Sequence[Change]) -> Position | None:
+    """The newest truncate, or the beginning of an epoch that replaces what was before it."""
+    positions = [change.position for change in changes if change.op == "t" and spec.truncate == "apply"]
+    newest = latest([change.position for change in changes if change.op != "t"])
+    if spec.epoch_replaces and newest is not None and newest[0] == spec.epoch:
+        positions.append((spec.epoch, *[None] * (len(newest) - 1)))
+    return latest(positions)
+
+
+def _offsets(spec: TableSpec, changes: Sequence[Change], least_or_greatest: Callable[[list[int]], int]) -> tuple[tuple[int, int], ...]:
+    """Of the offsets of each partition the one that is asked for."""
+    by_partition: dict[int, list[int]] = {}
+    for change in changes:
+        if change.partition is not None:
+            by_partition.setdefault(change.partition, []).append(change.position[1])
+    return tuple(sorted((partition, least_or_greatest(each)) for partition, each in by_partition.items()))
+
+
+def _check_limits(spec: TableSpec, summary: BatchSummary) -> None:
+    records, files = summary.quarantined + summary.beyond_retention, sum(bool(item.reason) for item in summary.inputs)
+    limits = Limits(spec.quarantine_rows, spec.quarantine_share)
+    problem = limits.problem(summary.unusable, records, summary.read, files, len(summary.inputs))
+    if problem:
+        raise InputRefused(f"table {spec.name}: {problem}")
+
+
+def _behind(parent: Snapshot | None, event: Change) -> bool:
+    """Whether a tombstone may have been purged that is newer than the event: in its partition where offsets count, else anywhere."""
+    if parent is None or parent.purged_to is None:
+        return False
+    if event.partition is None:
+        return at_or_below(event.position, parent.purged_to)
+    bounds = {partition: (parent.purged_to[0], offset) for partition, offset in parent.purged_offsets}
+    return event.position[0] < parent.purged_to[0] or event.position[:2] <= bounds.get(event.partition, (-9, 0))
+
+
+def _beyond(spec: TableSpec, parent: Snapshot | None, events: Sequence[Change], stored: dict[Key, State]) -> set[Key]:
     """H12: the keys of changes older than purged tombstones, without a row: they may be ones that a purged delete had ended."""
-    purged = parent.purged_to if parent else None
-    fresh = {event.key for event in events} - set(stored)
-    old = {key for key in fresh if at_or_below(states[key].position, purged)}
+    newest: dict[Key, Change] = {}
+    for event in sorted(events, key=lambda each: sort_key(each.position)):
+        newest[event.key] = event
+    old = {key for key, event in newest.items() if key not in stored and _behind(parent, event)}
     if old and spec.beyond_retention == "refuse":
         raise InputRefused(f"table {spec.name}: {len(old)} changes are older than purged tombstones, such as {min(old, key=repr)}")
     return set() if spec.beyond_retention == "apply" else old
 
 
-def _purged(states: Iterable[State], through: int) -> tuple[list[State], Position | None]:
+def _purged(spec: TableSpec, states: Iterable[State], through: int) -> tuple[list[State], Position | None]:
     every = list(states)
+    if spec.order_by[:1] not in TOTAL and spec.beyond_retention != "apply":
+        # positions of other keys say nothing, so only the tombstone itself can hold a late event back
+        return every, None
     gone = [state for state in every if state.op == "d" and state.version <= through]
     return [state for state in every if state not in gone], latest([state.position for state in gone])
 

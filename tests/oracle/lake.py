@@ -12,6 +12,7 @@ import copy
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
@@ -61,6 +62,7 @@ class Lake:
         self.storage = MemoryStorage(self._clock)
         self.catalog = MemoryCatalog()
         self.delivered: dict[tuple[str, str], bytes] = {}
+        self.epochs: dict[tuple[str, str], int] = {}
         self._nonces = itertools.count(1)
 
     def _clock(self) -> float:
@@ -70,6 +72,7 @@ class Lake:
         """An independent lake of the same content."""
         other = Lake(self.spec)
         other.now, other.delivered, other._nonces = self.now, dict(self.delivered), copy.copy(self._nonces)
+        other.epochs = dict(self.epochs)
         other.storage._objects, other.storage._generation = dict(self.storage._objects), self.storage._generation
         other.catalog = copied(self.catalog)
         return other
@@ -107,6 +110,7 @@ class Lake:
     def run(self, faults: Faults | None = None) -> TableReport:
         """One run of the table by a process of its own."""
         self.now += 1.0
+        self.epochs = {**{name: self._epoch(name[0]) for name in self.landing()}, **self.epochs}
         return run_table(self.table(faults))
 
     def replay(self, faults: Faults | None = None, *paths: str) -> TableReport:
@@ -170,6 +174,10 @@ class Lake:
             yield _parsed(self.storage.read(place))
             version += 1
 
+    def committed_at(self, version: int) -> Snapshot:
+        """The Snapshot of a version."""
+        return _parsed(self.storage.read(self.layout.snapshot(version)))
+
     def ledger(self, snapshot: Snapshot) -> list[tuple[str, str]]:
         """(path, etag) of every input absorbed up to a Snapshot."""
         found = ledger.everything(Table(self.observed(), self.spec), snapshot)
@@ -187,8 +195,19 @@ class Lake:
             return True
 
     def events(self, inputs: Iterable[tuple[str, str]]) -> list[Change]:
-        """The events of these files, as they were delivered."""
-        return [event for name in inputs for event in parsed(self.delivered[name], name[0], self.spec.epoch)]
+        """The events of these files, as they were delivered; without those that a newer epoch has replaced."""
+        names = [*inputs]
+        epochs = {name: self.epochs.get(name, self._epoch(name[0])) for name in names}
+        found = [event for name in names for event in parsed(self.delivered[name], name[0], epochs[name])]
+        begun = self.spec.epoch_replaces and any(event.position[0] == self.spec.epoch for event in found)
+        return [event for event in found if not begun or event.position[0] >= self.spec.epoch]
+
+    def _epoch(self, path: str) -> int:
+        """The epoch of a file that a run takes now: by the dates of folders."""
+        spec, folder = self.spec, path.rpartition("/")[0]
+        if spec.epoch_from is None or datetime.strptime(folder, spec.pattern) >= datetime.strptime(spec.epoch_from, spec.pattern):
+            return spec.epoch
+        return spec.epoch - 1
 
     def landing(self) -> set[tuple[str, str]]:
         """What lies in landing."""

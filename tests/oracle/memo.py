@@ -7,7 +7,8 @@
         lake.run()
         ...
 
-The flows are deterministic: storage, catalog, clock, nonces and the watch's memory decide everything that comes after. All of it is in the digest.
+Storage, catalog, clock, nonces and the watch's memory decide everything that comes after. All of it is in the digest. Only the uuid of a first
+version is drawn anew each time; it is part of the stored bytes, so states after it are tried more often than they need to be.
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ def digest(lake: Lake, watch: Watch, *context: object) -> str:
     # an etag of MemoryStorage holds the content's digest and the number of its write
     objects = sorted((path, info.etag, info.modified) for path, (info, _) in storage._objects.items())
     catalog = sorted((name, repr(found)) for name, found in lake.catalog._objects.items())
-    state = (objects, storage._generation, catalog, lake.now, repr(lake._nonces), sorted(lake.delivered), repr(lake.spec))
+    state = (
+        objects,
+        storage._generation,
+        catalog,
+        lake.now,
+        repr(lake._nonces),
+        sorted(lake.epochs.items()),
+        sorted(lake.delivered),
+        repr(lake.spec),
+    )
     known = (watch.shown, sorted(watch.overwritten), sorted(watch._snapshots.items()), sorted(watch._named.items()), sorted(watch._rows.items()))
     return hashlib.sha256(repr((state, lake.catalog._databases, known, context)).encode()).hexdigest()

@@ -26,7 +26,8 @@ class Change:
     """One event: op c, u, r, d or t; the key; what it tells; its full Position.
 
     A column neither in `values` nor in `missing` is told to be null. `left` is the key the row had before. `inherited` is what that row
-    held, for a replay that no longer has its events. `defaults` are those of the columns that its writer has beyond the first ones.
+    held, for a replay that no longer has its events. `defaults` are those of the columns that its writer has beyond the first ones. `partition` is
+    the Kafka partition whose offset orders the event.
     """
 
     op: str
@@ -37,6 +38,7 @@ class Change:
     left: Key | None = None
     inherited: Row | None = None
     defaults: tuple[tuple[str, Any], ...] = ()
+    partition: int | None = None
 
     @property
     def event(self) -> Position:
@@ -154,7 +156,8 @@ def parsed(lines: bytes, path: str, epoch: int = 0) -> list[Change]:
 
 
 def sorted_out(lines: bytes, path: str, epoch: int = 0) -> tuple[list[Change], list[Unusable]]:
-    """A landed file of JSON lines, `{"op", "key": [..], "values": {..}, "position": [..], "missing": [..], "from": [..]}`: events, and the rest.
+    """A landed file of JSON lines, `{"op", "key": [..], "values": {..}, "position": [..], "missing": [..], "from": [..], "partition": 0}`: events, and
+    the rest.
 
     Records with op `-` carry no row. A file that is no UTF-8 cannot be opened: raises UnicodeDecodeError.
     """
@@ -176,7 +179,18 @@ def sorted_out(lines: bytes, path: str, epoch: int = 0) -> tuple[list[Change], l
             continue
         left = tuple(raw["from"]) if raw.get("from") else None
         defaults = tuple(sorted(raw.get("defaults", {}).items()))
-        changes.append(Change(raw["op"], key, raw.get("values", {}), position, frozenset(raw.get("missing", ())), left, defaults=defaults))
+        changes.append(
+            Change(
+                raw["op"],
+                key,
+                raw.get("values", {}),
+                position,
+                frozenset(raw.get("missing", ())),
+                left,
+                defaults=defaults,
+                partition=raw.get("partition"),
+            )
+        )
     return changes, unusable
 
 

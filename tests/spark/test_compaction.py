@@ -51,18 +51,18 @@ def test_tombstones_are_purged_only_after_their_retention(lake: Lake) -> None:
     """A fold drops old tombstones, remembers up to where, and puts aside or refuses what is older than that."""
     from compactor.core.model.errors import InputRefused
 
-    spec = lake.spec(write_mode="copy-on-write", tombstone_retention=100.0)
-    lake.land(spec, 0, [{"id": n, "seq": n, "op": "c"} for n in range(5)])
+    spec = lake.spec(write_mode="copy-on-write", tombstone_retention=100.0, order_by=("__lsn",))
+    lake.land(spec, 0, [{"id": n, "__lsn": n, "op": "c"} for n in range(5)])
     lake.run(spec)
-    lake.land(spec, 1, [{"id": 2, "seq": 10, "op": "d"}])
+    lake.land(spec, 1, [{"id": 2, "__lsn": 10, "op": "d"}])
     lake.run(spec)
     assert 1 == sum(segment.tombstones for segment in lake.snapshot(spec).segments)
     lake.now += 1000
-    lake.land(spec, 2, [{"id": 4, "seq": 11, "op": "u"}])
+    lake.land(spec, 2, [{"id": 4, "__lsn": 11, "op": "u"}])
     lake.run(spec)
     assert 0 == sum(segment.tombstones for segment in lake.snapshot(spec).segments)
     assert lake.snapshot(spec).purged_to is not None
-    lake.land(spec, 3, [{"id": 2, "seq": 9, "op": "u"}])
+    lake.land(spec, 3, [{"id": 2, "__lsn": 9, "op": "u"}, {"id": 4, "__lsn": 11, "op": "u"}])
     with pytest.raises(InputRefused, match="beyond_retention"):
         lake.run(lake.with_settings(spec, beyond_retention="refuse"))
     assert 1 == lake.run(spec).counts["beyond_retention"]
@@ -111,7 +111,7 @@ def test_the_view_asked_live_shows_what_has_landed(lake: Lake) -> None:
     lake.run(spec)
     landed = [(1, 20, "new", "u"), (2, 20, "", "d"), (3, 5, "stale", "u"), (9, 20, "born", "c"), (1, 15, "between", "u")]
     lake.land_parquet(spec, 2, [dict(zip(("id", "seq", "v", "op"), row, strict=True)) for row in landed], ddl)
-    from compactor.flows.publish.sync import sync_landing
+    from compactor.flows.publish.landing import sync_landing
 
     sync_landing(Table(lake.env, spec), lake.snapshot(spec))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import fastavro
@@ -86,6 +87,11 @@ def test_operation_codes(lake: Lake) -> None:
     lake.land(spec, 1, [{"id": number, "seq": 1, "op": code} for number, code in enumerate(codes)])
     lake.run(spec)
     assert [number for number, shown in enumerate(codes.values()) if shown] == [row["id"] for row in lake.rows(spec)]
+    for name, code, number in (("never_set", None, 1), ("only_deletes", "D", 0)):
+        other = lake.spec(name)
+        lake.land(other, 1, [{"id": 1, "seq": 1, "op": code}])
+        lake.run(other)
+        assert number == len(lake.rows(other)), name
 
 
 def test_a_truncate_is_a_barrier(lake: Lake) -> None:
@@ -112,13 +118,30 @@ def test_metadata_columns_order_but_are_not_stored(lake: Lake) -> None:
 
 
 def test_composite_keys_and_odd_names(lake: Lake) -> None:
-    """Names with dots, blanks, umlauts and capitals, by the rules of `core/model/names.py`; a key of two columns."""
-    spec = lake.spec(key=("a.b", "Größe"))
-    lake.land(spec, 1, [{"a.b": 1, "Größe": "x", "se lect": "p", "seq": 1}, {"a.b": 1, "Größe": "y", "se lect": "q", "seq": 2}])
+    """Names with dots, blanks, umlauts, capitals and 300 letters, by the rules of `core/model/names.py`, in the table, its history and its feed.
+
+    The key has ten columns, and a column is nested four deep. Names of files are as long as a file system allows.
+    """
+    key = {"a.b": 1, "Größe": "x", **{f"k{at}": at if at % 2 else str(at) for at in range(8)}}
+    names = ("c" * 300, "c" * 299 + "D", "ü" * 300)
+    spec = lake.spec(key=(*key,), feed="all", history=True, write_mode="merge-on-read")
+
+    def row(value: str, seq: int, **more: object) -> dict[str, object]:
+        deep = [{"Ä b": {"c": [{"D e": seq, "ü" * 300: [[seq]]}]}}]
+        return {**key, "se lect": value, "seq": seq, **dict.fromkeys(names, seq), "deep": deep, **more}
+
+    lake.land(spec, 1, [row("p", 1), row("q", 2, Größe="y"), row("s", 2, k7=70)], file="f" * 250 + ".json")
     lake.run(spec)
-    lake.land(spec, 2, [{"a.b": 1, "Größe": "x", "se lect": "r", "seq": 3}])
+    changed = row("r", 3, deep=[{"Ä b": {"c": [{"new": True}]}}])
+    lake.land(spec, 2, [changed, row("s", 3, k7=70, op="d"), row("late", 0), "{oops"], file="ü" * 120 + ".json")
+    lake.land(spec, 2, [row("r", 3)], file="f" * 250 + ".json")
     lake.run(spec)
-    assert [("x", "r"), ("y", "q")] == [(row["größe"], row["se_lect"]) for row in lake.rows(spec)]
+    rows = lake.rows(spec)
+    assert [("x", "r"), ("y", "q")] == [(row["größe"], row["se_lect"]) for row in rows]
+    assert [[3] * 3, [2] * 3] == [[value for name, value in row.items() if len(name) > 100] for row in rows]
+    assert all(len(field.name.encode()) <= 255 for field in lake.snapshot(spec).schema.fields)
+    assert lake.unusable(spec) == [(4, "is not a JSON object")]
+    assert [] == lake.problems(spec)
 
 
 def test_a_column_that_appears_and_a_type_that_widens(lake: Lake) -> None:
@@ -174,16 +197,15 @@ BAD = {
 
 def test_bad_records_are_refused_and_nothing_is_lost(lake: Lake) -> None:
     """The error names table and file or column; the files stay in landing; once repaired the run goes on."""
-    spec = lake.spec()
-    for rows, error, words in BAD.values():
+    for number, (rows, error, words) in enumerate(BAD.values()):
+        spec = lake.spec(f"t{number}")
         path = lake.land(spec, 1, rows)
         with pytest.raises(error, match=words) as caught:
             lake.run(spec)
-        assert "table t" in str(caught.value)
+        assert f"table {spec.name}" in str(caught.value)
         assert [path.name] == lake.landed(spec)
-
-    lake.land(spec, 1, [up(1, 1)])
-    assert "committed" == lake.run(spec).outcome
+        lake.land(spec, 1, [up(1, 1)])
+        assert "committed" == lake.run(spec).outcome
 
 
 UNUSABLE = {
@@ -347,3 +369,59 @@ def test_an_lsn_written_as_text_orders_as_a_number(lake: Lake) -> None:
         lake.land(spec, 1, [{"id": 1, "v": "new", "lsn": newer}, {"id": 1, "v": "old", "lsn": older}])
         lake.run(spec)
         assert ["new"] == [row["v"] for row in lake.rows(spec)]
+
+
+def test_a_payload_column_called_op_is_a_column_where_a_connector_adds_its_own(lake: Lake) -> None:
+    """An audit table: `__op` says what happened to the row, `op` is what the row tells. The same however the files are split into runs."""
+    known = {"__deleted": "false", "__lsn": 1}
+    rows = [
+        {"id": 1, "seq": 1, "op": "DELETE", "__op": "c", **known},
+        {"id": 2, "seq": 1, "op": "INSERT", "__op": "c", **known},
+        {"id": 2, "seq": 2, "op": "INSERT", "__op": "d", **known, "__deleted": "true"},
+    ]
+    # hand-made rows from before the connector: there `op` is the operation
+    first = [{"id": 3, "seq": 1, "op": "c"}, {"id": 4, "seq": 1, "op": "c"}, {"id": 4, "seq": 2, "op": "d"}]
+    for name, groups in (("apart", [first, rows]), ("together", [[*first, *rows]]), ("backwards", [rows, first])):
+        spec = lake.spec(name=name)
+        for hour, group in enumerate(groups):
+            lake.land(spec, hour, group)
+            lake.run(spec)
+        assert [(1, "DELETE"), (3, None)] == sorted((row["id"], row["op"]) for row in lake.rows(spec))
+        assert [] == lake.problems(spec)
+    refused = {
+        "op and Op": ({"id": 1, "seq": 1, "op": "c", "Op": "c"}, "columns op and Op; set `op:`"),
+        "a connector without its operation": ({"id": 1, "seq": 1, "op": "DELETE", "__deleted": "false"}, "set `op: op`"),
+    }
+    for at, (row, words) in enumerate(refused.values()):
+        spec = lake.spec(name=f"refused{at}")
+        lake.land(spec, 1, [row])
+        with pytest.raises(InputRefused, match=re.escape(words)):
+            lake.run(spec)
+        lake.run(lake.with_settings(spec, op="op"))
+        assert [] == lake.landed(spec)
+
+
+def test_json_keys_that_differ_in_case_only_are_two_columns(lake: Lake) -> None:
+    """The second is `val_2`, as an order, in a key, inside structs and among unknown values too; in one run and in several."""
+    rows = [
+        {"id": 1, "Id": "x", "seq": 1, "val": 1, "Val": "two", "s": {"a": 1, "A": 2}, "OP": "payload"},
+        {"id": 1, "Id": "x", "seq": 3, "Val": "__debezium_unavailable_value", "val": 5, "s": {"a": 3, "A": 4}, "op": "u"},
+        {"id": 1, "Id": "y", "SEQ": 9, "seq": 2, "val": 7, "Val": "eight"},
+    ]
+    expected = [("x", 5, "two", {"a": 4, "a_2": 3}), ("y", 7, "eight", None)]
+    for name, groups in (("one", [rows]), ("two", [rows[:2], rows[2:]])):
+        spec = lake.spec(name=name, key=("id", "Id"))
+        for hour, group in enumerate(groups):
+            lake.land(spec, hour, group)
+            lake.run(spec)
+        found = sorted(((row["id_2"], row["val"], row["val_2"], row["s"]) for row in lake.rows(spec)), key=str)
+        assert expected == found
+        assert [] == lake.problems(spec)
+    spec = lake.spec(name="ordered", order_by=("SEQ",))
+    lake.land(spec, 1, [{"id": 1, "seq": 9, "SEQ": 1}, {"id": 1, "seq": 1, "SEQ": 2}])
+    lake.run(spec)
+    assert [(1, 2)] == [(row["seq"], row["seq_2"]) for row in lake.rows(spec)]
+    spec = lake.spec(name="nested")
+    lake.land(spec, 1, [{"id": 1, "seq": 1, "s": {"a": 1}}, {"id": 2, "seq": 1, "s": {"A": 1}, "more": 1}])
+    with pytest.raises(SchemaRefused, match="in case only"):
+        lake.run(spec)

@@ -104,6 +104,23 @@ def test_a_value_that_came_after_its_delete_follows_a_later_key_change(lake: Lak
     assert [] == lake.problems(spec)
 
 
+def test_a_key_change_that_is_sent_again_changes_nothing(lake: Lake) -> None:
+    """Its old key has another row by then, and an event of a still older row comes again beside it, in a file whose name sorts last."""
+    spec = debezium(lake, write_mode="merge-on-read")
+
+    def move(lsn: int, old: int, new: int) -> list[dict[str, Any]]:
+        return [event("d", lsn, before={"id": old, "v": None}, commit=lsn), event("c", lsn, after={"id": new, "v": GONE}, commit=lsn)]
+
+    oldest, last = event("c", 5, after={"id": 2, "v": "old"}), move(30, 2, 3)
+    gone = event("d", 7, before={"id": 2, "v": None})
+    lake.land(spec, 0, [oldest, gone, event("c", 10, after={"id": 1, "v": "x"}), *move(20, 1, 2), *last, event("c", 40, after={"id": 2, "v": "new"})])
+    lake.run(spec)
+    lake.land(spec, 1, [oldest, *last], "z.json")
+    lake.run(spec)
+    assert {2: "new", 3: "x"} == {each["id"]: each["v"] for each in lake.rows(spec)}
+    assert [] == lake.problems(spec)
+
+
 def test_a_late_truncate_ends_values_that_newer_rows_got_from_before_it(lake: Lake) -> None:
     """The row stays, because it is newer than the truncate. Its value was not: nothing known has it any more, until an event after the truncate does."""
     spec = debezium(lake, write_mode="merge-on-read", feed="net")
@@ -152,8 +169,10 @@ def test_rows_from_before_a_column_read_its_first_default_whenever_either_arrive
         assert {key: score for key, score in right.items() if soft or key != 6} == found, hour
     assert [] == lake.problems(spec)
     # all in one run, and rewritten, they are the same
-    again = debezium(lake, name="again", delete=spec.delete, write_mode="copy-on-write")
+    again = debezium(lake, name="again", delete=spec.delete, write_mode="copy-on-write", history=True)
     for hour, rows in enumerate(steps):
         lake.land(again, hour, rows)
     lake.run(again)
     assert lake.rows(spec) == lake.rows(again)
+    current = {each["id"]: each["score"] for each in lake.rows(again, "again_history") if each["__is_current"]}
+    assert {key: score for key, score in expected[-1].items() if key != 6} == current

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.model.errors import CheckFailed
+from compactor.core.model.errors import CheckFailed, InputRefused, OrderRefused, SchemaRefused
 from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 
@@ -100,3 +100,42 @@ def test_a_new_epoch_begins_with_a_folder_and_may_replace_what_was_before(lake: 
     lake.run(spec)
     assert [(1, "new"), (2, "newer"), (7, "new")] == [(row["id"], row["v"]) for row in lake.rows(spec)]
     assert [] == lake.problems(spec)
+
+
+def test_changed_settings_that_would_mix_rows_are_refused(lake: Lake) -> None:
+    """Another key, no key, another order, another envelope: nothing is ingested, the files stay, and with the old settings the table goes on."""
+    spec = lake.spec(key=("id", "part"))
+    row = {"id": 1, "part": "a", "seq": 1, "v": 5}
+    lake.land(spec, 1, [row])
+    lake.run(spec)
+    lake.land(spec, 2, [{**row, "seq": 2, "v": 6}])
+    refused: list[tuple[dict[str, object], type[Exception], str]] = [
+        ({"key": ("id",)}, SchemaRefused, "A key never changes in place"),
+        ({"key": ("id", "part", "v")}, SchemaRefused, "A key never changes in place"),
+        ({"key": ()}, SchemaRefused, "A key never changes in place"),
+        ({"order_by": ("v",)}, OrderRefused, "built with seq"),
+        ({"envelope": "debezium"}, InputRefused, "not a Debezium envelope"),
+    ]
+    for settings, error, words in refused:
+        with pytest.raises(error, match=words):
+            lake.run(lake.with_settings(spec, **settings))
+        assert len(lake.landed(spec)) == 1
+    # the order of the key's columns is no other key
+    lake.run(lake.with_settings(spec, key=("part", "id")))
+    assert [row["v"] for row in lake.rows(spec)] == [6]
+
+    spec = lake.spec(name="rows", key=())
+    lake.land(spec, 1, [{"id": 1, "seq": 1}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 2, "seq": 2}])
+    with pytest.raises(SchemaRefused, match="A key never changes in place"):
+        lake.run(lake.with_settings(spec, key=("id",)))
+
+    spec = lake.spec(name="stream", envelope="debezium", order_by=())
+    source = {"connector": "postgresql", "schema": "public", "table": "t", "txId": 1, "lsn": 9, "sequence": '["8", "9"]'}
+    lake.land(spec, 1, [{"op": "c", "before": None, "after": {"id": 1, "v": 1}, "source": source}])
+    lake.run(spec)
+    column = {"name": "id", "type": "integer", "value": 1}
+    lake.land(spec, 2, [{"action": "I", "lsn": "0/10", "timestamp": "2024-03-05 10:00:00+00", "schema": "public", "table": "t", "columns": [column]}])
+    with pytest.raises(OrderRefused, match="the envelope is wal2json, but the table was built with debezium"):
+        lake.run(lake.with_settings(spec, envelope="wal2json"))

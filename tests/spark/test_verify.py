@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from compactor.core.catalog import feed, history_views, live, views
+from compactor.core.catalog import feed, history_views, landed, live, views
 from compactor.core.catalog.ddl import PartitionDef, ViewDef
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.flows.publish.sync import sync_landing
+from compactor.flows.publish.landing import sync_landing
 from compactor.flows.read.verify import verify
 from compactor.flows.table import Table
 from tests.spark.lake import Lake
@@ -70,7 +71,7 @@ def test_verify_finds_a_wrong_cell_a_lost_row_and_a_doubled_row_in_view_history_
     closed = next(part for part in snapshot.history.closed if part.shown)
     for name, change in PLANTS.items():
         files = planted(lake, spec, closed.path, change), planted(lake, spec, snapshot.feed.part.path, change)
-        shown = text(lake, spec, views.view, name), text(lake, spec, live.live_view, name), feed_partition(lake, spec, name)
+        shown = text(lake, spec, views.view, name), text(lake, spec, live_view, name), feed_partition(lake, spec, name)
         with ExitStack() as stack:
             for plant in (*files, *shown):
                 stack.enter_context(plant)
@@ -85,8 +86,13 @@ def test_verify_finds_a_wrong_cell_a_lost_row_and_a_doubled_row_in_view_history_
     assert files.detail.startswith(f"{snapshot.delta.path}/part-copy.parquet: expected nothing, found")
 
 
-def history(spec: TableSpec, snapshot: object) -> ViewDef:
-    return history_views.view(spec, snapshot, snapshot.history)  # type: ignore[attr-defined,arg-type]
+def live_view(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
+    return live.live_view(spec, snapshot, landed.table(spec, snapshot), {"increment_2024030503": 0})
+
+
+def history(spec: TableSpec, snapshot: Snapshot) -> ViewDef:
+    assert snapshot.history is not None
+    return history_views.view(spec, snapshot, snapshot.history)
 
 
 def failed(lake: Lake, spec: TableSpec) -> set[str]:

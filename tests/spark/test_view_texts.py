@@ -13,7 +13,7 @@ import pytest
 from compactor.core.catalog import history_views, views
 from compactor.core.catalog.dialect import PRESTO, Dialect
 from compactor.core.model.errors import CheckFailed, SchemaRefused
-from compactor.flows.publish.sync import sync_landing
+from compactor.flows.publish.landing import sync_landing
 from compactor.flows.table import Table
 from tests.spark.added_defaults import DEFAULTS, OLDER, TEXT_ALLOWED, columns, land, record
 from tests.spark.lake import Lake

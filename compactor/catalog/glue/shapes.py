@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from compactor.catalog import rules
-from compactor.catalog.formats import FORMATS, VIEW_FORMAT
+from compactor.catalog.formats import FORMATS, VIEW_FORMAT, serde_parameters
 from compactor.catalog.glue import presto
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
 
@@ -135,7 +135,7 @@ def _descriptor(shown: Sequence[Column], location: str, formats: tuple[str, str,
         **({"Location": location} if location else {}),
         "InputFormat": formats[0],
         "OutputFormat": formats[1],
-        "SerdeInfo": {**library, "Parameters": {"serialization.format": "1"}},
+        "SerdeInfo": {**library, "Parameters": serde_parameters(formats)},
     }
 
 

@@ -104,7 +104,7 @@ def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Di
     q = dialect.name
     rows = f"{q(spec.tables_in)}.{q(views.table_name(spec, ROWS, snapshot.schema.generation))}"
     h, d = q("__h"), q("__d")
-    select = f"SELECT {_select(h, spec, snapshot, dialect)} FROM {rows} {h} WHERE {h}.{q('__shown')}"
+    select = f"SELECT {', '.join(shown(h, spec, snapshot, dialect))} FROM {rows} {h} WHERE {h}.{q('__shown')}"
     out = []
     if history.closed:
         newest = max(part.id for part in history.closed)
@@ -120,7 +120,8 @@ def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Di
     return " UNION ALL ".join(out) if out else f"{select} AND {h}.{q('history_set')} = '{history.open_id}'"
 
 
-def _select(alias: str, spec: TableSpec, snapshot: Snapshot, dialect: Dialect) -> str:
+def shown(alias: str, spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> list[str]:
+    """Return SQL for the columns of the view, from stored events and their partition columns."""
     q, schema = dialect.name, snapshot.schema
     end = f"{alias}.{q('__end_time')}"
     computed = {
@@ -129,7 +130,7 @@ def _select(alias: str, spec: TableSpec, snapshot: Snapshot, dialect: Dialect) -
         "__end_day": f"{alias}.{q('history_day')}",
     }
     payload = [f"{views.value(alias, field, snapshot, dialect)} AS {q(schema.view_name(field))}" for field in schema.payload]
-    return ", ".join([*payload, *(f"{computed.get(column, f'{alias}.{q(column)}')} AS {q(column)}" for column, _, _ in _SHOWN)])
+    return [*payload, *(f"{computed.get(column, f'{alias}.{q(column)}')} AS {q(column)}" for column, _, _ in _SHOWN)]
 
 
 def view(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect = HIVE) -> ViewDef:

@@ -100,6 +100,8 @@ class History:
     """The greatest Position of all events."""
     since: str | None = None
     """When the history was switched on for a table with rows, ISO 8601. Earlier versions are unknown. None: the history is complete."""
+    rules: str = ""
+    """The settings that decide what makes a version (`rules`), as long as all commits had the same; "" after they changed."""
 
     @property
     def parts(self) -> tuple[HistoryPart, ...]:
@@ -161,6 +163,11 @@ def to_merge(parts: Iterable[HistoryPart]) -> tuple[HistoryPart, ...]:
 def tracked(columns: Sequence[str], track: Sequence[str], track_except: Sequence[str]) -> tuple[str, ...]:
     """Return the columns whose changes begin a new version: those in `track`, or without it all except `track_except`. Names as in the source."""
     return tuple(name for name in columns if (name in track if track else name not in track_except))
+
+
+def rules(track: Sequence[str], track_except: Sequence[str], zero_length: str) -> str:
+    """Return the settings that decide what makes a version, as text."""
+    return f"track {', '.join(track) or 'all'}; except {', '.join(track_except) or 'none'}; zero length {zero_length}"
 
 
 def values(history: History) -> list[tuple[tuple[str, str, str], HistoryPart]]:

@@ -56,6 +56,8 @@ class Input:
     """Number of its records in quarantine."""
     reason: str = ""
     """Why the file could not be opened; "" if it could."""
+    epoch: int = 0
+    """The epoch of its events. The first attempt decides it, and every later one keeps it (H6)."""
 
     def as_unreadable(self, reason: str) -> Input:
         """Return the entry for an attempt that could not open the file."""

@@ -17,6 +17,7 @@ _compactor/owner.json                       the owner of the catalog objects
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 
@@ -58,14 +59,23 @@ def relative(location: str, root: str) -> str:
     return location[len(prefix) :]
 
 
+_REASON = ".reason.json"
+_NAME_BYTES_MAX = 255
+"""The longest name of a file that common file systems allow."""
+
+
 def commit_id(version: int, nonce: str) -> str:
     """Return the id of an attempt at a version. `nonce`: 8 random hex digits. The letter makes it a string, as Athena prunes only strings."""
     return f"v{version:08d}-{nonce}"
 
 
 def _other_name(path: str, etag: str) -> str:
+    """Return the path with the etag before the name. A name that would become too long is cut at its beginning; its hash takes that place."""
     head, _, name = path.rpartition("/")
     safe = re.sub(r"[^0-9A-Za-z]", "", etag)[:24]
+    if len(f"{safe}~{name}{_REASON}".encode()) > _NAME_BYTES_MAX:
+        end = name.encode()[-100:].decode(errors="ignore")
+        name = f"{hashlib.sha256(name.encode()).hexdigest()[:16]}~{end}"
     return join(head, f"{safe}~{name}") if head else f"{safe}~{name}"
 
 
@@ -144,7 +154,7 @@ class Layout:
 
     def reason(self, path: str, etag: str) -> str:
         """Return the reason file of an input: its invalid records, and why they are invalid."""
-        return join(self.root, "quarantine", f"{_other_name(path, etag)}.reason.json")
+        return join(self.root, "quarantine", f"{_other_name(path, etag)}{_REASON}")
 
     def version_of(self, location: str) -> int | None:
         """Return the version of a Snapshot by its location, or None for any other location."""

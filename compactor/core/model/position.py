@@ -7,6 +7,7 @@ as in Spark's comparison of structs. In JSON a Position is that list, in Parquet
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,16 +86,73 @@ def event_part(position: Sequence[Any]) -> tuple[Any, ...]:
 OFFSETS = ("offset", "kafka.offset", "_offset")
 """Names under which an order column is the Kafka offset."""
 
+NULLABLE = frozenset(
+    {
+        "lsn",
+        "total_order",
+        "pos",
+        "row",
+        "change_lsn_text",
+        "event_serial_no",
+        "ssn",
+        "offset",
+        "__lsn",
+        "__source_lsn",
+        "source.lsn",
+    }
+)
+"""Order columns that may be null, and then sort first: incremental snapshots have no LSN, snapshots no transaction, SQL Server's no change LSN."""
+CONNECTOR = frozenset(
+    {
+        *OFFSETS,
+        *("commit_lsn", "lsn", "total_order", "file_number", "pos", "row", "commit_lsn_text", "change_lsn_text", "event_serial_no", "commit_time"),
+        *("change_lsn", "scn", "ssn", "dms.phase", "dms.change_seq", "dms.stream_position", "dms.file", "full_load.hour"),
+    }
+)
+"""Names of order columns in a Snapshot that are fields of the connector, whatever columns the rows have. `after.lsn` is the row's column `lsn`."""
+
+_PATHS = ("source.", "transaction.")
+"""Beginnings of paths into the envelope, such as `source.ts_us`."""
+
+_METADATA = re.compile(r"__(source_)?(sequence|lsn|commit_lsn|change_lsn|scn|file|pos|row|ts_ms|ts_us|ts_ns)")
+"""Columns into which ExtractNewRecordState writes fields of the connector."""
+
+TABLE, PARTITION, KEY = "table", "partition", "key"
+"""Which events an order compares: all of a table, those of one Kafka partition, or those of one key."""
+
+
+def payload_column(name: str) -> str | None:
+    """Return the row's column that an order column of a Snapshot stands for; None for a field of the connector."""
+    return None if name in CONNECTOR or name.startswith(_PATHS) else name.removeprefix("after.")
+
+
+def same_order(declared: Sequence[str], stored: Sequence[str]) -> bool:
+    """Return whether `order_by` is the order that a Snapshot names."""
+    return len(declared) == len(stored) and all(name in (other, other.removeprefix("after.")) for name, other in zip(declared, stored))
+
+
+def scope(order: Order) -> str:
+    """Return which events the order compares: TABLE, PARTITION or KEY.
+
+    The positions of a connector order all its events, and Kafka's offsets those of a partition. A column of the row need only order the changes of
+    one key: it may be a counter that each row has for itself.
+    """
+    names = [name for name, _ in order if name != "dms.phase"]
+    if not names or (payload_column(names[0]) is not None and not _METADATA.fullmatch(names[0])):
+        return KEY
+    return PARTITION if names[0] in OFFSETS else TABLE
+
+
 Partitions = tuple[tuple[int, int], ...]
-"""(partition, greatest offset) for each partition of a topic."""
+"""(partition, offset) for partitions of a topic: the greatest offset, unless a name says otherwise."""
 
 
-def offsets_problem(absorbed: Partitions, batch: Partitions, truncate: bool, newer: bool) -> str | None:
+def offsets_problem(absorbed: Partitions, batch: Partitions, truncate: bool, newer: Partitions) -> str | None:
     """Return why a table whose first order column is the Kafka offset cannot take a batch (H6), or None if it can.
 
-    `absorbed`, `batch`: offsets of the table and of the batch. `truncate`: whether the batch has a truncate. `newer`: whether the batch's source time
-    is later than the table's. Offsets of different partitions cannot be compared. That is harmless while a key stays in its partition and no event
-    concerns all rows.
+    `absorbed`, `batch`: greatest offsets of the table and of the batch. `truncate`: whether the batch has a truncate. `newer`: the least offset of
+    changes whose source time is later than the table's. Offsets of different partitions cannot be compared. That is harmless while a key stays in its
+    partition and no event concerns all rows.
     """
     stored, new = dict(absorbed), dict(batch)
     if truncate and len({*stored, *new}) > 1:
@@ -102,9 +160,11 @@ def offsets_problem(absorbed: Partitions, batch: Partitions, truncate: bool, new
     added = sorted(set(new) - set(stored))
     if stored and added:
         return f"partition {added[0]} is new. Keys may have moved to it, and offsets of different partitions cannot be compared"
-    back = [name for name, offset in new.items() if name in stored and offset < stored[name]]
-    if newer and back:
-        return f"offsets of partition {back[0]} end at {new[back[0]]} after {stored[back[0]]}, but the changes are newer: the topic was created again"
+    # an offset that was there before, with a change that was not: however far the new count has come since
+    back = [(name, offset) for name, offset in newer if name in stored and offset <= stored[name]]
+    if back:
+        name, offset = back[0]
+        return f"partition {name} was read up to offset {stored[name]}, and its offset {offset} has a newer change: the topic was created again"
     return None
 
 

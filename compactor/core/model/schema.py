@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from compactor.core.model import names
-from compactor.core.model.position import Position, at_or_below
+from compactor.core.model.position import Position, at_or_below, earliest
 
 FEED = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", "feed_version")
 """Columns of the change feed beside the payload."""
@@ -105,17 +106,17 @@ class Schema:
         """Return the stored names of the columns outside of the key, in order."""
         return tuple(name for name in self.names if name not in self.key)
 
-    @property
+    @cached_property
     def defaults(self) -> dict[str, tuple[Position, Any]]:
         """Return the columns with a default that older rows read, those that came after another one: stored name → (`first`, default).
 
         A row from below `first` reads the default, and a row from above it that lacks the column reads null, whenever either arrived (H15).
         """
-        out = {}
-        for field in self.fields:
-            if field.default is not None and field.first is not None and any(_came_before(other, field.first) for other in self.fields):
-                out[field.name] = (field.first, field.default)
-        return out
+        # the identity of rows without a key is no column of the source
+        firsts = [field.first for field in self.fields if field.name != "_row_id"]
+        oldest = None if None in firsts else earliest(firsts)
+        later = (field for field in self.fields if field.default is not None and field.first not in (None, oldest))
+        return {field.name: (field.first, field.default) for field in later if field.first is not None}
 
     def defaults_moved(self, before: Schema, to: Position | None) -> bool:
         """Return whether a row at or below the Position `to` can read another default than in the schema `before`."""
@@ -151,11 +152,6 @@ class Schema:
         raw = data.get("registered")
         registered = (raw[0], raw[1], raw[2]) if raw else None
         return cls(tuple(Field.from_json(field) for field in data["fields"]), tuple(data["key"]), data["generation"], registered)
-
-
-def _came_before(other: Field, first: Position) -> bool:
-    # the identity of rows without a key is no column of the source
-    return other.name != "_row_id" and (other.first is None or (at_or_below(other.first, first) and other.first != first))
 
 
 def type_changes(before: Schema, after: Schema) -> tuple[str, ...]:

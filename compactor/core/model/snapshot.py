@@ -13,7 +13,8 @@ from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.position import Partitions, Position, latest
 from compactor.core.model.schema import Schema
 
-FORMAT = 1
+FORMAT = 2
+"""Number of the stored form. A Snapshot of another one is refused."""
 
 COUNTS = ("applied", "superseded", "duplicate", "late", "ignored", "beyond_retention", "quarantined")
 """What can become of an event. `read` is the sum of these."""
@@ -211,11 +212,17 @@ class State:
     truncated_to: Position | None = None
     """The truncate barrier: rows at or below it are gone (H11)."""
     purged_to: Position | None = None
-    """The greatest Position of a purged tombstone (H12)."""
+    """The greatest Position of a purged tombstone (H12). Where Kafka offsets order the table: everything before the epoch in `purged_offsets`."""
+    purged_offsets: Partitions = ()
+    """Where Kafka offsets order the table: per partition, an offset that no purged tombstone of the epoch lies above (H12)."""
     epoch: int = 0
     """The first member of every new Position (H6)."""
     compacted_at: str | None = None
     """When the base was last written, ISO 8601."""
+    envelope: str = ""
+    """The envelope of the newest events: which one a default order belongs to. "" if none is known."""
+    brought: int = 0
+    """Number of events that the newest commit with a new event ingested. Compaction weighs the Delta against it."""
     raw: tuple[tuple[str, str], ...] = ()
     """The columns of the landed files (name, Hive type), for `<table>_incremental`."""
     offsets: Partitions = ()
@@ -281,7 +288,8 @@ class Snapshot(State, Commit):
     def stub(self) -> Snapshot:
         """Return what replaces this Snapshot after it expired, so that its version number is never used again (H21).
 
-        The stub keeps the schema, for the history of the columns, and its feed part, which has a retention of its own.
+        The stub keeps the schema, for the history of the columns, the offsets, for the purge of tombstones, and its feed part, which has a retention
+        of its own.
         """
         return dataclasses.replace(
             self,
@@ -291,7 +299,6 @@ class Snapshot(State, Commit):
             pending=(),
             ledger=(),
             raw=(),
-            offsets=(),
             pending_deletions=(),
             pins=(),
             history=None,
@@ -375,7 +382,8 @@ def _values(raw: dict[str, Any]) -> dict[str, Any]:
     values = {**raw, **{name: _position(raw[name]) for name in _POSITIONS}}
     values["schema"] = Schema.from_json(raw["schema"])
     values["order"] = tuple((name, kind) for name, kind in raw["order"])
-    values["offsets"] = tuple((partition, offset) for partition, offset in raw["offsets"])
+    for name in ("offsets", "purged_offsets"):
+        values[name] = tuple((partition, offset) for partition, offset in raw[name])
     values["raw"] = tuple((name, kind) for name, kind in raw["raw"])
     values["segments"] = tuple(_segment(segment) for segment in raw["segments"])
     values["delta"] = Delta(**_part_values(raw["delta"])) if raw["delta"] else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from compactor.core.model.position import PARTITION, TABLE, Order, Partitions, scope
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.core.model.spec import TableSpec
@@ -57,6 +58,17 @@ def whole_base(spec: TableSpec, parent: Snapshot | None, changes: int, rewritten
         return False
     rows = sum(segment.rows for segment in parent.segments)
     return changes >= max(rows, 1) // 2
+
+
+def keeps_tombstones(spec: TableSpec, order: Order, offsets: Partitions) -> bool:
+    """Return whether tombstones stay stored after their retention, without the values of the rows they hide (H12).
+
+    After a purge, a change without a stored row is judged by its Position. That needs an order of more than one key's changes: one of the table, or
+    one of each Kafka partition (`offsets`, known only if the files name partitions). `beyond_retention: apply` and `delete: hard` judge nothing.
+    """
+    compares = scope(order)
+    judged = compares == TABLE or (compares == PARTITION and bool(offsets))
+    return not judged and spec.beyond_retention != "apply" and spec.delete != "hard"
 
 
 def in_window(window: tuple[int, int], seconds: float) -> bool:

@@ -5,6 +5,7 @@ A landed file is new when the ledger has no entry with its path and etag. Files 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -67,7 +68,6 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
     misplaced: list[str] = []
     unfinished: set[str] = set()
     files = list(files)
-    first = increment.landed(spec.pattern, f"{spec.first_folder}/", spec.hours_in) if spec.first_folder else None
     for item in files:
         if increment.ignored(item.path):
             ignored += 1
@@ -77,7 +77,7 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
             misplaced.append(item.path)
         elif (item.path, item.etag) in absorbed:
             old += 1
-        elif spec.first_folder and _before(place, spec.first_folder, first):
+        elif spec.first_folder and _before(spec, place, spec.first_folder):
             skipped += 1
         elif now - item.modified < spec.settle:
             waiting += 1
@@ -88,7 +88,7 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
             waiting += 1
             unfinished.add(place.folder)
         else:
-            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour))
+            new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place)))
     if misplaced and not (new or waiting or old or skipped):
         raise InputRefused(
             f"table {spec.name}: no file below {spec.landing} lies in a folder that fits {spec.pattern!r}. There are {len(misplaced)} files "
@@ -101,11 +101,26 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
     return Landing(tuple(sorted(new, key=lambda item: item.path)), waiting, skipped, ignored + len(misplaced), old)
 
 
-def _before(place: increment.Landed, folder: str, first: increment.Landed | None) -> bool:
-    """Return whether an increment comes before the first one to take. Hours are compared, as names such as `05-03-2024` do not sort by time."""
+def _epoch(spec: TableSpec, place: increment.Landed) -> int:
+    """Return the epoch of a new input: the table's, or the one before it for folders before the first one of the epoch.
+
+    A file beside the dated folders (DMS's full load) has no hour. It belongs to the epoch in which it is taken.
+    """
+    undated = place.hour is None and "%Y" in spec.pattern
+    return spec.epoch - 1 if spec.epoch_from and not undated and _before(spec, place, spec.epoch_from) else spec.epoch
+
+
+def _before(spec: TableSpec, place: increment.Landed, folder: str) -> bool:
+    """Return whether an increment comes before that of a folder. Hours are compared, as names such as `05-03-2024` do not sort by time."""
+    first = _named(spec.pattern, folder, spec.hours_in)
     if first is not None and first.hour and place.hour:
         return place.hour < first.hour
     return place.folder < folder
+
+
+@functools.lru_cache(64)
+def _named(pattern: str, folder: str, zone: str) -> increment.Landed | None:
+    return increment.landed(pattern, f"{folder}/", zone)
 
 
 def _format(spec: TableSpec, path: str) -> str | None:

@@ -50,6 +50,8 @@ class BatchSummary:
     """The columns of the landed files (name, Hive type); () for text files."""
     offsets: Partitions = ()
     """The greatest Kafka offset per partition, as in `State.offsets`."""
+    least_offsets: Partitions = ()
+    """The least Kafka offset per partition."""
     quarantined: int = 0
     """Events that cannot be used."""
     unfinished: frozenset[str] = frozenset()
@@ -81,4 +83,4 @@ class Staged:
     unresolved: int = 0
     """As `Snapshot.unresolved`."""
     purged_to: Position | None = None
-    """The greatest Position of a tombstone that was purged."""
+    """The greatest Position of a tombstone that was purged; None if none was."""

@@ -25,6 +25,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema import policy
 from compactor.core.schema.diff import Change
 from compactor.core.schema.policy import Decision
+from compactor.core.sources.flat_rows import PLAIN_OPERATION
 
 EPOCH = -1
 """The epoch of rows without a Position: whatever is ingested later is newer (H6)."""
@@ -37,8 +38,6 @@ ADOPTED = "adopted"
 
 FIRST = 1
 """The version that an adoption makes."""
-
-_OPERATION_COLUMNS = ("op", "Op")
 
 Order = tuple[tuple[str, str], ...]
 
@@ -182,7 +181,7 @@ def _names(columns: Mapping[str, types.Type]) -> str:
 
 def _is_metadata(spec: TableSpec, column: str) -> bool:
     """Return whether a column that changes do not have is metadata of the increments that the base was made of."""
-    return (column.startswith("__") or column in (spec.op, *_OPERATION_COLUMNS)) and column not in spec.metadata_columns
+    return (column.startswith("__") or column in (spec.op, *PLAIN_OPERATION)) and column not in spec.metadata_columns
 
 
 def _check_policy(spec: TableSpec, decisions: Sequence[Decision]) -> None:

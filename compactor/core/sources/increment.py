@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 _PARTS = {
@@ -53,6 +54,7 @@ def pattern_problem(pattern: str) -> str | None:
     return None
 
 
+@lru_cache(maxsize=256)
 def folder_regex(pattern: str) -> re.Pattern[str]:
     """Return an expression for paths below the landing root whose leading folders fit the pattern. Group `folder` is that part."""
     out = "".join(_PARTS.get(piece, re.escape(piece)) for piece in re.split(f"({_CODE})", pattern))

@@ -1,7 +1,8 @@
-"""Names of the files that `ingest` writes, `<topic>+<partition>+<first offset>-<last offset>.parquet`, and their inverse.
+"""Names of the files that `ingest` writes, `<topic>+<partition>+<first offset>-<last offset>+<id of the topic>.parquet`, and their inverse.
 
 `ingest` keeps no other state: records in a file with such a name in landing, archive or quarantine are done. Offsets are inclusive, and padded so
-that names sort in their order. Topics have no plus sign (Kafka allows letters, digits, `.`, `_`, `-`).
+that names sort in their order. Topics have no plus sign (Kafka allows letters, digits, `.`, `_`, `-`). A topic that is created anew has another id;
+brokers before 2.8 give none, and then the name has none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from compactor.core.model.files import FileInfo
 
-_NAME = re.compile(r"(?:[0-9A-Za-z]+~)?(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition>\d+)\+(?P<first>\d+)-(?P<last>\d+)\.parquet")
+_NAME = re.compile(r"(?:[0-9A-Za-z]+~)?(?P<topic>[A-Za-z0-9._-]+)\+(?P<partition>\d+)\+(?P<first>\d+)-(?P<last>\d+)(?:\+(?P<id>[\w-]+))?\.parquet")
 
 
 @dataclass(frozen=True)
@@ -26,20 +27,35 @@ class Offsets:
     """Offset of the first record."""
     last: int
     """Offset of the last record (inclusive)."""
+    topic_id: str = ""
+    """Kafka's id of the topic; "" if the broker gives none."""
 
     def name(self) -> str:
         """Return the name of the file with these records."""
-        return f"{self.topic}+{self.partition}+{self.first:019d}-{self.last:019d}.parquet"
+        identity = f"+{self.topic_id}" if self.topic_id else ""
+        return f"{self.topic}+{self.partition}+{self.first:019d}-{self.last:019d}{identity}.parquet"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What Kafka has of a partition."""
+
+    begin: int
+    """The first offset still there."""
+    end: int
+    """The offset of the next record."""
+    topic_id: str = ""
+    """Kafka's id of the topic; "" if the broker gives none."""
 
 
 def offsets_of(path: str) -> Offsets | None:
     """Return the range of a file by its name, or None if `ingest` did not write it. In the archive the name may have a prefix.
 
     >>> offsets_of("increment_2026112014/pg.public.student+0+0000000000000000007-0000000000000000011.parquet")
-    Offsets(topic='pg.public.student', partition=0, first=7, last=11)
+    Offsets(topic='pg.public.student', partition=0, first=7, last=11, topic_id='')
     """
     match = _NAME.fullmatch(path.rsplit("/", 1)[-1])
-    return Offsets(match["topic"], int(match["partition"]), int(match["first"]), int(match["last"])) if match else None
+    return Offsets(match["topic"], int(match["partition"]), int(match["first"]), int(match["last"]), match["id"] or "") if match else None
 
 
 @dataclass(frozen=True)

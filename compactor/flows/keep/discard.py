@@ -1,7 +1,8 @@
 """Discard: delete ingested raw files from the archive when `archive_retention` is over. A part of vacuum.
 
 First vacuum's Snapshot notes `discarded` entries in the ledger, then the files are deleted. A crash in between leaves files that the next vacuum
-deletes. A file with records in quarantine, or whose rows a restore undid, stays: it is the only place where they are.
+deletes. A file with records in quarantine, or whose rows a restore undid, stays: it is the only place where they are. So does the newest file of
+each Kafka partition, because `ingest` continues after it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.sources.kafka_files import offsets_of
 from compactor.flows import ledger
 from compactor.flows.table import Table
 
@@ -38,7 +40,10 @@ def due(table: Table, newest: Snapshot, now: float) -> Discards:
         by_path.setdefault(item.path, []).append(item)
     entries: list[Input] = []
     files: list[FileInfo] = []
-    for inputs in by_path.values():
+    kept = _newest_of_partitions(by_path)
+    for path, inputs in by_path.items():
+        if path in kept:
+            continue
         # inputs of one name may have each other's places (H1): they go together or not at all
         files_of_name = _files(table, inputs, there)
         if (
@@ -49,6 +54,17 @@ def due(table: Table, newest: Snapshot, now: float) -> Discards:
             files += files_of_name
             entries += [dataclasses.replace(item, outcome=DISCARDED) for item in inputs if item.outcome != DISCARDED]
     return Discards(tuple(entries), tuple(files))
+
+
+def _newest_of_partitions(paths: Iterable[str]) -> set[str]:
+    """Return the newest file of `ingest` for each partition: the names of files are its memory."""
+    newest: dict[tuple[str, int, str], tuple[int, str]] = {}
+    for path in paths:
+        item = offsets_of(path)
+        if item is not None:
+            place = (item.topic, item.partition, item.topic_id)
+            newest[place] = max(newest.get(place, (-1, "")), (item.last, path))
+    return {path for _, path in newest.values()}
 
 
 def ever(entries: Iterable[Input]) -> set[tuple[str, str]]:

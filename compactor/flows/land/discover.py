@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from compactor.core.model.errors import OrderRefused
+from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import join, relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning.landing import LandedFile, Landing, discover
@@ -11,11 +14,13 @@ from compactor.flows import ledger
 from compactor.flows.table import Table
 
 
-def landing(table: Table, snapshot: Snapshot | None) -> Landing:
-    """List landing, take away the ledger. Raises InputRefused when files lie there and none fits the pattern."""
-    files = [
-        LandedFile(relative(info.path, table.spec.landing), info.size, info.etag, info.modified) for info in table.storage.list(table.spec.landing)
-    ]
+def landing(table: Table, snapshot: Snapshot | None, listed: Iterable[FileInfo] | None = None) -> Landing:
+    """Compare landing with the ledger. `listed`: the files in landing, if the caller has listed them.
+
+    Raises InputRefused when files lie there and none fits the pattern.
+    """
+    infos = table.storage.list(table.spec.landing) if listed is None else listed
+    files = [LandedFile(relative(info.path, table.spec.landing), info.size, info.etag, info.modified) for info in infos]
     places = [increment.landed(table.spec.pattern, item.path, load_files=table.spec.source.load_files) for item in files]
     ledgered = ledger.absorbed(table, snapshot, {place.folder for place in places if place})
     landed = discover(table.spec, files, ledgered, table.storage.now())
@@ -30,7 +35,7 @@ def _check_full_load(table: Table, snapshot: Snapshot, landed: Landing, ledgered
     if not again:
         return
     for item in ledger.everything(table, snapshot):
-        if item.path in again and (item.position_min or (table.spec.epoch,))[0] >= table.spec.epoch:
+        if item.path in again and item.epoch >= table.spec.epoch:
             raise OrderRefused(
                 f"table {table.name}: {join(table.spec.landing, item.path)}: a file of this name was ingested before, so DMS loaded the table again. "
                 f"A full load comes before all changes, and these rows would lose to every change since. Set `epoch: {table.spec.epoch + 1}`: then "

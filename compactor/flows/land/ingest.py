@@ -1,8 +1,8 @@
 """ingest: Kafka topics → files in landing folders, each offset in exactly one file.
 
-The files' names say which offsets they hold, and nothing else is remembered: what comes next follows from the names in landing, archive and
-quarantine, so a process that died between any two steps leaves at worst staged files, which the next one removes. A file goes to the folder of
-the hour of its newest record, whenever it is written.
+The files' names say which offsets they hold, and the id of their topic. Nothing else is remembered: what comes next follows from the names in
+landing, archive and quarantine. A process that died between any two steps leaves at worst staged files, which the next one removes. A file goes to
+the folder of the hour of its newest record, whenever it is written.
 
 One ingest of a warehouse at a time: two would land records twice (the tables stay right, `run` counts them as duplicates).
 """
@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources import increment
-from compactor.core.sources.kafka_files import Fetched, Offsets, offsets_of
+from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets, offsets_of
+from compactor.flows import ledger
+from compactor.flows.environment import Environment
+from compactor.flows.table import Table
 from compactor.ports import Storage, Topics
 
 Partition = tuple[str, int]
@@ -52,7 +56,7 @@ class Ingest:
     max_records: int
     skip_lost: bool = False
     # stretches without any record (aborted transactions) make no file that could name them
-    _empty: dict[Partition, int] = field(default_factory=dict)
+    _empty: dict[Partition, Offsets] = field(default_factory=dict)
 
     def all_there_is(self) -> list[Ingested]:
         """Rounds until nothing is left of what was there."""
@@ -72,8 +76,8 @@ class Ingest:
         for item in fetched:
             self._land(specs[item.offsets.topic], item)
         landed = {item.offsets for item in fetched}
-        self._empty.update({(item.topic, item.partition): item.last for item in ranges if item not in landed})
-        behind = {(item.topic, item.partition): bounds[item.topic, item.partition][1] - 1 - item.last for item in ranges}
+        self._empty.update({(item.topic, item.partition): item for item in ranges if item not in landed})
+        behind = {(item.topic, item.partition): bounds[item.topic, item.partition].end - 1 - item.last for item in ranges}
         return [
             Ingested(
                 spec.name,
@@ -85,45 +89,53 @@ class Ingest:
             for topic, spec in specs.items()
         ]
 
-    def _next_offsets(self, specs: Mapping[str, TableSpec], bounds: Mapping[Partition, tuple[int, int]]) -> list[Offsets]:
-        taken = {partition: last for spec in specs.values() for partition, last in self._taken(spec).items()}
-        for partition, last in self._empty.items():
-            taken[partition] = max(last, taken.get(partition, -1))
+    def _next_offsets(self, specs: Mapping[str, TableSpec], bounds: Mapping[Partition, Bounds]) -> list[Offsets]:
+        taken: dict[Partition, list[Offsets]] = {}
+        for item in [*(item for spec in specs.values() for item in self._taken(spec)), *self._empty.values()]:
+            taken.setdefault((item.topic, item.partition), []).append(item)
         out = []
-        for partition, (begin, end) in bounds.items():
-            first = self._next(specs[partition[0]], partition, (begin, end), taken)
-            if first < end:
-                out.append(Offsets(*partition, first, min(end, first + self.max_records) - 1))
+        for partition, kept in bounds.items():
+            spec = specs[partition[0]]
+            done = self._of_topic(spec, kept.topic_id, taken.get(partition, []))
+            first = self._next(spec, partition, kept, max((item.last + 1 for item in done), default=kept.begin))
+            if first < kept.end:
+                out.append(Offsets(*partition, first, min(kept.end, first + self.max_records) - 1, kept.topic_id))
         return out
 
-    def _taken(self, spec: TableSpec) -> dict[Partition, int]:
-        """Per partition the highest offset in a file's name."""
+    def _taken(self, spec: TableSpec) -> set[Offsets]:
+        """What the names of a table's files say: all ranges of its topic that are landed."""
         layout = Layout(spec.root, spec.landing)
-        fetched: dict[Partition, int] = {}
-        for place in (spec.landing, layout.archived(""), layout.quarantined("")):
-            for info in self.storage.list(place):
-                offsets = offsets_of(info.path)
-                if offsets is not None and offsets.topic == spec.topic:
-                    key = (offsets.topic, offsets.partition)
-                    fetched[key] = max(fetched.get(key, -1), offsets.last)
-        return fetched
+        names = {offsets_of(info.path) for place in (spec.landing, layout.archived(""), layout.quarantined("")) for info in self.storage.list(place)}
+        return {offsets for offsets in names if offsets is not None and offsets.topic == spec.topic}
 
-    def _next(self, spec: TableSpec, partition: Partition, kept: tuple[int, int], taken: Mapping[Partition, int]) -> int:
-        """The first offset that is not landed."""
-        begin, end = kept
-        first = taken.get(partition, begin - 1) + 1
+    def _of_topic(self, spec: TableSpec, topic_id: str, taken: Sequence[Offsets]) -> list[Offsets]:
+        """Return those ranges that are of the topic as it is now. Raises Refused if the others are not of an earlier epoch."""
+        others = [item for item in taken if topic_id and item.topic_id not in ("", topic_id)]
+        if others:
+            table = Table(Environment(self.storage, _nobody, _nobody), spec)
+            epochs = {offsets_of(item.path): item.epoch for item in ledger.newest_entries(table, table.newest())}
+            if any(epochs.get(item, spec.epoch) >= spec.epoch for item in others):
+                raise Refused(
+                    f"table {spec.name}: topic {spec.topic} was created anew: it has the id {topic_id}, and files of the id {others[0].topic_id} are "
+                    "landed. Nothing more was landed. Let `compactor run` ingest what has landed, then set "
+                    f"`epoch: {spec.epoch + 1}`: the new topic is landed from its first record on, and its changes are newer than all before."
+                )
+        return [item for item in taken if item not in others]
+
+    def _next(self, spec: TableSpec, partition: Partition, kept: Bounds, first: int) -> int:
+        """Return the first offset that is not landed, `first` by the names of files."""
         where = f"table {spec.name}: topic {partition[0]}, partition {partition[1]}"
-        if first > end:
+        if first > kept.end:
             raise Refused(
-                f"{where}: offsets up to {first - 1} are landed, and the topic ends before {end}. It was created anew. Nothing was landed. Land the "
-                "new one in another folder (`increments:`), and say with `epoch:` that its positions have begun again."
+                f"{where}: offsets up to {first - 1} are landed, and the topic ends before {kept.end}. It was created anew. Nothing was landed. Give "
+                "the new topic a table of its own."
             )
-        if first < begin and not self.skip_lost:
+        if first < kept.begin and not self.skip_lost:
             raise Refused(
-                f"{where}: the next offset is {first}, and Kafka has kept none before {begin}: {begin - first} records are lost. Nothing was landed. "
-                "`--skip-lost` goes on behind the gap; the table is right again after a new snapshot at the source."
+                f"{where}: the next offset is {first}, and Kafka has kept none before {kept.begin}: {kept.begin - first} records are lost. Nothing "
+                "was landed. `--skip-lost` goes on behind the gap; the table is right again after a new snapshot at the source."
             )
-        return max(first, begin)
+        return max(first, kept.begin)
 
     def _land(self, spec: TableSpec, item: Fetched) -> None:
         """Move a staged file to where it belongs; one that is there already (another process was faster) is let go."""
@@ -136,3 +148,7 @@ class Ingest:
         except FileExistsError:
             pass
         self.storage.delete([item.file.path])
+
+
+def _nobody() -> NoReturn:
+    raise AssertionError("the ledger needs no engine and no catalog")

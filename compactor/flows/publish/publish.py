@@ -131,13 +131,13 @@ def check_view(table: Table, snapshot: Snapshot, view: ViewDef, *others: TableDe
     beside the table's own.
     """
     shown = table.catalog().view(view.database, view.name)
-    if shown is None or _shape(shown) != _shape(view):
+    if shown is None or view_shape(shown) != view_shape(view):
         history = [history_views.table(table.spec, snapshot)] if snapshot.history else []
         table.engine().check_view(view, [*views.tables(table.spec, snapshot), *history, *others])
 
 
-def _shape(view: ViewDef) -> tuple[object, ...]:
-    """The view without the ids of what it reads."""
+def view_shape(view: ViewDef) -> tuple[object, ...]:
+    """Return the view without the ids of what it reads."""
     return _ID.sub("", view.text), *((column.name, "".join(column.type.split())) for column in view.columns)
 
 

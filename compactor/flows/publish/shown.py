@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from compactor.core.catalog import history_views, live, views
+from compactor.core.catalog import history_views, landed, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.layout import relative
 from compactor.core.model.snapshot import Snapshot
@@ -46,7 +46,7 @@ def landed_folders(table: Table) -> list[str]:
     if not table.spec.live_view:
         return []
     paths = (relative(info.path, table.spec.landing) for info in table.storage.list(table.spec.landing))
-    return [partition.values[0] for partition in live.incremental_partitions(table.spec, paths)]
+    return [partition.values[0] for partition in landed.partitions(table.spec, paths)]
 
 
 def is_shown(table: Table, snapshot: Snapshot) -> bool:

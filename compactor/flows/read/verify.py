@@ -1,9 +1,11 @@
 """Verify: does what is stored, shown and recorded agree?
 
-Without a JVM: the files of the Snapshot exist with the right sizes, the key ranges of the segments are complete, the counts of every commit add
-up, no input is both ingested and new, every ingested input is in the archive or in landing. With a JVM: the rows of the view equal the reference
-definition (union, newest row per key), and equal one resolve of everything ever ingested. Deep: every file of every version that can be restored is
-read, and the size of every raw file compared. The newest part of a change feed (deep: every part) is compared with the difference of its versions.
+Without a JVM: the files of the Snapshot exist with the right sizes and no others lie beside them, the key ranges of the segments are complete, the
+counts of every commit add up, no input is both ingested and new, every ingested input is in the archive or in landing. With a JVM: the rows of the
+view equal the reference definition (union, newest row per key), and equal one resolve of everything ever ingested. So do the versions of the history
+view. The live view equals the view after a run with the files that wait. The newest part of a change feed (deep: every part) equals the difference of
+its versions, and its table has the partitions of all parts. Deep: every file of every version that can be restored is read, and the size of every raw
+file compared.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from compactor.core.catalog import feed as feeds
+from compactor.core.catalog import landed, live
 from compactor.core.model import checksum
-from compactor.core.model.errors import Conflict, StateRefused
+from compactor.core.model.errors import Conflict, InconsistentRead, Refused, StateRefused
 from compactor.core.model.inputs import AGAIN, LATER, Input
+from compactor.core.model.layout import commit_id, join, relative
 from compactor.core.model.snapshot import COUNTS, DataFile, Snapshot
 from compactor.core.planning import compaction, retention
 from compactor.core.results.checks import Check
@@ -23,6 +27,7 @@ from compactor.flows.keep import discard
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive
+from compactor.flows.publish.landing import pending
 from compactor.flows.table import Table
 from compactor.flows.write import feed
 
@@ -47,13 +52,22 @@ def verify(table: Table, deep: bool = False) -> list[Check]:
         if missing:
             # not a failure, but nothing to compare with either
             detail = Check(table.name, "view equals full recompute", True, f"cannot be compared: {missing}")
-            compared = table.engine().compare(table.spec, snapshot, (), {})
-            return [*checks, *(check for check in compared if check.name != detail.name), detail]
-        inputs, places = archive.taken(table, entries)
-        there = [item for item in inputs if (item.path, item.etag) in places]
-        origin = table.origin(snapshot)
-        checks += table.engine().compare(table.spec, snapshot, there, places, origin)
+            compared = _compared(table, lambda: table.engine().compare(table.spec, snapshot, (), {}))
+            checks += [*(check for check in compared if check.name != detail.name), detail]
+        else:
+            inputs, places = archive.taken(table, entries)
+            there = [item for item in inputs if (item.path, item.etag) in places]
+            checks += _compared(table, lambda: table.engine().compare(table.spec, snapshot, there, places, table.origin(snapshot)))
+        checks += _compared(table, lambda: _live(table, snapshot))
     return checks
+
+
+def _compared(table: Table, compare: Callable[[], list[Check]]) -> list[Check]:
+    """Return the checks of the engine. Files of other sizes than were written fail a check of their own, so that the other checks are made too."""
+    try:
+        return compare()
+    except InconsistentRead as error:
+        return [Check(table.name, "files as Spark reads them", False, str(error))]
 
 
 def _twice(check: Callable[[Table, Snapshot], Check], table: Table, snapshot: Snapshot) -> Check:
@@ -63,14 +77,25 @@ def _twice(check: Callable[[Table, Snapshot], Check], table: Table, snapshot: Sn
 
 
 def _files(table: Table, snapshot: Snapshot) -> Check:
-    layout = table.layout
-    named = snapshot.data_files
-    problems = []
+    problems = _file_problems(table, snapshot.data_files)
+    return Check(table.name, "files", not problems, "; ".join(problems[:3]) or f"{len(snapshot.data_files)} files, {snapshot.size:,} bytes")
+
+
+def _file_problems(table: Table, named: Sequence[tuple[str, DataFile]]) -> list[str]:
+    """Return which of these files (directory below the table's root, file) are not as they were written, and what else engines would read there."""
+    folders: dict[str, dict[str, int]] = {}
     for path, file in named:
-        info = table.storage.stat(f"{layout.inside(path)}/{file.name}")
-        if info is None or info.size != file.size:
-            problems.append(f"{path}/{file.name}: expected {file.size} bytes, found {info.size if info else 'nothing'}")
-    return Check(table.name, "files", not problems, "; ".join(problems[:3]) or f"{len(named)} files, {snapshot.size:,} bytes")
+        folder, _, name = f"{table.layout.inside(path)}/{file.name}".rpartition("/")
+        folders.setdefault(folder, {})[name] = file.size
+    problems = []
+    for folder, expected in sorted(folders.items()):
+        present = {info.path.rpartition("/")[2]: info.size for info in table.storage.list(folder) if info.path.rpartition("/")[0] == folder}
+        for name in sorted({*expected, *present}):
+            # engines do not read hidden files
+            if expected.get(name) != present.get(name) and (name in expected or not name.startswith(("_", "."))):
+                sizes = [f"{side[name]} bytes" if name in side else "nothing" for side in (expected, present)]
+                problems.append(f"{relative(folder, table.layout.root)}/{name}: expected {sizes[0]}, found {sizes[1]}")
+    return problems
 
 
 def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
@@ -78,20 +103,69 @@ def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
     layout = table.layout
     versions = list(feed.after(table, newest, 0))
     named = [(each.feed.part.path, file) for each in versions if each.feed and each.feed.part for file in each.feed.part.files]
-    problems = []
-    for path, file in named:
-        info = table.storage.stat(f"{layout.inside(path)}/{file.name}")
-        if info is None or info.size != file.size:
-            problems.append(f"{path}/{file.name}: expected {file.size} bytes, found {info.size if info else 'nothing'}")
+    problems = _file_problems(table, named)
     detail = f"{len(named)} files, from version {newest.feed.first if newest.feed else 0} on"
     checks = [Check(table.name, "feed", not problems, "; ".join(problems[:3]) or detail)]
+    if not table.env.files_only:
+        checks.append(_feed_table(table, newest, versions))
     if table.env.files_only or problems:
         return checks
     whole = {each.version: each for each in table.history() if not retention.is_pending_deletion(each, layout, newest)}
     pairs = [(whole.get(each.version - 1), each) for each in versions if each.version in whole and (each.version == 1 or each.version - 1 in whole)]
     if not deep:
         pairs = [pair for pair in pairs if pair[1].feed and pair[1].feed.part][-1:]
-    return checks + [table.engine().check_feed(table.spec, parent, made) for parent, made in pairs]
+    for parent, made in pairs:
+        checks += _compared(table, partial(_difference, table, parent, made))
+    return checks
+
+
+def _difference(table: Table, parent: Snapshot | None, made: Snapshot) -> list[Check]:
+    return [table.engine().check_feed(table.spec, parent, made)]
+
+
+def _feed_table(table: Table, newest: Snapshot, versions: Sequence[Snapshot]) -> Check:
+    """Check that the tables of the feed have one partition for each part, and no other since the feed's first version."""
+    first = newest.feed.first if newest.feed else 0
+    problems = []
+    for definition, partitions in feeds.registrations(table.spec, versions):
+        partitions_there = table.catalog().partitions(definition.database, definition.name)
+        registered = {each.values: each.location for each in partitions_there if each.values > (commit_id(first + 1, ""),)}
+        expected = {each.values: each.location for each in partitions}
+        problems += [
+            f"{definition.name}, partition {'/'.join(values)}: expected {expected.get(values, 'none')}, found {registered.get(values, 'none')}"
+            for values in sorted({*expected, *registered})
+            if not _same_place(expected.get(values), registered.get(values))
+        ]
+    detail = "; ".join(problems[:3]) or f"{sum(each.feed is not None and each.feed.part is not None for each in versions)} partitions"
+    return Check(table.name, "feed table", not problems, detail)
+
+
+def _same_place(one: str | None, other: str | None) -> bool:
+    return one == other or (one is not None and other is not None and join(one) == join(other))
+
+
+def _live(table: Table, snapshot: Snapshot) -> list[Check]:
+    """Check that the live view equals the view after a run, if it is up to date and the files that it shows can be read."""
+    if not table.spec.live_view:
+        return []
+    name = "live view equals the next version"
+    files = landed.table(table.spec, snapshot, lambda each: table.catalog().table(table.spec.tables_in, each))
+    shown = table.catalog().view(table.spec.database, live.name(table.spec))
+    text = shown.text if shown is not None else ""
+    folders, _ = pending(table, snapshot, list(table.storage.list(table.spec.landing)))
+    # folders that have landed since the last run or sync are not in the view yet
+    folders = {folder: epoch for folder, epoch in folders.items() if f"'{landed.partition(table.spec, folder).values[0]}'" in text}
+    if shown is None or text != live.live_view(table.spec, snapshot, files, folders).text:
+        problem = "there is none" if shown is None else "it has another text than this version's"
+        return [Check(table.name, name, False, f"{problem}; `compactor sync {table.name}` makes it")]
+    landing = discover.landing(table, snapshot)
+    if landing.waiting:
+        return [Check(table.name, name, True, f"cannot be compared: {landing.waiting} landed files may not be complete yet")]
+    readable = [item for item in landing.new if item.folder in folders]
+    try:
+        return [table.engine().compare_live(table.spec, snapshot, readable, {})]
+    except Refused as error:
+        return [Check(table.name, name, True, f"cannot be compared: a run would be refused: {error}")]
 
 
 def _kept_versions(table: Table, newest: Snapshot) -> Check:

@@ -28,7 +28,7 @@ from compactor.core.results.reports import AdoptReport, Progress, silent
 from compactor.core.schema.adoption import ADOPTED, EPOCH, FIRST, OPERATION, Adoption, ForeignBase, check_plain, refused_paths, sentence
 from compactor.core.sources import increment
 from compactor.flows.land import discover
-from compactor.flows.publish import archive, publish
+from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import feed
@@ -67,6 +67,7 @@ def adopt(
         return reports[-1]
     progress(table.name, "publish", 0.85)
     publish.publish(table, made)
+    landing.show_live(table, made)
     progress(table.name, "archive", 0.95)
     archive.archive(table, made)
     progress(table.name, "done", 1.0)

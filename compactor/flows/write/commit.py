@@ -28,6 +28,9 @@ from compactor.flows.transact import transact
 from compactor.flows.write import feed, state
 from compactor.ports import Batch
 
+FILES_MAX = 100_000
+"""The largest number of files that one commit ingests. Its Snapshot describes each of them in about 1 kB, and whoever reads the table reads it."""
+
 _LANDING: InputLocations = {}
 
 Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], InputLocations]"]
@@ -35,8 +38,14 @@ Choice = Callable[[Optional[Snapshot]], "tuple[Sequence[Input], InputLocations]"
 
 
 def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress) -> Snapshot | None:
-    """Ingest what has landed. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does."""
-    return ingest(table, lambda parent: (discover.landing(table, parent).new, _LANDING), "commit", label, progress, newest)
+    """Ingest what has landed, at most FILES_MAX files. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does."""
+
+    def landed(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
+        new = discover.landing(table, parent).new
+        # a full load is ingested whole; all other events may come in any number of commits
+        return new if table.spec.source.full_loads else new[:FILES_MAX], _LANDING
+
+    return ingest(table, landed, "commit", label, progress, newest)
 
 
 def replay(table: Table, paths: Sequence[str], label: str, progress: Progress) -> Snapshot | None:

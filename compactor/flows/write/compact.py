@@ -15,7 +15,6 @@ from compactor.core.model import times
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments
 from compactor.core.model.errors import Conflict
 from compactor.core.model.layout import commit_id
-from compactor.core.model.position import latest
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.batch import Staged
@@ -65,11 +64,11 @@ class _Compaction:
         self.table, self.read = table, read
         self.commit = commit_id(read.version + 1, table.env.nonce())
         shares = table.engine().shares(table.spec, read)
-        recent = sum(read.counts.get(name, 0) for name in ("applied", "superseded")) or (read.delta.rows if read.delta else 0)
-        self.targets = compaction.targets(read, shares, recent)
+        self.targets = compaction.targets(read, shares, read.brought)
         self.staged: Staged | None = None
+        self.purge_through = state.purge_through(table, read) if self.targets else 0
         if self.targets:
-            self.staged = table.engine().compact(table.spec, read, self.targets, self.commit, state.purge_through(table, read))
+            self.staged = table.engine().compact(table.spec, read, self.targets, self.commit, self.purge_through)
 
     def edit(self, parent: Snapshot) -> Edit | None:
         """Return the result as an Edit of `parent`: `read` itself, or a later version."""
@@ -85,9 +84,9 @@ class _Compaction:
             segments=tuple(segments),
             # every row of this Delta is in the base now: readers need not look at it any more
             delta=None if same_delta and everything else parent.delta,
-            purged_to=latest([parent.purged_to, self.staged.purged_to]),
             compacted_at=self.table.env.now(),
         )
+        made = state.with_purge(self.table, made, self.read, self.staged, self.purge_through)
         written = tuple((segment.path, file) for segment in self.staged.segments for file in segment.files)
         return Edit("compact", self.commit, made, requires=(ContinuesState(self.read), HasSegments(replaced)), files=written)
 

@@ -18,6 +18,7 @@ from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, 
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.inputs import AGAIN, Input
 from compactor.core.model.layout import commit_id
+from compactor.core.model.position import same_order
 from compactor.core.model.schema import Schema, schema_differences
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.model.spec import ROW_ID
@@ -27,7 +28,7 @@ from compactor.core.results.checks import Difference
 from compactor.core.results.reports import Progress, RebuildReport, silent
 from compactor.flows import ledger
 from compactor.flows.keep import discard
-from compactor.flows.publish import archive, publish
+from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import preview, transact
 from compactor.flows.write import feed, restore, state
@@ -54,6 +55,7 @@ def rebuild(
     if made is None:
         return work.report
     publish.publish(table, made)
+    landing.show_live(table, made)
     archive.archive(table, made)
     note = f"`compactor restore {table.name} --version {work.report.version}` goes back"
     return dataclasses.replace(work.report, outcome="published", version=made.version, rows=made.rows, notes=(note,))
@@ -273,7 +275,7 @@ def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot
     if adopted is not None:
         return adopted
     same = {head.schema.field(name).source for name in head.schema.key} == {*table.spec.key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
-    same = same and (not table.spec.order_by or table.spec.order_by == tuple(name for name, _ in head.order))
+    same = same and (not table.spec.order_by or same_order(table.spec.order_by, [name for name, _ in head.order]))
     if not texts and (not same or table.spec.policy.follows_everything):
         return None
     fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)

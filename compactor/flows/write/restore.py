@@ -25,7 +25,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.reports import Progress, TableReport, silent
 from compactor.flows import ledger
-from compactor.flows.publish import archive, publish
+from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import commit, feed
@@ -72,6 +72,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     if made is None:
         raise Refused(f"table {table.name}: nothing is committed yet")
     publish.publish(table, made)
+    landing.show_live(table, made)
     archive.archive(table, made)
     undone = sum(item.outcome == "undone" for item in made.inputs)
     redone = len(made.inputs) - undone

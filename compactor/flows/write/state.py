@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from compactor.core.model import times
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
-from compactor.core.model.position import Partitions, latest
+from compactor.core.model.position import KEY, TABLE, Partitions, latest, scope
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
@@ -41,7 +41,8 @@ def write(table: Table, batch: Batch, parent: State | None, commit: str, whole: 
     scratch.callback(resolution.close)
     staged = table.engine().write(resolution, commit, purge_through)
     history = table.engine().write_history(resolution, commit) if table.spec.history else None
-    return Written(resolution, staged, after(table, parent, resolution.summary, staged, history, commit, whole))
+    made = after(table, parent, resolution.summary, staged, history, commit, whole)
+    return Written(resolution, staged, with_purge(table, made, parent, staged, purge_through))
 
 
 def after(table: Table, parent: State | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
@@ -57,12 +58,38 @@ def after(table: Table, parent: State | None, summary: BatchSummary, staged: Sta
         position=latest([summary.last, parent.position if parent else None]),
         source_time=_greatest([parent.source_time if parent else None, summary.source_time]),
         truncated_to=latest([summary.truncate, parent.truncated_to if parent else None]),
-        purged_to=latest([staged.purged_to, parent.purged_to if parent else None]),
+        purged_to=parent.purged_to if parent else None,
+        purged_offsets=parent.purged_offsets if parent else (),
         epoch=table.spec.epoch,
         compacted_at=table.env.now() if whole else (parent.compacted_at if parent else None),
+        envelope=table.spec.envelope,
+        # a commit that brought nothing new says nothing about what the next one will bring
+        brought=sum(staged.counts.get(name, 0) for name in ("applied", "superseded")) or (parent.brought if parent else 0),
         raw=summary.raw or (parent.raw if parent else ()),
         offsets=_offsets(parent, summary, table.spec.epoch),
         history=history,
+    )
+
+
+def with_purge(table: Table, made: State, parent: State | None, staged: Staged, through: int) -> State:
+    """Return `made` with the memory of the tombstones of versions ≤ `through` that were purged, if any were (H12).
+
+    Offsets of different partitions cannot be compared. A purged tombstone lies at or below the offset that its partition had at version `through`.
+    """
+    compares = scope(made.order)
+    if staged.purged_to is None or parent is None or compares == KEY:
+        return made
+    if compares == TABLE:
+        return dataclasses.replace(made, purged_to=latest([staged.purged_to, made.purged_to]))
+    then = table.committed(through)
+    # a restore may have taken back what version `through` had
+    epoch, offsets = min(then.epoch, parent.epoch), dict(parent.offsets)
+    if then.epoch == epoch:
+        offsets = {name: min(offset, offsets.get(name, offset)) for name, offset in then.offsets} if parent.epoch == epoch else dict(then.offsets)
+    before = dict(made.purged_offsets) if made.purged_to and made.purged_to[0] == epoch else {}
+    bounds = {name: max(offset, before.get(name, offset)) for name, offset in offsets.items()}
+    return dataclasses.replace(
+        made, purged_to=(epoch, *(None for _ in made.order), None, None, None), purged_offsets=tuple(sorted({**before, **bounds}.items()))
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
-from compactor.spark.decode.frame import Frame
+from compactor.spark.decode.frame import Frame, declared_order
 from compactor.spark.decode.order import default_order
 from compactor.spark.input.files import RawFrame
 from compactor.spark.rows import survey
@@ -22,7 +22,7 @@ def _declared_order(spec: TableSpec) -> tuple[str, ...]:
 
 
 def _connectors_order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
-    return spec.order_by or default_order(*survey.main_connector(frames), spec.name)
+    return declared_order(spec.order_by, frames) or default_order(*survey.main_connector(frames), spec.name)
 
 
 def _any_names(spec: TableSpec, order: Sequence[str], paths: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ class Decoder:
     """Returns the order columns of a new table. Raises OrderRefused if nothing orders its changes."""
 
     declared_order: Callable[[TableSpec], tuple[str, ...]] = _declared_order
-    """Returns the order columns that the settings give, or () if they give none. An existing table must have the same."""
+    """Returns the order columns that the settings give, as they write them; () if they give none. An existing table must have the same."""
 
     check_names: Callable[[TableSpec, Sequence[str], Sequence[str]], None] = _any_names
     """Raises OrderRefused if the order columns (second argument) need file names in a form that these paths do not have."""

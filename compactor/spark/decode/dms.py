@@ -28,6 +28,7 @@ from compactor.core.sources.envelopes import ENVELOPES
 from compactor.spark.columns import BLOCK, FILE, OFFSET, OLD_KEY, PARTITION, ROW
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer
+from compactor.spark.decode.frame import declared_order as frame_order
 from compactor.spark.decode.order import PLAIN_ROWS
 from compactor.spark.input.files import RawFrame
 from compactor.spark.sql import literal, null, quoted, struct
@@ -54,7 +55,7 @@ def declared_order(spec: TableSpec) -> tuple[str, ...]:
 def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
     """Return the order columns of a new table: the full load first, then the columns of these files that order the changes."""
     if spec.order_by:
-        return declared_order(spec)
+        return ("dms.phase", *frame_order(spec.order_by, frames), "dms.file")
     columns = {name.lower() for frame in frames if frame.images for name, _ in frame.images[1]}
     if _SEQUENCE in columns:
         return ("dms.phase", "dms.change_seq")

@@ -1,8 +1,9 @@
 """Flat rows: one record is one row (ExtractNewRecordState, JDBC sinks, hand-made files), with metadata columns beside the payload.
 
 Rules:
-- The operation is in the column that `op:` names (default: the first of `op`, `__op`, `Op` that exists). Codes may be in any case, see
-  `core/spec.OPERATIONS`; an unknown code makes the record invalid. Without such a column, or with null in it, the row is an upsert.
+- The operation is in the column that `op:` names (default: `__op`, else `op` or `Op`), decided for each writer (`core/sources/flat_rows.py`). Codes
+  may be in any case, see `core/spec.OPERATIONS`; an unknown code makes the record invalid. Without such a column, or with null in it, the row is an
+  upsert.
 - `__deleted` = "true" (a string) makes a delete, whatever the operation. Only the key of a delete is used.
 - Columns that begin with `__`, and the operation column, are metadata: they can order changes, and are stored only if `metadata_columns` names them.
 - A null record (tombstone) counts as ignored.
@@ -16,20 +17,17 @@ from collections.abc import Sequence
 
 from compactor.core.model import types
 from compactor.core.model.inputs import Input
-from compactor.core.model.spec import OPERATIONS, TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
+from compactor.core.sources.flat_rows import DELETED, TABLE, is_metadata, operation_column, operations
 from compactor.spark.columns import BEFORE, BLOCK, FILE, INVALID, OFFSET, OLD_KEY, OP, PARTITION, ROW, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import wrapped
-from compactor.spark.decode.frame import Frame, plain_writer
+from compactor.spark.decode.frame import Frame, declared_order, plain_writer
 from compactor.spark.decode.order import PLAIN_ROWS, SOURCE, default_order, flat_connector, flat_source
 from compactor.spark.input.files import RawFrame
 from compactor.spark.rows import survey
-from compactor.spark.sql import literal, null, quoted
-
-_NAMES = ("op", "__op", "Op")
-DELETED = "__deleted"
-"""The column that marks deletes."""
+from compactor.spark.sql import literal
 
 
 def decode(raw: RawFrame, spec: TableSpec) -> Frame:
@@ -81,42 +79,29 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     return Frame(rows, None)
 
 
-def operation_column(spec: TableSpec, columns: dict[str, types.Type]) -> str | None:
-    """Return the column with the operation, or None."""
-    if spec.op:
-        return spec.op if spec.op in columns else None
-    return next((name for name in _NAMES if name in columns), None)
-
-
-def is_metadata(name: str, spec: TableSpec, op: str | None) -> bool:
-    """Whether a column is metadata and not stored."""
-    return (name.startswith("__") or name == op) and name not in spec.metadata_columns
-
-
 def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame:
     """Return the frame with OP, INVALID, SOURCE and TIME taken out of the parsed row."""
     assert frame.images is not None
     columns = dict(frame.images[1])
-    op = operation_column(spec, columns)
-    code = f"lower(trim(CAST(_after.{quoted(op)} AS STRING)))" if op else "CAST(NULL AS STRING)"
-    codes = {**OPERATIONS, **{code.lower(): meaning for code, meaning in spec.op_map}}
+    by_writer = {writer.id: operation_column(spec, {*(field.name for field in writer.fields), *writer.undecided}) for writer in frame.writers}
+    code, codes = _code(frame, by_writer, columns), operations(spec)
     mapped = " ".join(f"WHEN {literal(text)} THEN {literal(meaning)}" for text, meaning in codes.items() if meaning != "ignore")
     dropped = [text for text, meaning in codes.items() if meaning == "ignore"]
     silent = f"{code} IN ({', '.join(literal(text) for text in dropped)})" if dropped else "false"
-    deleted = f"lower(CAST(_after.{quoted(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
+    deleted = f"lower(CAST({frame.value(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
     fields = flat_source(columns)
-    texts = {name: f"CAST(_after.{quoted(column)} AS STRING)" for name, column in fields.items()}
+    texts = {name: f"CAST({frame.value(column)} AS STRING)" for name, column in fields.items()}
     source = ", ".join(f"{texts.get(name, 'CAST(NULL AS STRING)')} AS {name}" for name in SOURCE)
     time = (
-        f"try_cast(_after.{quoted(fields['ts_us'])} AS BIGINT)"
+        f"try_cast({frame.value(fields['ts_us'])} AS BIGINT)"
         if "ts_us" in fields
-        else f"try_cast(_after.{quoted(fields['ts_ms'])} AS BIGINT) * 1000L"
+        else f"try_cast({frame.value(fields['ts_ms'])} AS BIGINT) * 1000L"
         if "ts_ms" in fields
         else "CAST(NULL AS BIGINT)"
     )
     other = "false"
-    if spec.source_table and "__table" in columns:
-        other = f"NOT coalesce(_after.`__table` = {literal(spec.source_table.split('.')[-1])}, false)"
+    if spec.source_table and TABLE in columns:
+        other = f"NOT coalesce({frame.value(TABLE)} = {literal(spec.source_table.split('.')[-1])}, false)"
     op_of_code = f"CASE {code} {mapped} END"
     # a row without operation is an upsert; without a key it can only be an insert
     bare = "u" if spec.key else "c"
@@ -127,20 +112,32 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     keep = [name for name in frame.rows.columns if name not in (OP, INVALID, SOURCE_COLUMN, TIME, BEFORE)]
     rows = frame.rows.selectExpr(
         *keep,
-        BEFORE if spec.key else f"{null(frame.images)} AS _before",
+        BEFORE if spec.key else "CASE WHEN false THEN _after END AS _before",
         f"coalesce(_invalid, {problem}) AS _invalid",
         f"{op_sql} AS _op",
         f"struct({source}, CAST(NULL AS STRING) AS total_order) AS _source",
         f"{time} AS _time",
     )
-    metadata = frozenset(name for name in columns if is_metadata(name, spec, op))
+    metadata = {writer: frozenset(name for name in columns if is_metadata(spec, name, op)) for writer, op in by_writer.items()}
     return dataclasses.replace(frame, rows=rows, metadata=metadata, order_names=PLAIN_ROWS)
+
+
+def _code(frame: Frame, by_writer: dict[str, str | None], columns: dict[str, types.Type]) -> str:
+    """SQL for the operation's code of a row. `by_writer`: writer id → column with the operation."""
+    writers: dict[str | None, list[str]] = {}
+    for writer, column in by_writer.items():
+        writers.setdefault(column if column in columns else None, []).append(literal(writer))
+    texts = {column: f"lower(trim(CAST({frame.value(column)} AS STRING)))" for column in writers if column}
+    if len(writers) == 1:
+        return next(iter(texts.values()), "CAST(NULL AS STRING)")
+    cases = "".join(f" WHEN _writer IN ({', '.join(writers[column])}) THEN {text}" for column, text in texts.items())
+    return f"CASE{cases} END" if cases else "CAST(NULL AS STRING)"
 
 
 def order(spec: TableSpec, frames: Sequence[Frame]) -> tuple[str, ...]:
     """Return the order columns of a new table: `order_by`, else those that the metadata columns allow. Raises OrderRefused if there are none."""
     if spec.order_by:
-        return spec.order_by
+        return declared_order(spec.order_by, frames)
     _, offsets = survey.main_connector(frames)
     name_of_connector = flat_connector(flat_source(dict((frames[0].images or ("struct", ()))[1])))
     # a flattened row has no transaction block

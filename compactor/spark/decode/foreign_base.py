@@ -11,12 +11,13 @@ from pyspark.sql import functions as F
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
 from compactor.core.model.schema import Schema
-from compactor.core.model.spec import OPERATIONS, TableSpec
+from compactor.core.model.spec import TableSpec
 from compactor.core.schema.adoption import EPOCH, Adoption, ForeignBase, adoption
 from compactor.core.schema.evolution import Evolved
+from compactor.core.sources import flat_rows
 from compactor.core.sources.quarantine import Unusable
 from compactor.spark.columns import INVALID, OP
-from compactor.spark.decode import flat
+from compactor.spark.decode.flat import decode
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import NULLABLE, expression
 from compactor.spark.input import kafka
@@ -41,7 +42,7 @@ def frames(opened: Inputs, base: ForeignBase) -> tuple[list[Frame], Adoption]:
     check_usable(spec, opened.unusable())
     adopted = adoption(spec, _columns(raws, spec), base)
     unpacked = [part for raw in raws for part in kafka.unpack(raw, "value", None, opened.materialize)]
-    return [_settled(flat.decode(raw, spec), spec, base, adopted) for raw in unpacked], adopted
+    return [_settled(decode(raw, spec), spec, base, adopted) for raw in unpacked], adopted
 
 
 def evolved(frames: Sequence[Frame], adopted: Adoption) -> Evolved:
@@ -113,7 +114,7 @@ def _position(spec: TableSpec, base: ForeignBase, images: types.Type) -> str:
         column = base.order_by[at] if base.order_by else None
         value = null(types.parse(kind))
         if column is not None and column in columns:
-            sql, column_kind = expression(column, images, spec.name)
+            sql, column_kind = expression(f"after.{column}", images, spec.name)
             text = types.text(column_kind)
             if text != kind and (text, kind) not in (("string", "bigint"), ("string", "double"), ("bigint", "double")):
                 raise OrderRefused(
@@ -136,11 +137,10 @@ def _deleted(spec: TableSpec, adopted: Adoption, columns: dict[str, types.Type])
     """SQL: whether metadata columns that the base has kept mark a row as deleted."""
     metadata = {name: kind for name, kind in columns.items() if name in adopted.left_out}
     tests = []
-    op = flat.operation_column(spec, metadata)
+    op = flat_rows.operation_column(spec, metadata)
     if op is not None:
-        codes = {**OPERATIONS, **{code.lower(): meaning for code, meaning in spec.op_map}}
-        deletes = ", ".join(literal(code) for code, meaning in codes.items() if meaning == "d")
+        deletes = ", ".join(literal(code) for code, meaning in flat_rows.operations(spec).items() if meaning == "d")
         tests.append(f"coalesce(lower(trim(CAST(_after.{quoted(op)} AS STRING))) IN ({deletes}), false)")
-    if flat.DELETED in metadata:
-        tests.append(f"coalesce(lower(CAST(_after.{quoted(flat.DELETED)} AS STRING)) = 'true', false)")
+    if flat_rows.DELETED in metadata:
+        tests.append(f"coalesce(lower(CAST(_after.{quoted(flat_rows.DELETED)} AS STRING)) = 'true', false)")
     return " OR ".join(tests) or "false"

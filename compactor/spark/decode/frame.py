@@ -12,17 +12,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from compactor.core.model import types
+from compactor.core.model import names, types
+from compactor.core.model.errors import SchemaRefused
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE
 from compactor.spark.decode import conversions, pg_text
-from compactor.spark.decode.order import WRAPPED, OrderNames
-from compactor.spark.sql import literal, quoted
+from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
+from compactor.spark.sql import literal, member, quoted
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,15 @@ class Frame:
     order_names: OrderNames = WRAPPED
     """What the names of `order_by` mean in these rows."""
 
-    metadata: frozenset[str] = frozenset()
-    """Columns of the rows that the table does not store. They may still order the changes."""
+    metadata: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    """Writer id → columns of its rows that the table does not store. They may still order the changes."""
+
+    members: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Source name → member of AFTER and BEFORE, for columns whose member has another name: Spark finds members without regard to case."""
+
+    def value(self, name: str, image: str = AFTER) -> str:
+        """SQL for the value of a source column in a row image."""
+        return member(image, self.members.get(name, name))
 
     def parsed(self, writers: Sequence[WriterSchema], stored: Sequence[WriterField] = ()) -> Frame:
         """Return the frame with JSON images parsed into a struct of all columns of these writers. Columns whose types clash are read as text.
@@ -64,11 +72,15 @@ class Frame:
                 merged[field.name] = _joined(merged.get(field.name, kind), kind)
         numbers = {field.name for writer in writers for field in writer.fields if field.inferred and types.is_scalar(field.raw)}
         merged.update({field.name: field.type for field in stored if field.type == ("string",) and field.name in numbers})
-        images: types.Type = ("struct", tuple(merged.items()))
+        for writer in writers:
+            for field in writer.fields:
+                _check_members(field.name, merged[field.name], conversions.json_type(field.raw))
+        images: types.Type = ("struct", tuple((name, distinct(kind)) for name, kind in merged.items()))
+        members = _members([*merged])
         # a number among text loses its form in a JSON reader: 7.50 would be 7.5
         written = {name for name in numbers if merged[name] == ("string",)} if any(writer.fractions for writer in writers) else set[str]()
-        parsed = [_parse(column, images, written) if column in (AFTER, BEFORE) else column for column in self.rows.columns]
-        return dataclasses.replace(self, rows=self.rows.selectExpr(*parsed), images=images, writers=tuple(writers))
+        parsed = [_parse(column, merged, members, written) if column in (AFTER, BEFORE) else column for column in self.rows.columns]
+        return dataclasses.replace(self, rows=self.rows.selectExpr(*parsed), images=images, writers=tuple(writers), members=members)
 
 
 def _joined(left: types.Type, right: types.Type) -> types.Type:
@@ -76,28 +88,85 @@ def _joined(left: types.Type, right: types.Type) -> types.Type:
     return types.widest(left, right) or (None if types.is_scalar(left) else types.widest(left, right, numbers=True)) or ("string",)
 
 
-def _parse(column: str, images: types.Type, written: Collection[str]) -> str:
-    """SQL: a JSON image as a struct. `written`: columns whose numbers are read as the text that stands there."""
-    if not images[1]:
+def _members(source_names: Sequence[str]) -> dict[str, str]:
+    """Return source name → member, for the names that are equal to an earlier one in all but case."""
+    members: dict[str, str] = {}
+    for at, name in enumerate(source_names):
+        if names.unique(name, source_names[:at]) != name:
+            members[name] = names.unique(name, [*source_names, *members.values()])
+    return members
+
+
+def _check_members(column: str, merged: types.Type, written: types.Type) -> None:
+    """Raise SchemaRefused if a struct member of one writer has another stored name in the type of all writers, as with `x` here and `X` there."""
+    stored = dict(_member_names(merged))
+    for exact, name in _member_names(written):
+        if stored.get(exact, name) != name:
+            raise SchemaRefused(
+                f"column {column}{exact}: some records have another member whose name differs from this one in case only. The increments stay in "
+                "landing. Repair the producer."
+            )
+
+
+def _member_names(kind: types.Type, exact: str = "", stored: str = "") -> Iterator[tuple[str, str]]:
+    """Return (path, path under stored names) of all members of the structs in a type."""
+    if kind[0] in ("array", "map"):
+        yield from _member_names(kind[-1], f"{exact}[]", f"{stored}[]")
+    if kind[0] == "struct":
+        for (name, inner), (low, _) in zip(kind[1], types.stored_names(kind)[1]):
+            yield f"{exact}.{name}", f"{stored}.{low}"
+            yield from _member_names(inner, f"{exact}.{name}", f"{stored}.{low}")
+
+
+def distinct(kind: types.Type) -> types.Type:
+    """Return the type with other names for struct members that are equal in all but case: those under which they are stored."""
+    if kind[0] == "array":
+        return ("array", distinct(kind[1]))
+    if kind[0] == "map":
+        return ("map", distinct(kind[1]), distinct(kind[2]))
+    if kind[0] == "struct":
+        written = [name for name, _ in kind[1]]
+        stored = [name for name, _ in types.stored_names(kind)[1]] if _members(written) else written
+        return ("struct", tuple((name, distinct(inner)) for name, (_, inner) in zip(stored, kind[1])))
+    return kind
+
+
+def _parse(column: str, merged: Mapping[str, types.Type], members: Mapping[str, str], written: Collection[str]) -> str:
+    """SQL: a JSON image as a struct of the columns `merged`. `written`: columns whose numbers are read as the text that stands there."""
+    if not merged:
         return f"CAST(NULL AS STRUCT<_none:STRING>) AS {column}"
+    image = _struct(column, merged, members)
     if not written:
-        return f"from_json({column}, '{ddl(images)}') AS {column}"
-    names = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in sorted(written))
-    exact = ddl(("struct", tuple((name, ("string",)) for name in sorted(written))))
-    here = literal(f"(?:{names}){pg_text.FRACTION}")
-    numbers = f"CASE WHEN {column} RLIKE {here} THEN from_json({pg_text.exact_numbers(column)}, '{exact}') END"
-    members = (
-        f"{literal(name)}, {f'coalesce(_p.n.{quoted(name)}, _p.a.{quoted(name)})' if name in written else f'_p.a.{quoted(name)}'}"
-        for name, _ in images[1]
-    )
-    whole = f"CASE WHEN _p.a IS NOT NULL THEN named_struct({', '.join(members)}) END"
-    return f"get(transform(array(struct(from_json({column}, '{ddl(images)}') AS a, {numbers} AS n)), _p -> {whole}), 0) AS {column}"
+        return f"{image} AS {column}"
+    keys = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in sorted(written))
+    exact = _struct(pg_text.exact_numbers(column), dict.fromkeys(sorted(written), ("string",)), members)
+    numbers = f"CASE WHEN {column} RLIKE {literal(f'(?:{keys}){pg_text.FRACTION}')} THEN {exact} END"
+    values = []
+    for name in merged:
+        value = quoted(members.get(name, name))
+        values.append(f"{literal(members.get(name, name))}, {f'coalesce(_p.n.{value}, _p.a.{value})' if name in written else f'_p.a.{value}'}")
+    whole = f"CASE WHEN _p.a IS NOT NULL THEN named_struct({', '.join(values)}) END"
+    return f"get(transform(array(struct({image} AS a, {numbers} AS n)), _p -> {whole}), 0) AS {column}"
+
+
+def _struct(text: str, written: Mapping[str, types.Type], members: Mapping[str, str]) -> str:
+    """SQL: JSON text as a struct. JSON's names have a case; the cast, which goes by place, gives the members names that differ without it."""
+    exact: types.Type = ("struct", tuple(written.items()))
+    named: types.Type = ("struct", tuple((members.get(name, name), distinct(kind)) for name, kind in written.items()))
+    parsed = f"from_json({text}, '{ddl(exact)}')"
+    return parsed if exact == named else f"CAST({parsed} AS {types.text(named, quote=True)})"
 
 
 def ddl(images: types.Type) -> str:
     """Return the struct's members as Spark's `from_json` takes them, safe inside single quotes."""
     inside = ", ".join(f"`{name.replace('`', '``')}` {types.text(kind, quote=True)}" for name, kind in images[1])
     return "".join(f"\\u{ord(char):04x}" if char in "\\'" else char for char in inside)
+
+
+def declared_order(names: Sequence[str], frames: Sequence[Frame]) -> tuple[str, ...]:
+    """Return the order columns `names` of the settings as the Snapshot of a new table names them."""
+    columns = {name for frame in frames for name, _ in (frame.images or ("struct", ()))[1]}
+    return of_snapshot(names, columns, frames[0].order_names) if frames else tuple(names)
 
 
 def plain_writer(writer_id: str, struct: types.Type) -> WriterSchema:

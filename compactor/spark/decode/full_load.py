@@ -13,7 +13,6 @@ from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import BEFORE, FILE, OP, SOURCE, TIME
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import FULL_LOADS
-from compactor.spark.sql import null
 
 
 def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
@@ -23,7 +22,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input]) -> Frame:
     keep = [name for name in frame.rows.columns if name not in (OP, SOURCE, TIME, BEFORE)]
     rows = frame.rows.join(F.broadcast(hours), [FILE], "left").selectExpr(
         *keep,
-        f"{null(frame.images)} AS _before",
+        "CASE WHEN false THEN _after END AS _before",
         "CASE WHEN _op IS NOT NULL THEN 'r' END AS _op",
         "struct(_hour AS hour) AS _source",
         f"{micros('_hour')} AS _time",

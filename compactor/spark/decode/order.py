@@ -16,17 +16,22 @@
 | `full_load.hour` | the hour of the file's folder, UTC, as text | (full loads) |
 | any other | a column of the row, or a dotted path into the envelope such as `source.ts_us` | |
 
+In a default order and in a Snapshot these names always mean the connector's field, whatever columns the row has; `after.lsn` is the row's column
+`lsn`. In the `order_by` of plain rows, `lsn` is the row's column if the rows have one. `of_snapshot` decides that once, when the table is made.
+
 The default order ends with `offset` where it is kept: the source's own order comes first because offsets go on growing when
 events are sent again after a crash, so a cut inside the re-delivery would bring old values back, and history would see each change twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
+from compactor.core.model.position import CONNECTOR, OFFSETS
+from compactor.core.model.position import NULLABLE as NULLABLE
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET
@@ -72,7 +77,7 @@ _COMPUTED = {
     "change_lsn": "try_cast(_source.lsn AS BIGINT)",
     "scn": "try_cast(_source.scn AS BIGINT)",
     "ssn": "try_cast(_source.ssn AS BIGINT)",
-    "offset": OFFSET,
+    **dict.fromkeys(OFFSETS, OFFSET),
     "dms.phase": "_source.phase",
     "dms.change_seq": "_source.change_seq",
     "dms.stream_position": "_source.stream_position",
@@ -82,8 +87,12 @@ _COMPUTED = {
 _TEXT = ("commit_lsn_text", "change_lsn_text", "dms.change_seq", "dms.stream_position", "dms.file", HOUR)
 """The names whose values are text; all others are numbers."""
 
-NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0"}
-"""Order columns that may be null, and then sort first, only while this SQL holds: rows of a full load come from no log."""
+NULL_WHILE = {"dms.change_seq": "_source.phase = 0", "dms.stream_position": "_source.phase = 0", "file_number": "_op = 'r'"}
+"""Order columns that may be null, and then sort first, only while this SQL holds: rows of a full load, and MySQL's incremental snapshots (whose
+`file` is empty), come from no log."""
+
+
+NO_MEMBERS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,9 @@ class OrderNames:
     first: Mapping[str, str]
     """Names that come before the columns of the row, with their SQL on a decoded row: `lsn` is the envelope's, `after.lsn` the row's."""
 
+    columns_first: bool = False
+    """Whether a name in `order_by` that both the row and the connector have means the row's column (plain rows)."""
+
     event_fields: bool = False
     """Whether a name that is not a column of the row is a field of the record. The decoder puts such fields into `_source.event_<name>`."""
 
@@ -100,8 +112,8 @@ class OrderNames:
 WRAPPED = OrderNames(_COMPUTED)
 """Records with an envelope."""
 
-PLAIN_ROWS = OrderNames({})
-"""Records that are rows: their own columns come first."""
+PLAIN_ROWS = OrderNames(_COMPUTED, columns_first=True)
+"""Records that are rows."""
 
 FULL_LOADS = OrderNames({HOUR: _COMPUTED[HOUR]})
 """Full loads: the hour of the folder."""
@@ -110,26 +122,11 @@ NAMED_COLUMNS = OrderNames(_COMPUTED)
 """Records that name their columns."""
 
 CHANGE_EVENTS = OrderNames(
-    {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(("offset", "kafka.offset"), OFFSET)}, True
+    {**dict.fromkeys(("timestamp", "commit_time"), _COMPUTED["commit_time"]), **dict.fromkeys(OFFSETS, OFFSET)},
+    event_fields=True,
 )
 """Records of the change-event envelope."""
 
-NULLABLE = frozenset(
-    {
-        "lsn",
-        "total_order",
-        "pos",
-        "row",
-        "change_lsn_text",
-        "event_serial_no",
-        "ssn",
-        "offset",
-        "__lsn",
-        "__source_lsn",
-        "source.lsn",
-    }
-)
-"""Order columns that may be null, and then sort first: incremental snapshots have no LSN, snapshots no transaction, SQL Server's no change LSN."""
 
 DEFAULTS = {
     "postgresql": ("commit_lsn", "lsn", "total_order"),
@@ -173,31 +170,38 @@ def default_order(connector: str | None, has_offset: bool, table: str) -> tuple[
     return order
 
 
-def payload_column(name: str) -> str:
-    """Return the source column that an order column may stand for: `after.lsn` is the column `lsn`."""
-    return name.removeprefix("after.")
+def of_snapshot(declared: Sequence[str], columns: Collection[str], names: OrderNames) -> tuple[str, ...]:
+    """Return the order columns of a new table: those of `order_by`, as a Snapshot names them. `columns` are all columns of the rows."""
+
+    def stored(name: str) -> str:
+        own = name in columns and name in CONNECTOR and (names.columns_first or name not in names.first)
+        return f"after.{name}" if own else name
+
+    return tuple(map(stored, declared))
 
 
 def expression(
-    name: str, images: types.Type, table: str, names: OrderNames = PLAIN_ROWS, writers: Sequence[WriterSchema] = ()
+    name: str,
+    images: types.Type,
+    table: str,
+    names: OrderNames = WRAPPED,
+    writers: Sequence[WriterSchema] = (),
+    members: Mapping[str, str] = NO_MEMBERS,
 ) -> tuple[str, types.Type]:
     """Return SQL for an order column of a decoded row, and its type (`comparable` lists them). Raises OrderRefused if it has no order.
 
     `images` is the struct type of AFTER, and `names` decides between columns of the row and fields of the envelope. `writers` describe the columns.
+    `members` is `Frame.members`.
     """
     columns = dict(images[1])
-    bare = payload_column(name)
+    bare = name.removeprefix("after.")
     if name in names.first:
         return names.first[name], ("string",) if name in _TEXT else ("bigint",)
     if bare in columns:
-        return comparable.column(name, bare, columns[bare], writers, table)
+        return comparable.column(name, bare, columns[bare], writers, table, members.get(bare, bare))
     if names.event_fields:
         field = "event_" + name.removeprefix("event.")
         return _comparable(f"_source.{quoted(field)}"), ("bigint",)
-    if name in _COMPUTED:
-        return _COMPUTED[name], ("string",) if name in _TEXT else ("bigint",)
-    if name in ("kafka.offset", OFFSET):
-        return OFFSET, ("bigint",)
     part = name.split(".", 1)[-1]
     if name.startswith("source.") and part in SOURCE:
         return (_COMPUTED["commit_lsn"], ("bigint",)) if part == "sequence" else _number_or_text(part)

@@ -9,7 +9,8 @@ In: a Resolution. Out: the table's new History; its parts hold stored events (`h
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import times
 from compactor.core.model.errors import InputRefused, Refused
-from compactor.core.model.history import History, HistoryPart, Truncated, compaction_due, to_merge, tracked
+from compactor.core.model.history import History, HistoryPart, Truncated, compaction_due, rules, to_merge, tracked
 from compactor.core.model.layout import Layout
 from compactor.core.model.position import Position, event_part, latest, sort_key
 from compactor.core.model.snapshot import Snapshot
@@ -44,6 +45,24 @@ def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str)
 
     Raises Refused for unknown columns in `track`, InputRefused if a change has no time, CheckFailed if what was written is wrong.
     """
+    work = _Work(spark, storage, batch, commit, _versions(batch), batch.layout)
+    try:
+        return work.written(work.merged())
+    finally:
+        work.free()
+
+
+@contextmanager
+def recomputed(spark: SparkSession, storage: Storage, batch: Resolution) -> Iterator[DataFrame]:
+    """Compute the stored events after a batch on a table without a history, without writing them. The rows are valid inside the context."""
+    work = _Work(spark, storage, batch, "", _versions(batch), batch.layout)
+    try:
+        yield work.merged().rows
+    finally:
+        work.free()
+
+
+def _versions(batch: Resolution) -> Versions:
     spec, schema = batch.spec, batch.summary.evolved.schema
     sources = {field.source: field.name for field in schema.payload}
     unknown = sorted({*spec.track, *spec.track_except} - set(sources))
@@ -53,8 +72,23 @@ def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str)
             f"Its columns are: {', '.join(sources)}."
         )
     columns = [sources[name] for name in tracked(list(sources), spec.track, spec.track_except)]
-    versions = Versions(schema, batch.summary.order, batch.version, columns, spec.history_zero_length == "keep")
-    return _Work(spark, storage, batch, commit, versions, Layout(spec.root, spec.landing)).done()
+    return Versions(schema, batch.summary.order, batch.version, columns, spec.history_zero_length == "keep")
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """The stored events of the keys of a batch, merged with it."""
+
+    rows: DataFrame
+    """The events as they are to be stored."""
+    loaded: DataFrame
+    """The stored events that were read."""
+    keys: DataFrame
+    """The keys, with `__first`."""
+    removed: list[HistoryPart]
+    """The closed parts that these events replace."""
+    kept: History
+    """The history that the new parts are added to."""
 
 
 @dataclass(frozen=True)
@@ -90,15 +124,13 @@ class _Work:
         self.cached.append(table_writer.materialize(rows))
         return self.cached[-1]
 
-    def done(self) -> History:
-        """Look up, merge and write; then free the cached rows."""
-        try:
-            return self._made()
-        finally:
-            for rows in self.cached:
-                rows.unpersist()
+    def free(self) -> None:
+        """Free the cached rows."""
+        for rows in self.cached:
+            rows.unpersist()
 
-    def _made(self) -> History:
+    def merged(self) -> _Merged:
+        """Look up the stored events of the batch's keys, and merge the batch into them."""
         stored, summary, versions = self.stored_history, self.batch.summary, self.versions
         changes, linked = self.batch.changes, self.batch.linked
         timed = _timed(changes if linked is None else linked.unionByName(changes.where("_op = 't'")), self.batch)
@@ -119,20 +151,21 @@ class _Work:
             rows = self._with_first(versions.link(rows), keys)
         rows = versions.deduplicate(rows)
         made = self._materialize(versions.versions(self._filled(rows, partial, moves)))
-        removed = self._removed(made, loaded, reach)
         kept = dataclasses.replace(self._kept(), truncates=truncates, unavailable_columns=partial, moves=moves)
-        return self._written(made, loaded, keys, removed, kept)
+        return _Merged(made, loaded, keys, self._removed(made, loaded, reach), kept)
 
     # what there is ------------------------------------------------------------------------------------------------
 
     def _surveyed(self, timed: DataFrame) -> tuple[tuple[Truncated, ...], tuple[Truncated, ...], bool]:
         """Return all truncates, those of the batch, and whether a key changes in the batch. Raises InputRefused for changes without a time."""
         summary, spec = self.batch.summary, self.batch.spec
+        # a barrier without a time of its own: the beginning of an epoch, or a truncate whose record has none
+        after = f"_position >= {position.fixed(summary.truncate, summary.order)}" if summary.truncate else "false"
         row = timed.agg(
             named("count_if(_op <> 't' AND _time IS NULL)", "timeless"),
             named("min(CASE WHEN _time IS NULL THEN _file END)", "file"),
             named("collect_list(CASE WHEN _op = 't' THEN struct(_position AS p, _time AS t) END)", "truncates"),
-            named("min(_time)", "first"),
+            named(f"coalesce(min(CASE WHEN {after} THEN _time END), max(_time))", "first"),
             named("max(_from IS NOT NULL OR (_op = 'c' AND size(_missing) > 0 AND _link IS NOT NULL))", "moved"),
         ).collect()[0]
         if row.timeless:
@@ -259,14 +292,15 @@ class _Work:
 
     def _kept(self) -> History:
         """Return the history that the new parts are added to."""
+        spec, parent = self.batch.spec, self.batch.parent
+        now = rules(spec.track, spec.track_except, spec.history_zero_length)
         if self.stored_history is not None:
-            return self.stored_history
-        parent = self.batch.parent
-        since = _since(parent) if parent else None
-        return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=since)
+            return dataclasses.replace(self.stored_history, rules=now if self.stored_history.rules == now else "")
+        return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=_since(parent) if parent else None, rules=now)
 
-    def _written(self, made: DataFrame, loaded: DataFrame, keys: DataFrame, removed: Sequence[HistoryPart], kept: History) -> History:
+    def written(self, merged: _Merged) -> History:
         """Write the events that changed: ended ones into closed parts, last ones into the Delta or, if a compaction is due, into open parts."""
+        made, loaded, keys, removed, kept = merged.rows, merged.loaded, merged.keys, merged.removed, merged.kept
         parts, versions, spec = self.parts(), self.versions, self.batch.spec
         columns = [quoted(name) for name, _ in versions.stored]
         gone = ", ".join(literal(part.path) for part in removed)

@@ -115,7 +115,8 @@ class Writer:
         self._write(spread.selectExpr("*", "concat('open-', lpad(spark_partition_id(), 5, '0')) AS history_part"))
 
     def _write(self, rows: DataFrame) -> None:
-        columns = [quoted(name) for name, _ in self.versions.stored]
+        schema, order = self.versions.schema, self.versions.order
+        columns = [defaults.in_file(schema, name, order) for name, _ in self.versions.stored]
         directory = self.layout.history(self.commit)
         ordered = rows.selectExpr(*columns, "history_part").sortWithinPartitions("history_part", *self.versions.keys, POSITION)
         ordered.write.mode("append").partitionBy("history_part").parquet(directory)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
-from compactor.core.sources.kafka_files import Fetched, Offsets
+from compactor.core.sources.kafka_files import Bounds, Fetched, Offsets
 from compactor.ports import Storage
 from compactor.spark.input.files import reason
 from compactor.spark.sql import named
@@ -24,6 +24,8 @@ from compactor.spark.sql import named
 _PLACE = re.compile(r"_topic=(?P<topic>[^/]+)/_partition=(?P<partition>\d+)/[^/]+\.parquet")
 _COLUMNS = ("topic AS _topic", "partition AS _partition", "key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _TIMEOUT_MS = "20000"
+_NO_ID = "A" * 22
+"""Kafka's text of the id zero: the broker gives none."""
 
 
 class KafkaTopics:
@@ -34,8 +36,8 @@ class KafkaTopics:
         self._servers = servers
         self._properties = {"bootstrap.servers": servers, "request.timeout.ms": _TIMEOUT_MS, "default.api.timeout.ms": _TIMEOUT_MS, **properties}
 
-    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """Return (topic, partition) → (first offset still there, offset of the next record)."""
+    def bounds(self, topics: Sequence[str]) -> Mapping[tuple[str, int], Bounds]:
+        """Return (topic, partition) → what Kafka has of it."""
         jvm: Any = self._spark._jvm
         settings = jvm.java.util.Properties()
         for name, value in self._properties.items():
@@ -54,7 +56,8 @@ class KafkaTopics:
             ]
             spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
             first, last = (self._offsets(admin, places, made) for made in (spec.earliest(), spec.latest()))
-            return {place: (offset, last[place]) for place, offset in first.items()}
+            ids = {topic: described.get(topic).topicId().toString() for topic in topics}
+            return {place: Bounds(offset, last[place], "" if ids[place[0]] == _NO_ID else ids[place[0]]) for place, offset in first.items()}
         except Py4JJavaError as error:
             raise self._translated(error) from None
         finally:

@@ -29,12 +29,12 @@ _MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1
 _TIMES = ("Time", "MicroTime", "NanoTime")
 
 
-def column(name: str, bare: str, kind: types.Type, writers: Sequence[WriterSchema], table: str) -> tuple[str, types.Type]:
+def column(name: str, bare: str, kind: types.Type, writers: Sequence[WriterSchema], table: str, member: str) -> tuple[str, types.Type]:
     """Return SQL for the payload column `bare` of a decoded row, and the type that it is compared as. Raises OrderRefused if it has no order.
 
-    `kind` is its type in the row images, `name` its name in `order_by`.
+    `kind` is its type in the row images, `member` its name there, and `name` its name in `order_by`.
     """
-    value = f"coalesce(_after.{quoted(bare)}, _before.{quoted(bare)})"
+    value = f"coalesce(_after.{quoted(member)}, _before.{quoted(member)})"
     variants: dict[WriterField, list[str]] = {}
     for writer in writers:
         for field in writer.fields:

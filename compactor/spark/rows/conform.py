@@ -17,7 +17,24 @@ from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.schema.evolution import Evolved
 from compactor.core.schema.writer import WriterField, WriterSchema
-from compactor.spark.columns import AFTER, BEFORE, EVENT, FILE, FROM, INVALID, LINK, OLD_KEY, OP, ORIGIN, POSITION, RECORD_KEY, ROW, SOURCE, TIME
+from compactor.spark.columns import (
+    AFTER,
+    BEFORE,
+    EVENT,
+    FILE,
+    FROM,
+    INVALID,
+    LINK,
+    OLD_KEY,
+    OP,
+    ORIGIN,
+    PARTITION,
+    POSITION,
+    RECORD_KEY,
+    ROW,
+    SOURCE,
+    TIME,
+)
 from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
@@ -37,7 +54,7 @@ def with_position(frame: Frame, spec: TableSpec, order: position.Order, epoch: s
     A row whose order column is null, where it must not be, becomes INVALID. Invalid rows have no OP.
     """
     assert frame.images is not None
-    parts = [expression(name, frame.images, spec.name, frame.order_names, frame.writers) for name, _ in order]
+    parts = [expression(name, frame.images, spec.name, frame.order_names, frame.writers, frame.members) for name, _ in order]
     typed = [exactly(part, own, types.parse(kind)) for (part, own), (_, kind) in zip(parts, order)]
     required = [(part, NULL_WHILE.get(name, "false")) for part, (name, _) in zip(typed, order) if name not in NULLABLE]
     unordered = " OR ".join(f"(({part}) IS NULL AND NOT ({excused}))" for part, excused in required) or "false"
@@ -56,7 +73,7 @@ def missing_columns(frame: Frame) -> list[tuple[str, str]]:
     assert frame.images is not None
     if frame.absent is not None:
         return [(name, _not_named(name)) for name in frame.absent]
-    tests = [(name, conversions.is_placeholder(f"_after.{quoted(name)}", kind)) for name, kind in frame.images[1]]
+    tests = [(name, conversions.is_placeholder(frame.value(name), kind)) for name, kind in frame.images[1]]
     return [(name, f"coalesce({test}, false)") for name, test in tests if test]
 
 
@@ -111,6 +128,7 @@ def _changes(frame: Frame, evolved: Evolved, spec: TableSpec, order: position.Or
         f"CASE WHEN _op NOT IN ('c', 'u', 'r') THEN NULL {' '.join(mistyped)} END AS _mistyped" if mistyped else "CAST(NULL AS STRING) AS _mistyped",
         f"{origin} AS _origin",
         FILE,
+        PARTITION,
         *time,
     )
 
@@ -164,7 +182,7 @@ def _column(frame: Frame, evolved: Evolved, field: Field, order: position.Order)
     if frame.omits and field.visible and can_be_absent(kind, frame.omits):
         absent.append(_not_named(field.source))
     for column, writers in variants.items():
-        raw = f"_after.{quoted(column.name)}"
+        raw = frame.value(column.name)
         stored = conversions.to_stored(raw, images[column.name], column)
         # the text that the source wrote, not that of the number
         as_written = column.inferred and images[column.name] == kind == ("string",)
@@ -204,7 +222,7 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
     kind = types.parse(field.type)
     out = []
     for column, writers in _variants(frame, evolved, field).items():
-        value = conversions.change_type(conversions.to_stored(f"{image}.{quoted(column.name)}", images[column.name], column), column.type, kind)
+        value = conversions.change_type(conversions.to_stored(frame.value(column.name, image), images[column.name], column), column.type, kind)
         only = f"_writer IN ({', '.join(literal(writer) for writer in writers)})"
         out.append(value if len(writers) == len(frame.writers) else f"CASE WHEN {only} THEN {value} END")
     return coalesce(out) if out else null(kind)

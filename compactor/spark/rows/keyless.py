@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from compactor.core.model.position import OFFSETS
 from compactor.core.model.schema import Schema
 from compactor.spark.columns import AFTER, MOVED_TO, OP, POSITION, SOURCE, VERSION
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import expression
 from compactor.spark.rows import position
 from compactor.spark.sql import literal, quoted
 
@@ -35,9 +35,8 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> F
     has_order = "total_order" in dict(rows.dtypes)[SOURCE]
     event = "concat_ws(':', 'e', _position.epoch, _source.sequence, _source.lsn, _source.txId, _source.total_order)" if has_order else "NULL"
     has_number = "_source.total_order IS NOT NULL" if has_order else "false"
-    if any(name == "offset" for name, _ in order):
-        offset = expression("offset", frame.images, "", frame.order_names)[0]
-        place = f"concat_ws(':', 'o', _position.epoch, _partition, {offset})"
+    if any(name in OFFSETS for name, _ in order):
+        place = "concat_ws(':', 'o', _position.epoch, _partition, _offset)"
     else:
         # nothing numbers the event: the same line of the same content is the same event, whatever the name of the file
         content = f"try_element_at(map({', '.join(f'{literal(file)}, {literal(digest)}' for file, digest in contents.items())}), _file)"
@@ -56,7 +55,7 @@ def identify(frame: Frame, order: position.Order, contents: dict[str, str]) -> F
         f"CASE WHEN _k = '{REMOVAL}' THEN concat(_id, ':x') ELSE _id END AS _identity",
         f"CASE WHEN _k = '{REMOVAL}' AND _op = 'u' THEN 1 ELSE 0 END AS _origin",
     )
-    return Frame(out, frame.images, frame.writers)
+    return Frame(out, frame.images, frame.writers, members=frame.members)
 
 
 def content_digest(schema: Schema) -> str:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from compactor.core.model import position as core
-from compactor.core.model.position import Position
+from compactor.core.model.position import Partitions, Position
 from compactor.spark.sql import literal
 
 Order = core.Order
@@ -32,6 +32,17 @@ def fixed(position: Position, order: Order) -> str:
 
 def _literal(value: Any, kind: str) -> str:
     return literal(core.decimal_text(value, kind) if kind.startswith("decimal") and value is not None else value)
+
+
+def behind(purged_to: Position | None, purged_offsets: Partitions, order: Order) -> str | None:
+    """SQL on Changes: whether a purged tombstone may be newer than the event. None if nothing was purged. See `State.purged_to`."""
+    if purged_to is None:
+        return None
+    bounds = " ".join(f"WHEN {partition} THEN _position.o1 <= {offset}" for partition, offset in purged_offsets)
+    in_partition = f" OR (_position.epoch = {purged_to[0]} AND CASE _partition {bounds} ELSE false END)" if bounds else ""
+    # a snapshot's row without a place in the log shows the present
+    placed = f"(_op <> 'r' OR _position.{core.members(order)[1][0]} IS NOT NULL)"
+    return f"({placed} AND (_position <= {fixed(purged_to, order)}{in_partition}))"
 
 
 def from_row(row: Any) -> Position | None:

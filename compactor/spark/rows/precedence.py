@@ -1,6 +1,6 @@
 """Resolve: many states of each key become one row.
 
-In and out: *states*, which are the table's stored columns, then `columns.STATE` (what base and Delta files hold), and beside them ORIGIN and FILE.
+In and out: *states*, which are the table's stored columns, then `columns.STATE` (what base and Delta files hold), and beside them ORIGIN and BEHIND.
 
 The rule: **every column of a row is a last-writer-wins register, and a delete writes "unknown" to all of them.** An event writes the columns it
 carries at its Position. The operation of the row is a register too. Taking the greatest Position of each register depends neither on order nor on
@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
-from compactor.spark.columns import FILE, FROM, HEAD, LINK_MARK, MISSING, MOVED_TO, OLDER, OP, ORIGIN, OUTCOME, POSITION, TIE, VERSION
+from compactor.spark.columns import BEHIND, FROM, HEAD, LINK_MARK, MISSING, MOVED_TO, OLDER, OP, ORIGIN, OUTCOME, POSITION, TIE, VERSION
 from compactor.spark.keys import key_columns, key_types, row_key
 from compactor.spark.rows import position
 from compactor.spark.sql import literal, null, quoted
@@ -35,7 +35,7 @@ EVENT, MADE, DELTA, BASE = 0, 1, 2, 3
 ALL = "*"
 """The key in `_older` that stands for all columns without an entry of their own."""
 
-_MARKS = (ORIGIN, FILE, HEAD, OUTCOME, TIE)
+_MARKS = (ORIGIN, BEHIND, HEAD, OUTCOME, TIE)
 
 MOVED = f"(_op = 'd' AND NOT startswith(_moved_to, '{LINK_MARK}'))"
 """SQL: whether a state is a tombstone whose row is known to live on under another key."""
@@ -82,7 +82,7 @@ class Resolver:
         return f"_op = 'f', _position DESC, {_STORED_FIRST}"
 
     def states(self, changes: DataFrame) -> DataFrame:
-        """Return Changes (without truncates) as states: one for each change, and for each key change a tombstone under the old key."""
+        """Return Changes (without truncates, with BEHIND) as states: one for each change, and for each key change a tombstone under the old key."""
         older = self._unknown(MISSING)
         waits = f"'{LINK_MARK}' || _link"
         op = "CASE WHEN _op IN ('d', 'x') THEN 'd' ELSE 'u' END"
@@ -95,7 +95,7 @@ class Resolver:
             f"CASE WHEN _op = 'x' THEN 'x' WHEN _op = 'c' AND size(_missing) > 0 THEN coalesce(_from, {waits}) ELSE _from END AS _from",
             f"CASE WHEN _op = 'd' THEN coalesce(_to, {waits}) END AS _moved_to",
             ORIGIN,
-            FILE,
+            BEHIND,
         )
         if self.keyless:
             return events
@@ -113,7 +113,7 @@ class Resolver:
             "CAST(NULL AS STRING) AS _from",
             f"{row_key(self.schema)} AS _moved_to",
             f"{MADE} AS _origin",
-            FILE,
+            "false AS _behind",
         )
         return events.unionByName(moves)
 
@@ -131,22 +131,16 @@ class Resolver:
         Returns every state with HEAD (this state is the row of its key), OUTCOME of events and TIE. On the head the stored columns and STATE are
         resolved.
         """
-        ranked = self._ranked(states)
+        ranked = self._ranked(states, partial)
         return self._registers(ranked, partial) if partial else self._whole(ranked)
 
-    def _ranked(self, states: DataFrame) -> DataFrame:
+    def _ranked(self, states: DataFrame, partial: Sequence[str]) -> DataFrame:
         by_key = f"PARTITION BY {', '.join(self.keys)}"
         latest = f"({by_key} ORDER BY {self._latest})"
-        # the hash passes over nulls, so the places of nulls are compared beside it
-        nulls = f"array({', '.join(f'{quoted(name)} IS NULL' for name in self.schema.names)})"
-        hashed = [*(self._hashable(name) for name in self.schema.names), nulls]
-        content = f"xxhash64(_op, {', '.join(hashed)})"
-        # the values of a tombstone are those of the row that it hides, not of its event
-        content = content if self.keyless else f"CASE WHEN _op = 'd' THEN 0L ELSE {content} END"
-        same = f"struct({position.event('_position', self.order)} AS e, {content} AS h)"
+        same = f"struct({position.event('_position', self.order)} AS e, {self._content(partial)} AS h)"
         ranked = states.selectExpr(
             "*",
-            f"row_number() OVER {latest} = 1 AS _head",
+            f"row_number() OVER {latest} AS _rank",
             f"first(_origin) OVER {latest} AS _head_origin",
             f"first(_position) OVER {latest} AS _head_position",
             f"first(_op) OVER {latest} AS _head_op",
@@ -154,24 +148,42 @@ class Resolver:
             f"first({same}) OVER {latest} AS _head_same",
             f"{same} AS _same",
         )
-        # an event that was delivered again under a later file name ranks above the stored row that it made before
-        again = f"max(_origin >= {DELTA} AND _same = _head_same) OVER ({by_key})"
-        ranked = ranked.selectExpr("*", f"(_head_origin < {DELTA} AND {again}) AS _again")
+        # an event that is delivered again under a later file name ranks above the stored row that it made before: that row stays as it is
+        made = f"CASE WHEN _origin >= {DELTA} AND _same = _head_same THEN struct(_rank AS r, _origin AS o, _position AS p) END"
+        ranked = ranked.selectExpr("*", f"CASE WHEN _head_origin < {DELTA} THEN min({made}) OVER ({by_key}) END AS _made")
+        keep = [name for name in ranked.columns if name not in ("_head_origin", "_head_position", "_rank")]
+        ranked = ranked.selectExpr(
+            *keep,
+            "_rank = coalesce(_made.r, 1) AS _head",
+            "coalesce(_made.o, _head_origin) AS _head_origin",
+            "coalesce(_made.p, _head_position) AS _head_position",
+            f"(_made IS NOT NULL AND _origin < {DELTA} AND _same = _head_same) AS _again",
+        )
         own = position.event(POSITION, self.order)
         stored_twin = f"(_head_origin >= {DELTA} AND {own} = {position.event('_head_position', self.order)})"
         twin = f"(_before_it IS NOT NULL AND _before_it = _same) OR {stored_twin}"
         tie = f"(_before_it IS NOT NULL AND _before_it.e = _same.e AND _before_it.h <> _same.h AND NOT {stored_twin})"
         outcome = (
-            f"CASE WHEN _origin <> {EVENT} THEN NULL WHEN _head AND NOT coalesce(_again, false) THEN 'applied' "
-            f"WHEN _head OR {twin} THEN 'duplicate' WHEN _head_origin >= {DELTA} THEN 'late' ELSE 'superseded' END"
+            f"CASE WHEN _origin <> {EVENT} THEN NULL WHEN _head THEN 'applied' "
+            f"WHEN _again OR {twin} THEN 'duplicate' WHEN _head_origin >= {DELTA} THEN 'late' ELSE 'superseded' END"
         )
         return ranked.selectExpr("*", f"{outcome} AS _outcome", f"(_origin = {EVENT} AND {tie}) AS _tie").drop(
-            "_before_it", "_same", "_head_same", "_again"
+            "_before_it", "_same", "_head_same", "_made"
         )
 
-    def _hashable(self, name: str) -> str:
-        kind = types.parse(self.schema.field(name).type)
-        return f"to_json({quoted(name)})" if "map" in types.text(kind) else quoted(name)
+    def _content(self, partial: Sequence[str]) -> str:
+        """SQL for a hash of what the newest event of a state carried: of a delete only the row's new key, of others no column in `_older`."""
+        sent = {name: f"CASE WHEN try_element_at(_older, {literal(name)}) IS NULL THEN {quoted(name)} END" for name in partial}
+        columns = [sent.get(name, quoted(name)) for name in self.schema.names]
+        hashed = [f"to_json({sent.get(name, quoted(name))})" if self._has_map(name) else sent.get(name, quoted(name)) for name in self.schema.names]
+        # the hash passes over nulls, so the places of nulls are compared beside it
+        nulls = f"array({', '.join(f'({column}) IS NULL' for column in columns)})"
+        content = f"xxhash64(_op, {', '.join(hashed)}, {nulls})"
+        new_key = f"CASE WHEN {MOVED} THEN _moved_to END"
+        return content if self.keyless else f"CASE WHEN _op = 'd' THEN xxhash64(_op, {new_key}) ELSE {content} END"
+
+    def _has_map(self, name: str) -> bool:
+        return "map<" in types.text(types.parse(self.schema.field(name).type))
 
     def _whole(self, ranked: DataFrame) -> DataFrame:
         """Resolve where every event carries every column: the head is the row. A tombstone shows the newest row below it."""
@@ -225,7 +237,9 @@ class Resolver:
         best = []
         for name, value in registers.items():
             own = self._register(name)
-            best.append(f"max_by(struct({own} AS r, {value} AS v, _origin AS s), {self._newest(own)}) OVER {by_key} AS {_best(name)}")
+            # the stored row has the registers of an event that is delivered again
+            newest = f"CASE WHEN NOT _again THEN {self._newest(own)} END"
+            best.append(f"max_by(struct({own} AS r, {value} AS v, _origin AS s), {newest}) OVER {by_key} AS {_best(name)}")
         rows = rows.selectExpr("*", *best)
         columns = [*self.keys]
         columns += [f"CASE WHEN {self._has_value(name)} THEN {_best(name)}.v END AS {quoted(name)}" for name in named]
@@ -244,9 +258,12 @@ class Resolver:
         return f"coalesce(try_element_at(_older, {literal(name)}), try_element_at(_older, '{ALL}'), {own})"
 
     def _newest(self, own: str) -> str:
-        """SQL to take the greatest of: a register that no barrier has ended, the newest one, of equal ones what is stored."""
+        """SQL to take the greatest of: a register that no barrier has ended, the newest one, of equal ones what is stored.
+
+        A key change that is delivered again is the same event, wherever its file sorts: what it brought along decides.
+        """
         after = f"coalesce({own}.at > {self._bound} AND {own}.via > {self._bound}, false) AS k, " if self.barrier else ""
-        return f"struct({after}{own}.at AS a, {own}.via AS b, _origin AS s)"
+        return f"struct({after}{position.event(f'{own}.at', self.order)} AS e, {own}.via AS b, {own}.at AS a, _origin AS s)"
 
     def _has_value(self, name: str) -> str:
         """SQL: whether the best register of a column holds a value that no delete and no barrier has ended."""
@@ -303,7 +320,7 @@ class Resolver:
             "CAST(NULL AS STRING) AS _from",
             "CAST(NULL AS STRING) AS _moved_to",
             f"{MADE} AS _origin",
-            "CAST(NULL AS STRING) AS _file",
+            "false AS _behind",
         )
 
     @property

@@ -20,12 +20,12 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary
-from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX
-from compactor.spark.columns import FILE, OUTCOME, POSITION
+from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits
+from compactor.spark.columns import BEHIND, FILE, OUTCOME, POSITION
 from compactor.spark.reading import SparkBatch, record_place
 from compactor.spark.rows import keyless, position, survey
-from compactor.spark.rows.precedence import EVENT, MOVED, Resolver, union
-from compactor.spark.sql import DIGEST, literal, named, quoted
+from compactor.spark.rows.precedence import DELTA, EVENT, MOVED, Resolver, union
+from compactor.spark.sql import DIGEST, literal, named
 from compactor.spark.tables import table_writer
 from compactor.spark.tables.table_reader import TableReader
 
@@ -127,14 +127,15 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     partial = _partial_columns(batch)
     own: list[DataFrame] = []
     linked = None
-    changes = batch.changes.where("_op <> 't'")
+    behind = _behind(batch)
+    changes = batch.changes.where("_op <> 't'").selectExpr("*", f"{behind or 'false'} AS {BEHIND}")
     if stored and partial and _other_half_may_be_stored(batch):
         linked = changes = table_writer.materialize(stored.link_key_changes(changes))
         own.append(linked)
     events = resolver.states(changes)
     frames = [events]
     if stored:
-        base = stored.base(summary.truncate) if whole else _compared(stored, batch, events, bool(partial))
+        base = stored.base(summary.truncate) if whole else _compared(stored, batch, events, bool(partial), behind is not None)
         frames += [frame for frame in (base, stored.delta()) if frame is not None]
     gone = f"_position <= {position.fixed(barrier, summary.order)}" if barrier else "false"
     states = union(frames).where(f"NOT ({gone})")
@@ -146,7 +147,7 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     heads = resolver.heads(outcomes)
     if spec.keyless:
         heads = keyless.match_removals(heads, resolver.schema, batch.version)
-    aside = _beyond_retention(batch, heads) if judge else None
+    aside = _beyond_retention(batch, heads, outcomes) if judge and behind else None
     event_outcomes = None
     if spec.feed == ALL and aside is None:
         events_only = outcomes.where(f"_origin = {EVENT}")
@@ -165,13 +166,14 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     inputs = tuple(dataclasses.replace(item, quarantined=item.quarantined + counts.get(item.path, 0)) for item in batch.summary.inputs)
     unusable = (*batch.summary.unusable, *set_aside)[:LISTED_MAX]
     summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
+    _check_limits(batch.spec, summary)
     return dataclasses.replace(batch, summary=summary, changes=table_writer.materialize(batch.changes.join(keys, key, "left_anti")))
 
 
-def _compared(stored: TableReader, batch: SparkBatch, events: DataFrame, partial: bool) -> DataFrame | None:
+def _compared(stored: TableReader, batch: SparkBatch, events: DataFrame, partial: bool, behind: bool) -> DataFrame | None:
     if batch.spec.keyless:
         return stored.rows_for_removals(events)
-    return stored.rows_to_compare(events, batch.summary.first, partial, batch.spec.soft)
+    return stored.rows_to_compare(events, batch.summary.first, partial, batch.spec.soft, behind)
 
 
 def _late(batch: SparkBatch) -> bool:
@@ -218,16 +220,24 @@ def _with_fills(resolver: Resolver, states: DataFrame, stored: TableReader | Non
     return result
 
 
-def _beyond_retention(batch: SparkBatch, heads: DataFrame) -> DataFrame | None:
+def _behind(batch: SparkBatch) -> str | None:
+    """SQL for BEHIND on Changes. None if it is false for all changes of the batch, or if such changes are applied."""
+    parent, summary = batch.parent, batch.summary
+    if parent is None or batch.spec.beyond_retention == "apply":
+        return None
+    bounds = dict(parent.purged_offsets)
+    within = any(offset <= bounds.get(partition, -1) for partition, offset in summary.least_offsets)
+    return position.behind(parent.purged_to, parent.purged_offsets, summary.order) if within or at_or_below(summary.first, parent.purged_to) else None
+
+
+def _beyond_retention(batch: SparkBatch, heads: DataFrame, outcomes: DataFrame) -> DataFrame | None:
     """Return the keys of changes that are older than purged tombstones and have no stored row, or None if there are none (H12).
 
     A purged delete may have ended such a row. Raises InputRefused under `beyond_retention: refuse`.
     """
-    purged = batch.parent.purged_to if batch.parent else None
-    if purged is None or batch.spec.beyond_retention == "apply" or not at_or_below(batch.summary.first, purged):
-        return None
-    older = heads.where(f"_origin = {EVENT} AND _position <= {position.fixed(purged, batch.summary.order)}")
-    keys = table_writer.materialize(older.select(*[quoted(name) for name in batch.summary.evolved.schema.key]))
+    key = list(batch.summary.evolved.schema.key)
+    older = heads.where(f"_origin = {EVENT} AND {BEHIND}").select(*key)
+    keys = table_writer.materialize(older.join(outcomes.where(f"_origin >= {DELTA}").select(*key), key, "left_anti"))
     if keys.isEmpty():
         return None
     if batch.spec.beyond_retention == "refuse":
@@ -237,6 +247,15 @@ def _beyond_retention(batch: SparkBatch, heads: DataFrame) -> DataFrame | None:
             "remove the files."
         )
     return keys
+
+
+def _check_limits(spec: TableSpec, summary: BatchSummary) -> None:
+    """Raise InputRefused if, with the changes beyond retention, more of the input cannot be used than `quarantine:` allows."""
+    files = sum(bool(item.reason) for item in summary.inputs)
+    limits = Limits(spec.quarantine_rows, spec.quarantine_share)
+    problem = limits.problem(summary.unusable, summary.quarantined + summary.beyond_retention, summary.read, files, len(summary.inputs))
+    if problem:
+        raise InputRefused(f"table {spec.name}: {spec.landing}: {problem}")
 
 
 def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str) -> tuple[dict[str, int], int]:

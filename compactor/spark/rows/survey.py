@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -148,7 +149,13 @@ class SurveyResult:
     """The newest commit time at the source, ISO 8601 in UTC."""
 
     offsets: Partitions = ()
-    """(partition, greatest offset), where the records have Kafka offsets."""
+    """(partition, greatest offset) in the table's epoch, where the records have Kafka offsets."""
+
+    least_offsets: Partitions = ()
+    """(partition, least offset), likewise, of all epochs."""
+
+    newer_offsets: Partitions = ()
+    """(partition, least offset) of the changes that are newer at their source than `since`."""
 
     def with_invalid(self, more: Mapping[str, int]) -> SurveyResult:
         """Return the result with more invalid records (input path → number)."""
@@ -181,12 +188,14 @@ def count_numbers(frames: Sequence[Frame], values: Sequence[str]) -> tuple[int, 
     return count, digits
 
 
-def count_records(frames: Sequence[Frame], spec: TableSpec, raws: Sequence[DataFrame] = ()) -> SurveyResult:
-    """Count the records of frames that have POSITION. Raises InputRefused, with file and record, for a change that a keyless table cannot take.
+def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = None, raws: Sequence[DataFrame] = ()) -> SurveyResult:
+    """Count the records of frames that have POSITION. `since`: the source time of the table, ISO 8601.
 
     `raws`: the raw rows that the frames were decoded from (`record_numbers`).
+
+    Raises InputRefused, with file and record, for a change that a keyless table cannot take.
     """
-    rows = [row for frame in frames for row in _grouped(frame, spec).collect()]
+    rows = [row for frame in frames for row in _grouped(frame, spec, since).collect()]
     for row in rows:
         if row.lost is not None:
             place = (row.lost.f, row.lost.b, row.lost.r)
@@ -207,10 +216,6 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, raws: Sequence[DataF
                 earliest([first, position.from_row(row.first)]),
                 latest([last, position.from_row(row.last)]),
             )
-    offsets: dict[int, int] = {}
-    for row in rows:
-        if row[PARTITION] is not None and row["offset"] is not None:
-            offsets[row[PARTITION]] = max(row["offset"], offsets.get(row[PARTITION], row["offset"]))
     source_times = [row.time for row in rows if row.time is not None]
     return SurveyResult(
         files,
@@ -224,15 +229,27 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, raws: Sequence[DataF
         sum(row.truncates for row in rows),
         latest([position.from_row(row.truncate) for row in rows]),
         times.from_micros(max(source_times)) if source_times else None,
-        tuple(sorted(offsets.items())),
+        _by_partition(rows, "offset", max),
+        _by_partition(rows, "least", min),
+        _by_partition(rows, "newer", min),
     )
 
 
-def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
+def _by_partition(rows: Sequence[Any], column: str, choose: Callable[[list[int]], int]) -> Partitions:
+    """Return (partition, the chosen one of the offsets in a column of its rows)."""
+    offsets: dict[int, list[int]] = {}
+    for row in rows:
+        if row[PARTITION] is not None and row[column] is not None:
+            offsets.setdefault(row[PARTITION], []).append(row[column])
+    return tuple(sorted((partition, choose(each)) for partition, each in offsets.items()))
+
+
+def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
     """Return one row for each file, writer and Kafka partition, with the counts and bounds that `count_records` adds up."""
     missing = missing_columns(frame) if spec.key else []
     partial = " OR ".join(test for _, test in missing) or "false"
     names = ", ".join(f"CASE WHEN max(_op IN ('c', 'u', 'r') AND {test}) THEN {literal(name)} END" for name, test in missing)
+    current = f"_op IS NOT NULL AND _position.epoch = {spec.epoch}"
     lost = "_op IN ('u', 'd') AND _before IS NULL" if not spec.key else "false"
     return frame.rows.groupBy(FILE, WRITER, PARTITION).agg(
         named("count(1)", "n"),
@@ -248,7 +265,9 @@ def _grouped(frame: Frame, spec: TableSpec) -> DataFrame:
         named("max(CASE WHEN _op = 't' THEN _position END)", "truncate"),
         named(f"min(CASE WHEN {lost} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END)", "lost"),
         named("max(_time)", "time"),
-        named("max(CASE WHEN _op IS NOT NULL THEN _offset END)", "offset"),
+        named(f"max(CASE WHEN {current} THEN _offset END)", "offset"),
+        named("min(CASE WHEN _op IS NOT NULL THEN _offset END)", "least"),
+        named(f"min(CASE WHEN {current} AND _time > {times.to_micros(since) if since else 'NULL'} THEN _offset END)", "newer"),
     )
 
 

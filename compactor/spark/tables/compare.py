@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core.catalog import views
+from compactor.core.catalog import live, views
 from compactor.core.model import types
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
@@ -72,13 +72,26 @@ def compare_with_reference(spark: SparkSession, spec: TableSpec, snapshot: Snaps
 
 def compare_with_archive(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame) -> Check:
     """Compare the view with one resolve of everything that the table ever absorbed. `resolved` are states in the resolver's schema."""
+    left, right, example = _view_and_states(spark, spec, spec.view, snapshot, resolver, resolved)
+    return Check(spec.name, "view equals full recompute", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
+
+
+def compare_live(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame) -> Check:
+    """Compare the live view with the stored rows and the landed files together. `resolved` are states in the resolver's schema."""
+    left, right, example = _view_and_states(spark, spec, live.name(spec), snapshot, resolver, resolved)
+    return Check(spec.name, "live view equals the next version", not (left or right), _sentence(left, right, example, "the rows after a run"))
+
+
+def _view_and_states(
+    spark: SparkSession, spec: TableSpec, view: str, snapshot: Snapshot, resolver: Resolver, resolved: DataFrame
+) -> tuple[int, int, str | None]:
+    """Compare a view with states, in the columns that both have."""
     pairs = _shared(snapshot.schema, resolver.schema)
     columns = [(view_name, kind) for view_name, kind, _ in pairs]
-    shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(spec.view)}"), columns)
+    shown = as_text(spark.table(f"{quoted(spec.database)}.{quoted(view)}"), columns)
     rows = resolved if spec.soft else resolved.where("_op = 'u'")
     again = rows.selectExpr(*[f"{quoted(stored)} AS {quoted(view_name)}" for view_name, _, stored in pairs])
-    left, right, example = difference(shown, as_text(again, columns))
-    return Check(spec.name, "view equals full recompute", not (left or right), _sentence(left, right, example, "a resolve of the whole archive"))
+    return difference(shown, as_text(again, columns))
 
 
 def compare_snapshots(before: TableReader, after: TableReader, spec: TableSpec) -> Difference:

@@ -153,7 +153,8 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
     schema = made.schema
     new = _side(after, schema, "_new")
     if before is None:
-        both = new.selectExpr("*", f"CAST(NULL AS {dict(new.dtypes)['_new']}) AS _old")
+        # not as SQL: Spark does not quote the names inside a struct's type
+        both = new.withColumn("_old", F.lit(None).cast(new.schema["_new"].dataType))
     else:
         live = before if spec.soft else before.where("_op <> 'd'")
         both = _side(live, schema, "_old").join(new, list(schema.key), "full")

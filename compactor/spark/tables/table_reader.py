@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.layout import Layout
-from compactor.core.model.position import Position, at_or_below, latest
+from compactor.core.model.position import Position, at_or_below, event_part, latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.spark import keys as key_sql
-from compactor.spark.columns import FROM, LINK, LINK_MARK, MOVED_TO, ORIGIN, TO
+from compactor.spark.columns import BEHIND, FROM, LINK, LINK_MARK, MOVED_TO, ORIGIN, TO
 from compactor.spark.rows import keyless, position
 from compactor.spark.rows.precedence import BASE, DELTA, union
 from compactor.spark.sql import named, quoted
@@ -69,16 +69,20 @@ class TableReader:
         rows = base if delta is None else base.join(delta.select(*keys), keys, "left_anti").unionByName(delta)
         return rows if soft else rows.where("_op = 'u'")
 
-    def rows_to_compare(self, events: DataFrame, first: Position | None, partial: bool, soft: bool) -> DataFrame | None:
+    def rows_to_compare(self, events: DataFrame, first: Position | None, partial: bool, soft: bool, behind: bool) -> DataFrame | None:
         """Return the base rows that events must be compared with, or None if there are none to compare.
 
-        These are the keys of late events; with `partial` (some values are unavailable) the keys of all events; with `soft` also the keys of deletes,
-        because their rows stay visible.
+        These are the keys of late events, and with `behind` of those BEHIND a purge; with `partial` (some values are unavailable) the keys of all
+        events; with `soft` also the keys of deletes, because their rows stay visible.
         """
         if partial:
             return self.rows_with_keys_of(events)
         bound = latest([segment.position_max for segment in self.snapshot.segments])
-        conditions = [f"_position <= {position.fixed(bound, self.snapshot.order)}"] if bound is not None and at_or_below(first, bound) else []
+        order, conditions = self.snapshot.order, []
+        # by their place at the source: an event that is delivered again may lie in a file of a later name
+        if first is not None and bound is not None and at_or_below(event_part(first), event_part(bound)):
+            conditions.append(f"{position.event('_position', order)} <= {position.event(position.fixed(bound, order), order)}")
+        conditions += [BEHIND] if behind else []
         conditions += ["_op = 'd'"] if soft else []
         return self.rows_with_keys_of(events.where(" OR ".join(conditions))) if conditions else None
 

@@ -1,0 +1,105 @@
+"""The table `<t>_incremental` over landed files. Text files show their lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Optional
+
+from compactor.core.catalog import views
+from compactor.core.catalog.ddl import Column, PartitionDef, TableDef
+from compactor.core.model import names, types
+from compactor.core.model.layout import Layout
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.sources import increment
+
+FOLDER = "landed_folder"
+"""The partition column: `f_` and the folder's path with `_` for `/`."""
+
+_LINE = (("line", "string"),)
+
+
+Registered = Callable[[str], Optional[TableDef]]
+"""Returns the registered table of a name, or None."""
+
+
+def table(spec: TableSpec, snapshot: Snapshot, registered: Registered = lambda name: None) -> TableDef:
+    """Return the table, which has one partition for each registered folder.
+
+    No engine reads files of another type than the table's. So the table is the first of `<t>_incremental`, `<t>_incremental_g2` .. that is free, or
+    whose columns have the types of the files that the newest run read.
+    """
+    generation = 1
+    while True:
+        made = _table(spec, snapshot, generation)
+        there = registered(made.name)
+        continued = _continued(there, made) if there is not None else made.columns
+        if continued is not None:
+            return dataclasses.replace(made, columns=continued)
+        generation += 1
+
+
+def other_tables(spec: TableSpec, current: TableDef, registered: Registered) -> list[TableDef]:
+    """Return the other registered tables over the landing folders."""
+    tables = itertools.takewhile(lambda table: table is not None, (registered(_name(spec, generation)) for generation in itertools.count(1)))
+    return [table for table in tables if table is not None and table.name != current.name]
+
+
+def _continued(there: TableDef, made: TableDef) -> tuple[Column, ...] | None:
+    """Return the columns of a registered table and the new ones after them; None if the files have other types."""
+    if there.format != made.format:
+        return None
+    if made.format == "json":
+        return there.columns
+    kinds = {column.name: types.parse(column.type) for column in there.columns}
+    if any(kinds.get(column.name, types.parse(column.type)) != types.parse(column.type) for column in made.columns):
+        return None
+    return (*there.columns, *(column for column in made.columns if column.name not in kinds))
+
+
+def _name(spec: TableSpec, generation: int) -> str:
+    return views.table_name(spec, "incremental", generation)
+
+
+def _table(spec: TableSpec, snapshot: Snapshot, generation: int) -> TableDef:
+    kind = spec.format if spec.format != "auto" else "parquet" if snapshot.raw else "json"
+    # CSV files show their lines too
+    kind = "json" if kind == "csv" else kind
+    return TableDef(
+        spec.tables_in,
+        _name(spec, generation),
+        tuple(Column(name, type_) for name, type_ in (columns(snapshot) or _LINE)),
+        (Column(FOLDER, "string"),),
+        spec.landing,
+        {views.UUID: snapshot.uuid},
+        format=kind,
+        comment=f"compactor: landed files of {spec.database}.{spec.view}, as of the last run or `compactor sync`; columns are those of the files of "
+        "the last run, without columns whose names Hive cannot read",
+    )
+
+
+def columns(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
+    """Return (name, type) of the files' columns that every engine can read.
+
+    Engines find a column of a Parquet file by its name, so that a column such as `a.b c` cannot have another name in the table, and Hive 2 fails on
+    a table that has it under its own.
+    """
+    return tuple((name, kind) for name, kind in snapshot.raw if name != FOLDER and _readable(name, types.parse(kind)))
+
+
+def _readable(name: str, kind: types.Type) -> bool:
+    return names.stored_name(name) == name and types.stored_names(kind) == kind
+
+
+def partition(spec: TableSpec, folder: str) -> PartitionDef:
+    """Return the partition of a folder. Its value starts with a letter, because some engines take other values for numbers."""
+    location = Layout(spec.root, spec.landing).landed(folder) if folder else spec.landing
+    return PartitionDef((f"f_{folder.replace('/', '_')}",), location)
+
+
+def partitions(spec: TableSpec, paths: Iterable[str]) -> list[PartitionDef]:
+    """Return one partition for each folder with files."""
+    places = (increment.landed(spec.pattern, path) for path in paths if not increment.ignored(path))
+    return [partition(spec, folder) for folder in sorted({place.folder for place in places if place})]

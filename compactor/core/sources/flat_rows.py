@@ -1,0 +1,47 @@
+"""Flat rows: which of their columns say what happened to the row. Connectors begin the names of columns that they add with two underscores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.spec import OPERATIONS, TableSpec
+
+OPERATION, DELETED, TABLE = "__op", "__deleted", "__table"
+"""Columns that ExtractNewRecordState adds: the operation, whether the row was deleted, and its source table."""
+
+PLAIN_OPERATION = ("op", "Op")
+"""Names of the operation in rows that no connector has added columns to."""
+
+
+def operation_column(spec: TableSpec, columns: Collection[str]) -> str | None:
+    """Return the column with the operation of a writer's rows, or None. Raises InputRefused if it may be one of several.
+
+    A connector's operation is `__op`, whatever columns the row itself has. `columns` are those of one writer, so that the answer does not depend on
+    the other files of a run.
+    """
+    if spec.op:
+        return spec.op if spec.op in columns else None
+    if OPERATION in columns:
+        return OPERATION
+    plain = [name for name in PLAIN_OPERATION if name in columns]
+    if not plain:
+        return None
+    if len(plain) > 1:
+        raise InputRefused(f"table {spec.name}: the rows have the columns {plain[0]} and {plain[1]}; set `op:` to the one with the operation.")
+    if DELETED in columns or any(name.startswith("__source_") for name in columns):
+        raise InputRefused(
+            f"table {spec.name}: the rows have a connector's metadata columns without {OPERATION}, and a column {plain[0]}. If it has the operation, "
+            f"set `op: {plain[0]}`. If it is a column of the source's table, set `op: {OPERATION}`, and add `op` to the connector's `add.fields`."
+        )
+    return plain[0]
+
+
+def operations(spec: TableSpec) -> dict[str, str]:
+    """Return code in lower case → c, u, r, d, t or `ignore`."""
+    return {**OPERATIONS, **{code.lower(): meaning for code, meaning in spec.op_map}}
+
+
+def is_metadata(spec: TableSpec, column: str, operation: str | None) -> bool:
+    """Return whether a column is metadata and not stored."""
+    return (column.startswith("__") or column == operation) and column not in spec.metadata_columns

@@ -1,0 +1,79 @@
+"""The live view over a lake in memory: SQLite runs its text over the stored files and over the landed ones, as flat rows.
+
+A landed event is a row of the key's columns, its values, `seq` and `op`. What is no JSON object is no row: Parquet files have none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from typing import Any
+
+from compactor.core.catalog import landed, views
+from compactor.core.catalog.ddl import TableDef, quoted
+from compactor.core.model.spec import TableSpec
+from tests.oracle.lake import Lake
+
+Rows = tuple[tuple[Any, ...], ...]
+
+
+def flat_row(line: str, spec: TableSpec) -> dict[str, Any]:
+    """A landed event as a flat row; nothing for what cannot be one."""
+    try:
+        event = json.loads(line)
+        key = event.get("key") or [None] * len(spec.key)
+        return {**event.get("values", {}), **dict(zip(spec.key, key)), **dict(zip(spec.order_by, event["position"])), "op": event["op"]}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def look_live(lake: Lake) -> tuple[tuple[str, ...], Rows] | None:
+    """Columns and sorted rows of the live view as the catalog has it now; None when there is none."""
+    view = lake.catalog.view(lake.spec.database, f"{lake.spec.view}_live")
+    newest = lake.newest()
+    if view is None or newest is None:
+        return None
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute(f"ATTACH ':memory:' AS {quoted(lake.spec.tables_in)}")
+        names = [views.table_name(lake.spec, part, newest.schema.generation) for part in ("base", "delta")]
+        for name in (*names, *_files(lake)):
+            table = lake.catalog.table(lake.spec.tables_in, name)
+            if table is not None:
+                _load(connection, lake, table, view.text)
+        cursor = connection.execute(re.sub(r"`_position`\.`(epoch|o(\d+))`", _member, view.text))
+        return tuple(column[0] for column in cursor.description), tuple(sorted(cursor.fetchall(), key=repr))
+    finally:
+        connection.close()
+
+
+def _files(lake: Lake) -> list[str]:
+    """The tables over landed files that are registered."""
+    names = (views.table_name(lake.spec, "incremental", generation) for generation in range(1, 5))
+    return [name for name in names if lake.catalog.table(lake.spec.tables_in, name) is not None]
+
+
+def _member(match: re.Match[str]) -> str:
+    return f"json_extract(`_position`, '$[{match[2] or 0}]')"
+
+
+def _load(connection: sqlite3.Connection, lake: Lake, table: TableDef, text: str) -> None:
+    columns = [*(column.name for column in table.columns), *(column.name for column in table.partition_columns)]
+    name = f"{quoted(table.database)}.{quoted(table.name)}"
+    connection.execute(f"CREATE TABLE {name} ({', '.join(quoted(column) for column in columns)})")
+    for partition in lake.catalog.partitions(table.database, table.name):
+        if f"'{partition.values[0]}'" not in text:
+            continue
+        keys = dict(zip((column.name for column in table.partition_columns), partition.values))
+        rows = []
+        for info in lake.storage.list(partition.location):
+            content = lake.storage.read(info.path).decode()
+            if table.partition_columns[0].name == landed.FOLDER:
+                rows += [row for row in (flat_row(line, lake.spec) for line in content.splitlines()) if row]
+            else:
+                rows += json.loads(content)
+        values = [
+            [json.dumps(value) if isinstance(value, (list, dict)) else value for value in ({**row, **keys}.get(c) for c in columns)] for row in rows
+        ]
+        connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' for _ in columns)})", values)
