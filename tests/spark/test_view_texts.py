@@ -73,10 +73,12 @@ def test_the_table_of_landed_files_follows_the_types_of_the_files(lake: Lake) ->
         lake.land_parquet(spec, hour, [{"id": hour, "seq": hour, "n": hour, "op": "c"}], f"id bigint, seq bigint, n {kind}, op string")
         notes = lake.run(spec).notes
         assert [note for note in notes if "not updated" in note] == []
-        assert [note for note in notes if "column n was int and is bigint now" in note] == (notes[:1] if hour == 2 else [])
+        assert len([note for note in notes if "column n was int and is bigint now" in note]) == (hour == 2)
         lake.land_parquet(spec, 9, [{"id": 90, "seq": 90, "n": 90, "op": "c"}], f"id bigint, seq bigint, n {kind}, op string")
         sync_landing(Table(lake.env, spec), lake.snapshot(spec))
         shown, other = ("t_incremental", "t_incremental_g2") if kind == "int" else ("t_incremental_g2", "t_incremental")
+        # a session keeps the files that it has listed once
+        lake.spark.catalog.refreshTable(f"`{lake.database}`.`{shown}`")
         assert [(row["id"], row["n"]) for row in lake.rows(spec, shown)] == [(90, 90)]
         assert lake.env.catalog().partitions(lake.database, other) == []
         shutil.rmtree(Path(spec.landing) / "increment_2024030509")
@@ -109,7 +111,9 @@ def test_numbers_stay_numbers_until_text_is_asked_for_and_then_are_as_the_source
     assert [note for note in report.notes if "column a was double and is string now" in note]
     lake.land(spec, 5, ['{"id": 6, "seq": 6, "a": 7.250, "big": 1}'])
     lake.run(spec)
-    assert {row["id"]: row["a"] for row in lake.rows(spec)} == {1: "2", 2: "1.50", 4: "3", 5: "x", 6: "7.250"}
+    # the record that was no double fits a column of text
+    shown = {1: "2", 2: "1.50", 3: "9007199254740993", 4: "3", 5: "x", 6: "7.250"}
+    assert {row["id"]: row["a"] for row in lake.rows(spec)} == shown
     assert lake.problems(spec) == []
 
     spec = lake.spec("parquet")

@@ -190,21 +190,21 @@ class Resolver:
         if self.keyless:
             return ranked.selectExpr(*self.columns, OP, VERSION, POSITION, OLDER, FROM, MOVED_TO, *_MARKS)
         by_key = f"(PARTITION BY {', '.join(self.keys)})"
-        payload = "".join(f", {quoted(name)}" for name in self.schema.values)
+        # in a struct of their own: a column may be called `s` or `r`
+        payload = f"struct({', '.join(quoted(name) for name in self.schema.values) or '1'})"
         own = f"map('{ALL}', named_struct('at', _position, 'via', _position, 'known', true))"
         kept = f"CASE WHEN _op = 'u' AND _older IS NULL THEN {own} WHEN _op = 'u' THEN map_concat({own}, _older) ELSE _older END"
         rows = ranked.selectExpr("*", f"CASE WHEN _head_op = 'd' THEN {self._lived('true')} END AS _lived")
         # of equal ones what is stored, so that an event that is delivered again changes nothing
         newest = f"CASE WHEN _lived IS NOT NULL THEN struct(_lived AS a, -({_STORED_FIRST}) AS s) END"
-        # reserved names: a column of the table may be called s
-        rows = rows.selectExpr("*", f"max_by(struct(_origin AS _source, {kept} AS _older{payload}), {newest}) OVER {by_key} AS _hidden")
+        rows = rows.selectExpr("*", f"max_by(struct(_origin AS s, {kept} AS r, {payload} AS v), {newest}) OVER {by_key} AS _hidden")
         hides = "(_head AND _op = 'd')"
-        values = {name: f"CASE WHEN {hides} THEN _hidden.{quoted(name)} ELSE {quoted(name)} END" for name in self.schema.values}
+        values = {name: f"CASE WHEN {hides} THEN _hidden.v.{quoted(name)} ELSE {quoted(name)} END" for name in self.schema.values}
         columns = [f"{values[name]} AS {quoted(name)}" if name in values else quoted(name) for name in self.schema.names]
         # a stored tombstone changes when it learns a newer row, or when a barrier ends the row that it hides
-        changes = f"coalesce(_hidden._source < {DELTA}, _older IS NOT NULL)"
+        changes = f"coalesce(_hidden.s < {DELTA}, _older IS NOT NULL)"
         version = f"CASE WHEN {hides} AND _origin >= {DELTA} AND {changes} THEN CAST({self.version} AS BIGINT) ELSE _version END AS _version"
-        older = f"CAST(CASE WHEN {hides} THEN _hidden._older ELSE _older END AS {position.older_ddl(self.order)}) AS _older"
+        older = f"CAST(CASE WHEN {hides} THEN _hidden.r ELSE _older END AS {position.older_ddl(self.order)}) AS _older"
         return rows.selectExpr(*columns, OP, version, POSITION, older, FROM, f"{self._moved_to} AS _moved_to", *_MARKS)
 
     @property
