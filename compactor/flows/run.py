@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Optional
 
-from compactor.core.model.errors import CompactorError, NoRowsYet, TryLater
+from compactor.core.model.errors import CompactorError, Conflict, NoRowsYet, TryLater
 from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -22,6 +22,7 @@ from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
+from compactor.flows.transact import ATTEMPTS
 from compactor.flows.write import commit, rebuild, restore
 from compactor.flows.write.compact import compact, due
 
@@ -181,12 +182,14 @@ def rebuild_table(
 
 def _ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
     """Ingest. If numbers become text, first read the table's raw files again, and add the version that this makes to `made`."""
-    try:
-        return ingest(newest)
-    except commit.BecomesText as change:
-        rebuilt = rebuild.as_text(table, change.columns, progress, label)
-        made += [rebuilt] if rebuilt else []
-        return ingest(rebuilt)
+    for _ in range(ATTEMPTS):
+        try:
+            return ingest(newest)
+        except commit.BecomesText as change:
+            newest = rebuild.as_text(table, change.columns, progress, label)
+            made += [newest] if newest else []
+    # each time somebody rebuilt the table from files that hold numbers only
+    raise Conflict(f"table {table.name}: its numbers were read again as text {ATTEMPTS} times, and other writers undid it. Run again.")
 
 
 def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[str, ...]]:

@@ -30,6 +30,16 @@ def replaced(lake: Lake) -> set[tuple[str, str]]:
     return {name for at, name in enumerate(names) if name[0] in {path for path, _ in names[at + 1 :]}}
 
 
+def rested(lake: Lake) -> None:
+    """Run until nothing is left to do. A compaction makes the base larger, and may so make another one worth it; nothing else is done."""
+    for _ in range(4):
+        report = lake.run()
+        if report.outcome == "idle":
+            return
+        assert all(operation.startswith("compact") for operation in report.operations)
+    raise AssertionError("five runs, and still something to do")
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_cut_at_any_call_and_run_again_has_copied_everything(mode: str) -> None:
     """And a further run finds nothing left to do."""
@@ -42,10 +52,10 @@ def test_a_run_cut_at_any_call_and_run_again_has_copied_everything(mode: str) ->
             lake.run(faults)
         lake.run()
         finished(lake)
-        assert lake.run().outcome == "idle"
+        rested(lake)
         third(lake)
         lake.run()
         finished(lake)
-        assert lake.run().outcome == "idle"
+        rested(lake)
         assert lake.look().rows == stages()[-1].look().rows  # type: ignore[union-attr]
     assert len(faults.calls) > 30

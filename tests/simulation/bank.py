@@ -116,7 +116,8 @@ def deliveries(dice: random.Random, bank: Bank, files: int) -> list[Delivery]:
     place = dice.randrange(made.index(again) + 1, len(made) + 1)
     if extra < 0.2:
         made.insert(place, Delivery(_path(2, files), again.lines))
-    elif extra < 0.35:
+    elif extra < 0.35 and not bank.types_change:
+        # numbers that become text are read again from the archive, which lacks what was written over before it was archived
         made.append(Delivery(again.path, (*again.lines, *bank.any())))
     elif extra < 0.45:
         made.insert(place, Delivery(_path(1, files), again.lines, damaged=True))

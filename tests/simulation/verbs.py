@@ -12,6 +12,7 @@ from compactor.core.catalog import views
 from compactor.core.model.edit import ContinuesState
 from compactor.core.model.errors import InputRefused, Refused, TryLater
 from compactor.core.model.inputs import LATER
+from compactor.core.model.policy import Policy
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.compaction import tiling_problem
@@ -35,9 +36,20 @@ WRITE_MODES = ("merge-on-read", "merge-on-read", "merge-on-read", "auto", "copy-
 """Values of the option that chooses between Delta and whole base, the usual one more often."""
 
 
+_POLICY = Policy(kinds=(("to_string", "evolve"),))
+"""Names and numbers come in one column: a run may have to read everything again as text."""
+
+
 def options(write_mode: str, compact_every: float, segment_bytes: int, **others: Any) -> dict[str, Any]:
     """Return fields of a TableSpec by what they are called today."""
-    return {"write_mode": write_mode, "compact_every": compact_every, "target_file_bytes": segment_bytes, "quarantine_share": 1.0, **others}
+    return {
+        "write_mode": write_mode,
+        "compact_every": compact_every,
+        "target_file_bytes": segment_bytes,
+        "quarantine_share": 1.0,
+        "policy": _POLICY,
+        **others,
+    }
 
 
 def opened(storage: Storage, engine: Engine, catalog: Catalog, clock: Callable[[], float], nonce: Callable[[], str], spec: TableSpec) -> Table:

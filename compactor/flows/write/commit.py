@@ -74,7 +74,7 @@ class BecomesText(SchemaRefused):
     """Stored columns become text: their values have to be read again from the archive first."""
 
     def __init__(self, table: str, columns: Sequence[str]) -> None:
-        super().__init__(f"table {table}: {', '.join(columns)} became text while its archive was read again. Run again.")
+        super().__init__(f"table {table}: {', '.join(columns)}: numbers become text, and their values have to be read again from the archive first")
         self.columns = columns
         """Stored names of the columns."""
 
