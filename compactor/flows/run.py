@@ -71,8 +71,12 @@ def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
 def idle_table(table: Table) -> TableReport | None:
     """Return the report of a run that has nothing to do, or None if there is something to do. Raises what landing is refused for."""
     current = table.newest()
-    if current is not None and (archive.unfinished(listed(table), current.pending) or due(table, current) or not shown.is_shown(table, current)):
-        return None
+    if current is not None:
+        state = shown.recall(table, current)
+        if state is None or archive.unfinished(listed(table), current.pending):
+            return None
+        if state.compacted < current.version and due(table, current):
+            return None
     return None if discover.landing(table, current).new else _report(table, current, current, (), False, ())
 
 
@@ -126,7 +130,9 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     if not first and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
         current, resumed = resume(table, newest)
-    if current is not None and due(table, current):
+    compacted = None
+    looked = current is not None and due(table, current)
+    if looked and current is not None:
         compacted = compact(table, current, label, progress)
         if compacted:
             made.append(compacted)
@@ -135,7 +141,7 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     notes: tuple[str, ...] = ()
     if current is not None:
         folders, notes = _shown_landing(table, current) if made or resumed or table.spec.live_view else ([], ())
-        shown.remember(table, current, folders)
+        shown.remember(table, current, folders, compacted=looked and compacted is None)
     return _report(table, before, current, made, resumed, notes)
 
 

@@ -78,6 +78,21 @@ def test_other_settings_are_work(settings: dict[str, Any], why: str) -> None:
     assert look(lake)[1] == ["t"], why
 
 
+def test_a_compaction_that_is_not_worth_it_is_looked_at_once() -> None:
+    """A Delta may stay for weeks; until the next commit the answer is the same."""
+    lake = Lake(table(compact_every=1e9))
+    for hour, keys in enumerate((range(60), range(0, 60, 2))):
+        lake.deliver(f"increment_202601010{hour}/a.json", [line("u", [key], [hour * 100 + key], {"a": key}) for key in keys])
+        look(lake)
+    lake.spec = dataclasses.replace(lake.spec, compact_every=0.0)
+    report, started = look(lake)
+    assert (report.outcome, started) == ("idle", ["t"])
+    assert lake.newest().delta is not None
+    assert look(lake, dataclasses.replace(lake.env(), engine=no_more, catalog=no_more))[1] == []
+    lake.deliver("increment_2026010103/a.json", [line("u", [3], [100], {"a": 100})])
+    assert look(lake)[1] == ["t"]
+
+
 def test_another_catalog_is_work() -> None:
     """What one catalog shows says nothing about another."""
     lake = caught_up()

@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from compactor.core.catalog import history_views, landed, views
 from compactor.core.catalog.ddl import ViewDef
@@ -49,37 +50,54 @@ def landed_folders(table: Table) -> list[str]:
     return [partition.values[0] for partition in landed.partitions(table.spec, paths)]
 
 
-def is_shown(table: Table, snapshot: Snapshot) -> bool:
-    """Return whether the catalog is known to show `snapshot`, and the live view all folders that have landed. Asks no catalog."""
+@dataclass(frozen=True)
+class Shown:
+    """What the last run of a table found out, as `_compactor/shown.json` keeps it."""
+
+    digest: str
+    """A digest of the version, its views, the landing folders of a live view, and the catalog."""
+    compacted: int
+    """The newest version in which no Segment is worth compacting; 0 if none is known."""
+
+
+def recall(table: Table, snapshot: Snapshot) -> Shown | None:
+    """Return what is remembered, or None if the catalog may show something else than `snapshot`. Asks no catalog."""
     if table.env.catalog_name is None or any(True for _ in table.storage.list(table.layout.publications())):
-        return False
-    try:
-        return table.storage.read(table.layout.shown()) == _digest(table, snapshot, landed_folders(table))
-    except FileNotFoundError:
-        return False
+        return None
+    stored = _stored(table)
+    return stored if stored is not None and stored.digest == _digest(table, snapshot, landed_folders(table)) else None
 
 
-def remember(table: Table, snapshot: Snapshot, folders: Sequence[str]) -> None:
-    """Remember that the catalog shows `snapshot` and these folders. Remove the marks of publishers that must have ended."""
+def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted: bool = False) -> None:
+    """Remember that the catalog shows `snapshot` and these folders. Remove the marks of publishers that must have ended.
+
+    `compacted`: no Segment of it is worth compacting.
+    """
     if table.env.catalog_name is None:
         return
     over = table.storage.now() - 2 * table.spec.publish_window
     left = [info.path for info in table.storage.list(table.layout.publications()) if info.modified < over]
     if left:
         table.storage.delete(left)
-    digest = _digest(table, snapshot, folders)
+    stored = _stored(table)
+    through = snapshot.version if compacted else stored.compacted if stored is not None else 0
+    made = Shown(_digest(table, snapshot, folders), through)
+    if made != stored:
+        table.storage.write(table.layout.shown(), json.dumps(dataclasses.asdict(made)).encode())
+
+
+def _stored(table: Table) -> Shown | None:
     try:
-        if table.storage.read(table.layout.shown()) == digest:
-            return
-    except FileNotFoundError:
-        pass
-    table.storage.write(table.layout.shown(), digest)
+        return Shown(**json.loads(table.storage.read(table.layout.shown())))
+    except (FileNotFoundError, ValueError, TypeError):
+        # nothing is lost with it: the next run writes it again
+        return None
 
 
-def _digest(table: Table, snapshot: Snapshot, folders: Sequence[str]) -> bytes:
+def _digest(table: Table, snapshot: Snapshot, folders: Sequence[str]) -> str:
     """Return what the run that published `snapshot` with these settings would write."""
     name = table.env.catalog_name() if table.env.catalog_name else ""
     every = [dataclasses.asdict(view) for view in published_views(table, snapshot)]
     landed = sorted(folders) if table.spec.live_view else None
-    text = json.dumps([name, every, landed], sort_keys=True)
-    return json.dumps({"version": snapshot.version, "digest": hashlib.sha256(text.encode()).hexdigest()}).encode()
+    text = json.dumps([name, snapshot.version, every, landed], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
