@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import InputRefused
+from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -83,7 +84,7 @@ def test_values_have_the_types_named_beside_them(lake: Lake) -> None:
 
 def test_without_types_values_tell_them_and_nothing_is_lost(lake: Lake) -> None:
     """Only what reads back as it was written is taken for more than text; the table's types stand while they fit, and widen when not."""
-    spec = spec_of(lake)
+    spec = spec_of(lake, policy=TEXT_ALLOWED)
     first = {"id": "1", "n": "12", "price": "12.50", "zip": "00501", "day": "2024-03-05", "at": "2024-03-05 10:00:00+01", "ok": "true", "s": "a"}
     landed(lake, spec, event("insert", 1, first), event("insert", 2, {"id": "2", "n": None, "price": "-100", "zip": "10115"}))
     assert {

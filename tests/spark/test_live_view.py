@@ -105,7 +105,7 @@ def test_landed_files_with_odd_names_and_ancient_dates_can_be_read(lake: Lake) -
     lake.run(spec)
     assert shown == lake.rows(spec)
 
-    spec = lake.spec(name="odd")
+    spec = lake.spec(name="odd", archive="keep")
     lake.land_parquet(spec, 1, [{"id": 1, "seq": 1, "a": 2, "s": (3,)}], "id INT, seq INT, `a.b c` INT, s STRUCT<`x y`: INT>")
     lake.run(spec)
     assert [{"id": 1, "seq": 1, "landed_folder": "f_increment_2024030501"}] == [

@@ -148,16 +148,17 @@ class Resolver:
             f"first({same}) OVER {latest} AS _head_same",
             f"{same} AS _same",
         )
-        # an event that is delivered again under a later file name ranks above the stored row that it made before: that row stays as it is
+        # an event that is delivered again under a later file name ranks above the stored row that it made before: that row stays as it is.
+        # All states between the two are of that event too, such as one that it tied with and that is delivered again beside it.
         made = f"CASE WHEN _origin >= {DELTA} AND _same = _head_same THEN struct(_rank AS r, _origin AS o, _position AS p) END"
         ranked = ranked.selectExpr("*", f"CASE WHEN _head_origin < {DELTA} THEN min({made}) OVER ({by_key}) END AS _made")
-        keep = [name for name in ranked.columns if name not in ("_head_origin", "_head_position", "_rank")]
+        keep = [quoted(name) for name in ranked.columns if name not in ("_head_origin", "_head_position", "_rank")]
         ranked = ranked.selectExpr(
             *keep,
             "_rank = coalesce(_made.r, 1) AS _head",
             "coalesce(_made.o, _head_origin) AS _head_origin",
             "coalesce(_made.p, _head_position) AS _head_position",
-            f"(_made IS NOT NULL AND _origin < {DELTA} AND _same = _head_same) AS _again",
+            f"(_made IS NOT NULL AND _origin < {DELTA} AND _rank < _made.r) AS _again",
         )
         own = position.event(POSITION, self.order)
         stored_twin = f"(_head_origin >= {DELTA} AND {own} = {position.event('_head_position', self.order)})"
