@@ -45,14 +45,17 @@ def table_config(form: str, name: str, order_by: Iterable[str] | None = None) ->
     """The settings of one table for a form."""
     if form not in landing.FORMS:
         raise ValueError(f"unknown form {form!r}")
+    # its column `flag` was a boolean and became text
+    policy = {"on_schema_change": {"to_string": "evolve"}} if name == "evolve" else {}
     if form in landing.WAL2JSON:
-        stream = {"envelope": "wal2json", "format": "json", "increments": "wal2json/incremental/increment_%Y%m%d%H"}
+        stream = {**policy, "envelope": "wal2json", "format": "json", "increments": "wal2json/incremental/increment_%Y%m%d%H"}
         return {**stream, "source_table": landing.source_tables(name), "key": list(keys()[name])}
     flat = form in landing.FLAT
     key = list(keys()[name])
     if form in ("debezium_avro_files", "debezium_parquet", *landing.WIRE):
         key = [avro_name(column) for column in key]
     found: dict[str, Any] = {
+        **policy,
         "envelope": "flat" if flat else "debezium",
         "format": {"debezium_avro_files": "avro", "debezium_parquet": "parquet", "debezium_avro_parquet": "parquet"}.get(form, "json"),
         "container": "kafka" if form.endswith("_kafka") or form in landing.WIRE else "value",
