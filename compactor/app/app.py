@@ -61,26 +61,33 @@ class App(Versions, Runners):
         env, start = self.runtime.environment(), lambda busy: self._start_for(busy, archived=False)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
         reports = [failed.get(spec.name) or done[spec.name] for spec in requested]
-        if self.settings.metrics_target is not None:
-            self._send_metrics(requested, reports)
+        self._send_metrics(requested, reports)
         return reports
 
     def idle(self, names: Sequence[str] = ()) -> list[TableReport]:
-        """Return the reports of those tables for which a run has nothing to do. What cannot be found out is left out. Starts no JVM."""
+        """Return the reports of those tables for which a run has nothing to do, and send their metrics, as a run does. Starts no JVM.
+
+        What cannot be found out is left out.
+        """
         from compactor.flows.run import idle_tables
 
         specs = []
         for spec in self.specs(names):
             with contextlib.suppress(CompactorError):
                 specs.append(self._with_schema(spec))
-        return [report for report in idle_tables(self.runtime.environment(), specs).values() if report.outcome == "idle"]
+        reports = [report for report in idle_tables(self.runtime.environment(), specs).values() if report.outcome == "idle"]
+        idle = {report.table for report in reports}
+        self._send_metrics([spec for spec in specs if spec.name in idle], reports)
+        return reports
 
     def _send_metrics(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
+        if self.settings.metrics_target is None or not reports:
+            return
         from compactor.aws import metrics
         from compactor.aws.client import ClientConfig
         from compactor.flows.read.measure import measure
 
-        namespace, deployment, region = self.settings.metrics_target or ("", "", None)
+        namespace, deployment, region = self.settings.metrics_target
         client = ClientConfig(region, operation_seconds=20.0)
         measure(self.runtime.environment(files_only=True), specs, reports, lambda values: metrics.send(values, namespace, deployment, client))
 

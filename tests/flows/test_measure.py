@@ -8,6 +8,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from compactor.app import App
 from compactor.aws import metrics
 from compactor.aws.client import ClientConfig
 from compactor.core.model.errors import Unavailable
@@ -64,6 +65,23 @@ def test_a_run_is_measured_and_never_fails_of_it() -> None:
         raise Unavailable("CloudWatch does not answer")
 
     measure(lake.env(), [lake.spec], reports, away)
+
+
+def test_a_table_without_work_is_measured_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Airflow no job runs for it on EMR: without data the alarm of freshness would ring."""
+    (tmp_path / "compactor.yaml").write_text("metrics: {deployment: acme}\ntables: {student: {key: [id]}, ledger: {key: [id]}}")
+    landed = tmp_path / "warehouse" / "ledger" / "incremental" / "increment_2024030502" / "a.json"
+    landed.parent.mkdir(parents=True)
+    landed.write_text('{"id": 1}\n')
+    sent: list[tuple[str, str, set[str]]] = []
+    monkeypatch.setattr(
+        metrics, "send", lambda found, namespace, deployment, client: sent.append((namespace, deployment, {each.name for each in found}))
+    )
+    with App.open(tmp_path / "compactor.yaml") as app:
+        assert [report.table for report in app.idle()] == ["student"]
+        assert app.idle(["ledger"]) == []
+        assert not app.runtime.started
+    assert sent == [("Compactor", "acme", {"FailedRuns", "QuarantinedFiles", "BacklogSeconds"})]
 
 
 def test_cloudwatch_takes_them(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
