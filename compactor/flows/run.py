@@ -130,10 +130,10 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     if not first and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
         current, resumed = resume(table, newest)
-    compacted = None
-    looked = current is not None and due(table, current)
-    if looked and current is not None:
+    worthless = False
+    if current is not None and due(table, current):
         compacted = compact(table, current, label, progress)
+        worthless = compacted is None
         if compacted:
             made.append(compacted)
             current = compacted
@@ -141,7 +141,7 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     notes: tuple[str, ...] = ()
     if current is not None:
         folders, notes = _shown_landing(table, current) if made or resumed or table.spec.live_view else ([], ())
-        shown.remember(table, current, folders, compacted=looked and compacted is None)
+        shown.remember(table, current, folders, compacted=worthless)
     return _report(table, before, current, made, resumed, notes)
 
 

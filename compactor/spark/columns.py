@@ -44,6 +44,9 @@ OFFSET = "_offset"
 PARTITION = "_partition"
 """int: the Kafka partition."""
 
+PLACE = (FILE, BLOCK, ROW, OFFSET, PARTITION)
+"""Where a record came from. Decoders hand these columns on as they are."""
+
 KEY = "_key"
 """string: the key of the Kafka record, as text or JSON."""
 

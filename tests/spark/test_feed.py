@@ -152,12 +152,14 @@ def test_every_operation_that_changes_rows_writes_the_difference(lake: Lake) -> 
     assert restore.reabsorb(Table(lake.env, spec)) is not None
     land(lake, spec, 4, {"id": 1, "op": "u", "seq": 30, "v": "u", "n": 7, "w": 1.5}, {"id": 3, "op": "u", "seq": 31, "v": "v3", "n": 3, "w": None})
     land(lake, spec, 5, {"id": 6, "op": "u", "seq": 32, "v": "text now", "n": "six", "w": -0.0})
-    land(lake, lake.with_settings(spec, compact_every=0.0), 6, {"id": 6, "op": "u", "seq": 33, "v": "text now", "n": "six", "w": 0.0})
+    # every row of the base, tombstones too, so that a compaction is worth it
+    every = ({"id": at, "op": "u", "seq": 33 + at, "v": "new", "n": "six", "w": 0.0} for at in (1, 2, 3, 4, 6, 7, 8))
+    land(lake, lake.with_settings(spec, compact_every=0.0), 6, *every)
     versions = [Table(lake.env, spec).committed(number) for number in range(1, lake.snapshot(spec).version + 1)]
     made = [(each.operation, each.feed.part) for each in versions if each.feed]
     assert [(name, part and (part.inserts, part.updates, part.deletes)) for name, part in made] == [
         ("commit", (8, 0, 0)), ("commit", (0, 1, 1)), ("commit", (0, 1, 1)), ("restore", (1, 1, 0)), ("restore", (1, 1, 0)),
-        ("reabsorb", (0, 2, 2)), ("commit", (0, 1, 0)), ("rebuild", None), ("commit", (0, 1, 0)), ("commit", (0, 1, 0)), ("compact", None),
+        ("reabsorb", (0, 2, 2)), ("commit", (0, 1, 0)), ("rebuild", None), ("commit", (0, 1, 0)), ("commit", (1, 6, 0)), ("compact", None),
     ]  # fmt: skip
     assert versions[-1].schema.generation == 2
     assert {row["_commit_version"] for row in lake.rows(spec, "t_changes_g2")} == {9, 10}

@@ -113,10 +113,6 @@ class History:
         """Return the bytes of the files."""
         return sum(part.size for part in self.parts)
 
-    def written_by(self, commit: str) -> int:
-        """Return the bytes of the parts that a commit wrote."""
-        return sum(part.size for part in self.parts if part.id.startswith(f"{commit}."))
-
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> History:
         """Return the History of a JSON object (`dataclasses.asdict`)."""

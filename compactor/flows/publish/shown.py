@@ -96,8 +96,8 @@ def _stored(table: Table) -> Shown | None:
 
 def _digest(table: Table, snapshot: Snapshot, folders: Sequence[str]) -> str:
     """Return what the run that published `snapshot` with these settings would write."""
-    name = table.env.catalog_name() if table.env.catalog_name else ""
-    every = [dataclasses.asdict(view) for view in published_views(table, snapshot)]
-    landed = sorted(folders) if table.spec.live_view else None
-    text = json.dumps([name, snapshot.version, every, landed], sort_keys=True)
+    catalog = table.env.catalog_name and table.env.catalog_name()
+    shown_views = [dataclasses.asdict(view) for view in published_views(table, snapshot)]
+    shown_folders = sorted(folders) if table.spec.live_view else None
+    text = json.dumps([catalog, snapshot.version, shown_views, shown_folders], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import OPERATIONS, TableSpec
-from compactor.spark.columns import BLOCK, FILE, OFFSET, OP, PARTITION, ROW, VALUE
+from compactor.spark.columns import OP, PLACE, VALUE
 from compactor.spark.decode import named, pg_text
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import CHANGE_EVENTS, micros
@@ -45,7 +45,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     old = named.image(_spelled("_d.oldKeyNames", spec), "_d.oldKeyTypes", "_d.oldKeyValues")
     has_old = "(size(_d.oldKeyNames) > 0)"
     rows = events.selectExpr(
-        *(FILE, BLOCK, ROW, "CAST(NULL AS INT) AS _event", OFFSET, PARTITION, OP),
+        *(*PLACE, "CAST(NULL AS INT) AS _event", OP),
         f"CASE WHEN _problem IS NOT NULL THEN _problem {unknown} {_mismatch(spec, has_old)} END AS _invalid",
         "coalesce(concat_ws('.', _d.schema, _d.`table`), '') AS _table",
         f"{new} AS _new",

@@ -14,7 +14,7 @@ from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
-from compactor.spark.columns import BLOCK, FILE, OFFSET, OLD_KEY, PARTITION, ROW, SCHEMA, TEXT, TIME
+from compactor.spark.columns import OLD_KEY, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.order import SOURCE
@@ -58,12 +58,8 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     source = ", ".join(f"_m.source.{name} AS {name}" for name in SOURCE)
     return Frame(
         parsed.selectExpr(
-            FILE,
-            BLOCK,
-            ROW,
+            *PLACE,
             TEXT,
-            OFFSET,
-            PARTITION,
             f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
             f"{op} AS _op",
             f"{writer} AS _writer",
@@ -116,11 +112,7 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
     invalid = "CASE WHEN _value.op IS NOT NULL AND _value.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _value.op) END"
     rows = (
         raw.rows.selectExpr(
-            FILE,
-            BLOCK,
-            ROW,
-            OFFSET,
-            PARTITION,
+            *PLACE,
             f"coalesce({raw.unreadable}, {invalid}) AS _invalid",
             f"{op} AS _op",
             f"{literal(_writer_id(raw))} AS _writer",

@@ -25,7 +25,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterField, signature
 from compactor.core.sources import increment
 from compactor.core.sources.envelopes import ENVELOPES
-from compactor.spark.columns import BLOCK, FILE, OFFSET, OLD_KEY, PARTITION, ROW
+from compactor.spark.columns import OLD_KEY, PLACE
 from compactor.spark.decode.conversions import plain
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.frame import declared_order as frame_order
@@ -107,11 +107,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         ("stream_position", _PADDED.format(stream, 20)),
     ]
     rows = raw.rows.selectExpr(
-        FILE,
-        BLOCK,
-        ROW,
-        OFFSET,
-        PARTITION,
+        *PLACE,
         f"{invalid} AS _invalid",
         f"{meaning} AS _op",
         f"{literal(writer.id)} AS _writer",

@@ -20,7 +20,7 @@ from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
 from compactor.core.sources.flat_rows import DELETED, TABLE, is_metadata, operation_column, operations
-from compactor.spark.columns import BEFORE, BLOCK, FILE, INVALID, OFFSET, OLD_KEY, OP, PARTITION, ROW, SCHEMA, TEXT, TIME
+from compactor.spark.columns import BEFORE, INVALID, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import wrapped
 from compactor.spark.decode.frame import Frame, declared_order, plain_writer
@@ -39,11 +39,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
             present = {field.name for field in raw.fields}
             described = dataclasses.replace(described, fields=raw.fields, undecided=tuple(name for name, _ in raw.schema[1] if name not in present))
         rows = raw.rows.selectExpr(
-            FILE,
-            BLOCK,
-            ROW,
-            OFFSET,
-            PARTITION,
+            *PLACE,
             f"{raw.unreadable} AS _invalid",
             "CASE WHEN _value IS NOT NULL THEN 'u' END AS _op",
             f"{literal(described.id)} AS _writer",
@@ -60,12 +56,8 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     writer = "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(_keys)))) END"
     empty = "(_body IS NULL OR trim(_body) IN ('', 'null'))"
     rows = bodies.selectExpr(
-        FILE,
-        BLOCK,
-        ROW,
+        *PLACE,
         TEXT,
-        OFFSET,
-        PARTITION,
         f"coalesce({raw.unreadable}, CASE WHEN NOT {empty} AND _keys IS NULL THEN 'is not a JSON object' END) AS _invalid",
         f"CASE WHEN NOT {empty} AND _keys IS NOT NULL THEN 'u' END AS _op",
         f"{writer} AS _writer",

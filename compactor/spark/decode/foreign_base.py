@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
+from compactor.core.model.position import NULLABLE
 from compactor.core.model.schema import Schema
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.adoption import EPOCH, Adoption, ForeignBase, adoption
@@ -19,7 +20,7 @@ from compactor.core.sources.quarantine import Unusable
 from compactor.spark.columns import INVALID, OP
 from compactor.spark.decode.flat import decode
 from compactor.spark.decode.frame import Frame
-from compactor.spark.decode.order import NULLABLE, expression
+from compactor.spark.decode.order import expression
 from compactor.spark.input import kafka
 from compactor.spark.input.files import RawFrame
 from compactor.spark.input.inputs import Inputs

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model import types
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import WriterSchema
-from compactor.spark.columns import AFTER, BEFORE, BLOCK, EVENT, FILE, INVALID, OFFSET, OP, PARTITION, ROW, SCHEMA, TIME
+from compactor.spark.columns import AFTER, BEFORE, EVENT, INVALID, OP, PLACE, SCHEMA, TIME
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.conversions import to_stored
 from compactor.spark.decode.frame import Frame
@@ -79,12 +79,8 @@ def frame(rows: DataFrame, spec: TableSpec, omits: str, order_names: OrderNames 
     rows = rows.selectExpr("*", f"{signature} AS _schema")
     out = once(
         rows.selectExpr(
-            FILE,
-            BLOCK,
-            ROW,
+            *PLACE,
             EVENT,
-            OFFSET,
-            PARTITION,
             "coalesce(_invalid, _why) AS _invalid",
             OP,
             "CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) END AS _writer",

@@ -31,7 +31,6 @@ from dataclasses import dataclass
 from compactor.core.model import types
 from compactor.core.model.errors import OrderRefused
 from compactor.core.model.position import CONNECTOR, OFFSETS
-from compactor.core.model.position import NULLABLE as NULLABLE
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.full_loads import HOUR
 from compactor.spark.columns import OFFSET

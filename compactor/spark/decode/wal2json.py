@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from compactor.core.model.errors import InputRefused
 from compactor.core.model.spec import TableSpec
-from compactor.spark.columns import BLOCK, EVENT, FILE, OFFSET, PARTITION, ROW
+from compactor.spark.columns import EVENT, PLACE
 from compactor.spark.decode import named, pg_text
 from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import lsn_number, micros
@@ -60,10 +60,9 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         "WHEN NOT arrays_overlap(_keys, array('action', 'change')) THEN 'is not a wal2json record (neither `action` nor `change`)' END"
     )
     # every event of a transaction gets a copy of these columns, so none may grow with the transaction
-    place = (FILE, BLOCK, ROW, OFFSET, PARTITION)
     document_columns = ("_d.action AS _action", "_d.xid AS _xid", f"{lsn_number('coalesce(_d.lsn, _d.nextlsn)')} AS _lsn", "_d.`timestamp` AS _at")
-    transactions = documents.selectExpr(*place, *document_columns, f"{problem} AS _problem", f"{_events()} AS _events")
-    kept = (*place, "_action", "_xid", "_lsn", "_at", "_problem")
+    transactions = documents.selectExpr(*PLACE, *document_columns, f"{problem} AS _problem", f"{_events()} AS _events")
+    kept = (*PLACE, "_action", "_xid", "_lsn", "_at", "_problem")
     events = transactions.selectExpr(*kept, "posexplode_outer(_events) AS (_event, _e)")
     names = ", ".join(literal(code) for code in (*_OPS, *_SILENT))
     codes = " ".join(f"WHEN {literal(code)} THEN {literal(op)}" for code, op in _OPS.items())

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from compactor.core.model import types
-from compactor.core.model.position import Position
+from compactor.core.model.position import NULLABLE, Position
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.schema.evolution import Evolved
@@ -38,7 +38,7 @@ from compactor.spark.columns import (
 from compactor.spark.decode import conversions
 from compactor.spark.decode.frame import Frame, ddl
 from compactor.spark.decode.named import can_be_absent
-from compactor.spark.decode.order import NULL_WHILE, NULLABLE, expression
+from compactor.spark.decode.order import NULL_WHILE, expression
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import defaults, position
 from compactor.spark.rows.comparable import exactly
