@@ -104,6 +104,7 @@ docs: $(venv)/.installed-dev ## write the generated documents again
 	@$(python) -m typer compactor.cli.main utils docs --name compactor --output docs/cli.md
 	@$(python) -c 'import json; from compactor.config.settings import json_schema; print(json.dumps(json_schema(), indent=2))' \
 	    > docs/compactor.schema.json
+	@PYTHONPATH=. $(python) scripts/generated.py
 
 constraints: $(venv)/.installed-dev ## resolve constraints.txt again, from all extras
 	@{ sed -n '/^#/p' constraints.txt; \
