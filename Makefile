@@ -104,6 +104,7 @@ docs: $(venv)/.installed-dev ## write the generated documents again
 	@$(python) -m typer compactor.cli.main utils docs --name compactor --output docs/cli.md
 	@$(python) -c 'import json; from compactor.config.settings import json_schema; print(json.dumps(json_schema(), indent=2))' \
 	    > docs/compactor.schema.json
+	@PYTHONPATH=. $(python) scripts/generated.py
 
 site: $(venv)/.installed-dev ## build the documentation into build/site; a link that leads nowhere fails
 	@NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet --strict

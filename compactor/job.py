@@ -20,8 +20,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from compactor.aws import metrics
-from compactor.aws.client import ClientConfig
 from compactor.aws.emr import glue_conf, on_emr
 from compactor.core.model.errors import CompactorError, ConfigError, Refused, Unavailable
 from compactor.core.model.layout import join
@@ -140,9 +138,9 @@ def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
         specs = [spec.compacting_now if arguments.compact else spec for spec in specs]
         reports = run_tables(here.environment(), specs, parallel=arguments.parallel, label=arguments.label)
         if here.config.metrics is not None:
-            namespace, deployment, region = here.config.metrics
-            client = ClientConfig(region, operation_seconds=20.0)
-            measure(here.environment(files_only=True), specs, reports, lambda measures: metrics.send(measures, namespace, deployment, client))
+            # files of this machine would go with the job: whoever sent the job writes them when it has ended
+            sinks = here.sinks(local=False)
+            measure(here.environment(files_only=True), specs, reports, sinks, here.config.metrics.lineage_job)
         return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
     if arguments.command == "quarantine":
         report = replay_table(here.table(specs[0]), label=arguments.label)

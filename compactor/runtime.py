@@ -6,22 +6,29 @@ Spark starts on first use, so commands that only read files never start a JVM.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib.metadata
 import json
 import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from compactor.core.measures.measures import Measured, for_cloudwatch
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.settings.job_config import JobConfig
+from compactor.core.settings.metrics import LOG, MetricsSettings
 from compactor.flows.environment import Environment
+from compactor.flows.read.measure import Sink
 from compactor.flows.table import Table
 from compactor.ports import Catalog, Engine, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
+from compactor.telemetry import files, http
+from compactor.telemetry.process import cpu_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +52,36 @@ class Runtime:
 
     def environment(self, files_only: bool = False) -> Environment:
         """Return the ports for the flows. Engine and catalog start Spark on first use."""
-        return Environment(self.storage, self._engine, self._catalog, notify=self._notify, files_only=files_only, catalog_name=self._catalog_name)
+        return Environment(
+            self.storage,
+            self._engine,
+            self._catalog,
+            notify=self._notify,
+            files_only=files_only,
+            catalog_name=self._catalog_name,
+            cpu=cpu_seconds,
+            program=_program(),
+        )
+
+    def sinks(self, local: bool = True) -> list[Sink]:
+        """Return the sinks of measures. `local`: with files of this machine; False on a cluster, whose machines go with the job."""
+        settings = self.config.metrics
+        if settings is None:
+            return []
+        sinks: list[Sink] = []
+        if settings.cloudwatch:
+            sinks.append(lambda measured: _to_cloudwatch(measured, settings))
+        for name, sink in (("emf", files.write_emf), ("json", files.write_records), ("prometheus", files.write_prometheus)):
+            place = getattr(settings, name)
+            if place and (local or place == LOG):
+                sinks.append(functools.partial(sink, settings=settings))
+        if settings.pushgateway:
+            sinks.append(lambda measured: http.push(measured, settings))
+        if settings.openlineage and "://" in settings.openlineage:
+            sinks.append(lambda measured: http.send_events(measured, settings))
+        elif settings.openlineage and local:
+            sinks.append(lambda measured: files.write_events(measured, settings))
+        return sinks
 
     def table(self, spec: TableSpec, files_only: bool = False) -> Table:
         """Return a table in this environment."""
@@ -123,6 +159,21 @@ class Runtime:
             raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
         home = self.config.warehouse if self.config.warehouse.startswith("s3://") else location
         return S3Storage(home, self.config.s3.within(os.environ))
+
+
+def _to_cloudwatch(measured: Measured, settings: MetricsSettings) -> None:
+    from compactor.aws import metrics
+    from compactor.aws.client import ClientConfig
+
+    metrics.send(for_cloudwatch(measured.tables), settings.namespace, settings.deployment, ClientConfig(settings.region, operation_seconds=20.0))
+
+
+def _program() -> str:
+    try:
+        return importlib.metadata.version("cdc-compactor")
+    except importlib.metadata.PackageNotFoundError:
+        # a zip on a cluster has no metadata
+        return "unknown"
 
 
 def with_catalog(table: Table, catalog: Catalog, applied: bool) -> Table:

@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "compactor"
-ADAPTERS = ("storage", "catalog", "registry", "spark", "runners", "notify")
-CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "runtime", "job", "notify")
+ADAPTERS = ("storage", "catalog", "registry", "spark", "runners", "notify", "telemetry")
+CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "runtime", "job", "notify", "telemetry")
 """What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3 (H30)."""
 
 MAY_IMPORT = {

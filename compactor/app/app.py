@@ -81,15 +81,11 @@ class App(Versions, Runners):
         return reports
 
     def _send_metrics(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
-        if self.settings.metrics_target is None or not reports:
-            return
-        from compactor.aws import metrics
-        from compactor.aws.client import ClientConfig
-        from compactor.flows.read.measure import measure
+        sinks = self.runtime.sinks()
+        if sinks and reports and (target := self.settings.metrics_target) is not None:
+            from compactor.flows.read.measure import measure
 
-        namespace, deployment, region = self.settings.metrics_target
-        client = ClientConfig(region, operation_seconds=20.0)
-        measure(self.runtime.environment(files_only=True), specs, reports, lambda values: metrics.send(values, namespace, deployment, client))
+            measure(self.runtime.environment(files_only=True), specs, reports, sinks, target.lineage_job)
 
     def replay(self, name: str, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
         """Read files from quarantine again: these paths, or all."""

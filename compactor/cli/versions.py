@@ -11,9 +11,11 @@ import typer
 
 from compactor.cli import console, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.core.measures.record import DAYS_KEPT
 from compactor.core.results.reports import RebuildReport, Swept, VacuumReport
 
 _WHY = {"orphan": "no version references it", "expired": "only expired versions reference it", "discarded": "older than archive_retention"}
+_WHY["record"] = f"older than {DAYS_KEPT} days"
 
 
 def vacuum(

@@ -20,7 +20,7 @@ from compactor.config import text as config_text
 from compactor.config.compound import SUBJECT
 from compactor.config.keys import Keys, Table
 from compactor.config.rules import Problem, landing, shared
-from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Metrics, Quarantine, Registry
+from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Metrics, Prices, Quarantine, Registry
 from compactor.config.sections import Csv as CsvKeys
 from compactor.config.text import Place
 from compactor.config.values import absolute, alike, shown
@@ -162,6 +162,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         "compaction": Compaction,
         "kafka": Kafka,
         "metrics": Metrics,
+        "prices": Prices,
         "quarantine": Quarantine,
         "registry": Registry,
         "s3": S3,

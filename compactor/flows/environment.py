@@ -16,6 +16,11 @@ def _nonce() -> str:
     return secrets.token_hex(4)
 
 
+def _unknown() -> float | None:
+    """Return no CPU time."""
+    return None
+
+
 def _nobody(target: Target, message: Message) -> None:
     """Notify nobody."""
 
@@ -26,7 +31,8 @@ class Environment:
 
     `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
     `catalog_name` identifies the catalog without connecting to it, because what is remembered of one catalog counts for no other. None: nothing is
-    remembered of what the catalog shows.
+    remembered of what the catalog shows. `cpu` returns the CPU seconds of this process and its children so far, None if unknown. `program` is the
+    version of compactor.
     """
 
     storage: Storage
@@ -37,6 +43,8 @@ class Environment:
     notify: Callable[[Target, Message], None] = _nobody
     files_only: bool = False
     catalog_name: Callable[[], str] | None = None
+    cpu: Callable[[], float | None] = _unknown
+    program: str = ""
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""

@@ -13,13 +13,14 @@ from compactor.core.model.errors import CompactorError, Conflict, NoRowsYet, Try
 from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.results.reports import Progress, RebuildReport, TableReport, silent
+from compactor.core.results.reports import Figures, Progress, RebuildReport, TableReport, silent
 from compactor.flows.environment import Environment
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, shown
 from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
+from compactor.flows.record import CpuMeter, Recorder
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
@@ -55,9 +56,20 @@ def run_tables(
     busy = [spec for spec in specs if spec.name not in reports]
     if busy:
         start(busy)
+    meter = CpuMeter(env.cpu)
+
+    def run(spec: TableSpec) -> TableReport | None:
+        recorder = Recorder(Table(env, spec), "run", label, progress, meter)
+        report = _reported(spec.name, lambda: run_table(Table(env, spec), recorder.progress, label), recorder.progress)
+        return recorder.recorded(report) if report is not None else None
+
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
-        ran = pool.map(lambda spec: _reported(spec.name, lambda: run_table(Table(env, spec), progress, label), progress), busy)
-        reports.update((spec.name, report) for spec, report in zip(busy, ran) if report is not None)
+        reports.update((spec.name, report) for spec, report in zip(busy, pool.map(run, busy)) if report is not None)
+    for spec in specs:
+        report = reports[spec.name]
+        if report.error is not None and report.record is None:
+            # found while looking for work
+            reports[spec.name] = Recorder(Table(env, spec), "run", label, silent, meter).recorded(report)
     return [reports[spec.name] for spec in specs]
 
 
@@ -147,12 +159,34 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
 
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
-    return _ingested_again(table, lambda _: commit.replay(table, paths, label, progress), progress, label)
+    return _recorded(
+        table,
+        "replay",
+        label,
+        progress,
+        lambda phases: _ingested_again(table, lambda _: commit.replay(table, paths, label, phases), phases, label),
+    )
 
 
 def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
-    return _ingested_again(table, lambda _: restore.reabsorb(table, progress, label), progress, label)
+    return _recorded(
+        table,
+        "reabsorb",
+        label,
+        progress,
+        lambda phases: _ingested_again(table, lambda _: restore.reabsorb(table, phases, label), phases, label),
+    )
+
+
+def _recorded(table: Table, operation: str, label: str, progress: Progress, run: Callable[[Progress], TableReport]) -> TableReport:
+    """Run, and write the record of the run, also of one that fails."""
+    recorder = Recorder(table, operation, label, progress, CpuMeter(table.env.cpu))
+    try:
+        return recorder.recorded(run(recorder.progress))
+    except CompactorError as error:
+        recorder.recorded(failure(table.name, error))
+        raise
 
 
 def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str) -> TableReport:
@@ -243,6 +277,24 @@ def _report(
         ties=sum(snapshot.ties for snapshot in ingested),
         unresolved=sum(snapshot.unresolved for snapshot in ingested),
         bytes_written=sum(item.bytes_written for item in made),
+        figures=_figures(before, current, made),
         archived=len(inputs) if table.spec.archive == "move" else 0,
         notes=notes,
+    )
+
+
+def _figures(before: Snapshot | None, current: Snapshot, made: Sequence[Snapshot]) -> Figures:
+    inputs = [item for snapshot in made if snapshot.operation != "rebuild" for item in snapshot.inputs]
+    delta = current.delta
+    return Figures(
+        before.version if before else None,
+        bytes_read=sum(item.size for item in inputs),
+        # a compaction belongs to our way of writing only
+        bytes_rewriting=sum(snapshot.size for snapshot in made if snapshot.operation != "compact"),
+        bytes_stored=current.size,
+        delta_rows=delta.rows if delta else 0,
+        delta_bytes=delta.size if delta else 0,
+        source_time=current.source_time,
+        newest_folder=current.hour,
+        files_quarantined=sum(item.in_quarantine for item in inputs),
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from compactor.core.measures.record import RunRecord
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import Difference
 
@@ -16,6 +17,30 @@ Progress = Callable[[str, str, float], None]
 
 def silent(table: str, step: str, share: float) -> None:
     """Ignore progress."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of a run that only its record shows."""
+
+    before: int | None = None
+    """The newest version before the run; None without one."""
+    bytes_read: int = 0
+    """Bytes of the landed files taken."""
+    bytes_rewriting: int = 0
+    """Bytes that the run would have written if each commit rewrote the whole table."""
+    bytes_stored: int = 0
+    """Bytes of base and Delta after the run."""
+    delta_rows: int = 0
+    """Rows of the Delta after the run."""
+    delta_bytes: int = 0
+    """Bytes of the Delta after the run."""
+    source_time: str | None = None
+    """The newest source time in the table, ISO 8601; None if unknown."""
+    newest_folder: str | None = None
+    """The hour of the newest ingested folder; None if folders name none."""
+    files_quarantined: int = 0
+    """Files of this run that went to quarantine, whole or with some records."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +67,10 @@ class TableReport:
     """Values of visible rows that no event contained."""
     bytes_written: int = 0
     """Bytes written to base, Delta, history and feed."""
+    figures: Figures = field(default_factory=Figures)
+    """More figures, which the run's record has."""
+    record: RunRecord | None = None
+    """The run's record; None for an idle run."""
     archived: int = 0
     """Raw files moved to the archive."""
     seconds: float = 0.0
@@ -110,6 +139,8 @@ class TableStatus:
     """Bytes of the history."""
     history_since: str | None = None
     """When the history was switched on for a table with rows; None if it is complete."""
+    delta_bytes: int = 0
+    """Bytes of the Delta."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -125,7 +156,7 @@ class Swept:
     path: str
     """Path below the table's root."""
     reason: str
-    """`orphan`, `expired`, or `discarded` for a raw file."""
+    """`orphan`, `expired`, `discarded` for a raw file, or `record` for old run records."""
     files: int
     """Number of its files."""
     bytes: int

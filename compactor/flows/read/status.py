@@ -41,6 +41,7 @@ def status(table: Table) -> TableStatus:
         rows=snapshot.rows if snapshot else 0,
         segments=len(snapshot.segments) if snapshot else 0,
         bytes=snapshot.size if snapshot else 0,
+        delta_bytes=delta.size if delta else 0,
         delta_rows=delta.rows if delta else 0,
         delta_tombstones=delta.tombstones if delta else 0,
         delta_estimate=estimate,
