@@ -74,7 +74,26 @@ def source_table(spec: TableSpec) -> str:
 
 
 class Reconcile(AppBase):
-    """Compare tables with their sources."""
+    """Compare tables with their sources, and show versions that were audited."""
+
+    def publish(self, name: str, accept: bool = False) -> str:
+        """Audit the newest version again and show it if its rules hold, or, with `accept`, whatever they say. Return what was done.
+
+        Raises CheckFailed if a rule does not hold.
+        """
+        from compactor.flows.publish import audit
+        from compactor.flows.run import publish_table
+
+        (spec,) = self.specs([name])
+        spec = self._with_schema(spec)
+        self._start(frozenset())
+        table = self.runtime.table(spec)
+        newest = table.newest()
+        if newest is None:
+            raise Refused(f"table {name}: nothing is committed yet; run `compactor run {name}` first")
+        failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures if spec.rules else ()
+        version = publish_table(table, newest)
+        return f"version {version} is shown" + (f", although: {'; '.join(failures)}" if failures else "")
 
     def reconcile(
         self,

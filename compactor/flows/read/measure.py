@@ -26,7 +26,7 @@ def measure(env: Environment, specs: Sequence[TableSpec], reports: Sequence[Tabl
             log.warning("table %s: not measured: %s", spec.name, error)
             continue
         standings.append(TableProgress(spec.name, current.source_time, current.oldest_waiting, current.quarantined))
-    failed = sum(report.outcome == "failed" for report in reports)
+    failed = sum(report.outcome in ("failed", "blocked") for report in reports)
     try:
         send([*measures(failed, standings, env.clock())])
     except CompactorError as error:
