@@ -14,6 +14,7 @@ from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning.audit import Measured, Rule
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.results.reports import Ended
@@ -233,6 +234,9 @@ class Engine(Protocol):
 
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
         """Raise CheckFailed unless the text of a view over these tables is valid SQL in its dialect and gives exactly the view's columns."""
+
+    def audit(self, spec: TableSpec, snapshot: Snapshot, measured: Sequence[Rule]) -> Measured:
+        """Count the rows of a committed Snapshot, and for each rule the rows that break it. The catalog need not have the Snapshot."""
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Compare the visible rows of two Snapshots by the key of `after`.

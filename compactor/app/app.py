@@ -16,6 +16,7 @@ from typing import Any
 
 from compactor.app.as_of import as_of_views, micros
 from compactor.app.query import AS_JSON, Rows, row_texts, with_sql_errors
+from compactor.app.reconcile import Reconcile
 from compactor.app.runners import Runners
 from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, announce, check_schema, diff_schema, sync
 from compactor.app.spark import check_reader, coordinates, s3_packages
@@ -35,7 +36,7 @@ PARALLEL = max(2, min(4, os.cpu_count() or 2))
 """Tables at a time. A small table's run is mostly sequential, so a second table fills the gaps."""
 
 
-class App(Versions, Runners):
+class App(Versions, Runners, Reconcile):
     """A configuration and everything that can be done with it. Close it, or use it as a context manager: that stops Spark."""
 
     # ---- bring tables up to date ----

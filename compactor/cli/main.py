@@ -11,6 +11,7 @@ import traceback
 import typer
 
 from compactor.cli import adopt, changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
+from compactor.cli.proof import publish, reconcile
 from compactor.core.model.errors import CompactorError
 
 app = typer.Typer(
@@ -37,6 +38,8 @@ app.command()(show.plan)
 app.command()(show.log)
 app.command()(sql.sql)
 app.command()(show.verify)
+app.command()(reconcile.reconcile)
+app.command()(publish.publish)
 app.command()(demo.demo)
 app.command()(ingest.ingest)
 app.command()(changes.changes)

@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from compactor.config import compound, values
+from compactor.config import compound, rule_values, values
 from compactor.config.values import Count, Duration, Flag, Names, Price, Read, Text
 from compactor.core.model.spec import ALWAYS
+from compactor.core.planning import audit
+from compactor.core.planning.audit import Rule
 
 
 class Section(BaseModel):
@@ -39,11 +41,39 @@ class Compaction(Section):
 
 
 class Checks(Section):
-    """Checks before each commit."""
+    """What must hold before a commit (`max_gone`), and for a version before readers see it (all others)."""
 
     max_gone: Annotated[float, Read(values.share, {"type": ["number", "string"], "examples": [0.5, "50%"]})] = setting(
         1.0, "Maximum share of the table's rows that one run may delete, by deletes or a TRUNCATE. Default 1.0; for full loads 0.3."
     )
+    row_change: Annotated[float | None, Read(rule_values.change, {"type": ["number", "string", "null"], "examples": [0.5, "200%"]})] = setting(
+        None, "Maximum change of the number of rows against the version that readers see, as a share of it."
+    )
+    unique: Annotated[tuple[tuple[str, ...], ...], Read(rule_values.unique, {"type": "array", "items": {"type": ["string", "array"]}})] = setting(
+        (), "Columns of the view, or lists of columns, whose values are unique. Rows with a null in them are left out."
+    )
+    null_share: Annotated[tuple[tuple[str, float], ...], Read(rule_values.null_share, {"type": "object"})] = setting(
+        (), "Column of the view: maximum share of nulls, such as {email: 5%, name: 0}."
+    )
+    accepted: Annotated[tuple[tuple[str, tuple[str, ...]], ...], Read(rule_values.accepted, {"type": "object"})] = setting(
+        (), "Column of the view: list of its values, such as {status: [active, left]}. Null is always accepted."
+    )
+    fresh: Annotated[float | None, Read(rule_values.fresh, {"type": ["string", "null"], "examples": ["6h"]})] = setting(
+        None, "Maximum age of the newest change, by the source's time."
+    )
+    sql: Annotated[tuple[tuple[str, str], ...], Read(rule_values.queries, {"type": "object"})] = setting(
+        (), "Name: a query that returns offending rows. The view's name means the new version, a name with a database what readers see."
+    )
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Return what must hold for a version before readers see it."""
+        rules = [Rule(audit.ROW_CHANGE, (), self.row_change)] if self.row_change is not None else []
+        rules += [Rule(audit.UNIQUE, columns) for columns in self.unique]
+        rules += [Rule(audit.NULL_SHARE, (column,), limit) for column, limit in self.null_share]
+        rules += [Rule(audit.ACCEPTED, (column,), values=accepted) for column, accepted in self.accepted]
+        rules += [Rule(audit.FRESH, (), self.fresh)] if self.fresh is not None else []
+        return (*rules, *(Rule(audit.SQL, (name,), values=(query,)) for name, query in self.sql))
 
 
 class S3(Section):

@@ -239,6 +239,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         compact_every=table.compaction.every,
         compact_window=table.compaction.window,
         max_gone=table.checks.max_gone if "max_gone" in table.checks.model_fields_set else ENVELOPES[table.envelope].max_gone,
+        rules=table.checks.rules,
         quarantine_rows=table.quarantine.max_rows,
         quarantine_share=table.quarantine.max_share,
         first_folder=table.from_,

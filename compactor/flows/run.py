@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
@@ -17,7 +18,7 @@ from compactor.core.results.reports import Figures, Progress, RebuildReport, Tab
 from compactor.flows.environment import Environment
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
-from compactor.flows.publish import archive, shown
+from compactor.flows.publish import archive, audit, shown
 from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
 from compactor.flows.record import CpuMeter, Recorder
@@ -152,9 +153,25 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
             _finish(table, current, progress)
     notes: tuple[str, ...] = ()
     if current is not None:
+        blocked = audit.blocked(table, current)
+        if blocked is not None:
+            return _blocked(_report(table, before, current, made, resumed, notes), blocked)
         folders, notes = _shown_landing(table, current) if made or resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders, compacted=worthless)
     return _report(table, before, current, made, resumed, notes)
+
+
+def publish_table(table: Table, snapshot: Snapshot) -> int:
+    """Show `snapshot`, or what has become newer meanwhile, and archive what it ingested. Return the version. Raises audit.Blocked."""
+    shown_now = publish(table, snapshot)
+    archive.archive(table, shown_now)
+    folders, _ = _shown_landing(table, shown_now)
+    shown.remember(table, shown_now, folders)
+    return shown_now.version
+
+
+def _blocked(report: TableReport, reason: str) -> TableReport:
+    return dataclasses.replace(report, outcome="blocked", error=reason, error_class="CheckFailed", exit_code=1)
 
 
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
@@ -200,7 +217,9 @@ def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str
         _finish(table, committed, progress)
         show_live(table, committed)
     progress(table.name, "done", 1.0)
-    return _report(table, current, committed or current, made, False, ())
+    report = _report(table, current, committed or current, made, False, ())
+    blocked = audit.blocked(table, committed) if committed else None
+    return report if blocked is None else _blocked(report, blocked)
 
 
 def rebuild_table(
@@ -244,7 +263,9 @@ def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[st
 
 def _finish(table: Table, snapshot: Snapshot, progress: Progress) -> None:
     progress(table.name, "publish", 0.85)
-    publish(table, snapshot)
+    with contextlib.suppress(audit.Blocked):
+        # committed, and reported at the end of the run
+        publish(table, snapshot)
     progress(table.name, "archive", 0.95)
     archive.archive(table, snapshot)
 

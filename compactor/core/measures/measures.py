@@ -131,7 +131,7 @@ class Measured:
 
 def of_table(table: str, progress: TableProgress | None, outcome: str, record: RunRecord | None, now: float) -> Iterator[Value]:
     """Yield the values of one table after a run. `now`: epoch seconds. What is unknown has no value: a table without source time has no freshness."""
-    values: list[tuple[Measure, float | None]] = [(FAILED_RUNS, float(outcome == "failed"))]
+    values: list[tuple[Measure, float | None]] = [(FAILED_RUNS, float(outcome in ("failed", "blocked")))]
     if progress is not None:
         source = times.to_seconds(progress.source_time) if progress.source_time else None
         values += [

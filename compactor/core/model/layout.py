@@ -12,6 +12,7 @@ _compactor/ledger/<commit id>.jsonl.gz      inputs of older Snapshots
 _compactor/runs/<time>-<id>.json            run records; the time is the beginning of the run, such as 20261120T140500Z
 _compactor/notices/<digest>.json            schema changes that people were notified of
 _compactor/shown.json                       what the catalog shows; remembered so that an idle run need not ask it
+_compactor/audit.json                       the verdict of `checks:` on the newest audited version
 _compactor/publishing/<id>                  a publication that has begun
 _compactor/owner.json                       the owner of the catalog objects
 """
@@ -34,6 +35,7 @@ _KINDS = (
     ("run", re.compile(r"_compactor/runs/(?P<time>\d{8}T\d{6}Z)-(?P<id>[0-9a-f]+)\.json")),
     ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32})\.json")),
     ("shown", re.compile(r"_compactor/shown\.json")),
+    ("audit", re.compile(r"_compactor/audit\.json")),
     ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
@@ -121,6 +123,10 @@ class Layout:
     def shown(self) -> str:
         """Return the file that remembers what the catalog shows."""
         return join(self.root, "_compactor/shown.json")
+
+    def audit(self) -> str:
+        """Return the file with the verdict on a version."""
+        return join(self.root, "_compactor/audit.json")
 
     def publications(self) -> str:
         """Return the directory of the marks of publications that have begun."""

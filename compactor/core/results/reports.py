@@ -50,7 +50,8 @@ class TableReport:
     table: str
     """The table's name."""
     outcome: str
-    """`committed`, `resumed` (it only finished an earlier run), `idle`, `failed`, or `later` (try again)."""
+    """`committed`, `resumed` (it only finished an earlier run), `blocked` (committed, and not shown because a rule of
+    `checks:` does not hold), `idle`, `failed`, or `later` (try again)."""
     version: int | None = None
     """The newest version after the run; None if there is none."""
     operations: tuple[str, ...] = ()
@@ -78,7 +79,7 @@ class TableReport:
     notes: tuple[str, ...] = ()
     """Sentences for the operator."""
     error: str | None = None
-    """Message of the error; None unless `failed` or `later`."""
+    """Message of the error; None unless `failed`, `blocked` or `later`."""
     error_class: str | None = None
     """Class of the error; None without one."""
     exit_code: int = 0
