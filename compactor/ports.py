@@ -35,6 +35,9 @@ class Storage(Protocol):
     def read(self, path: str) -> bytes:
         """Return the content. Raises FileNotFoundError."""
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return `length` bytes from `start` on, which lies inside the object; fewer at its end. Raises FileNotFoundError."""
+
     def stat(self, path: str) -> FileInfo | None:
         """Return the object at this location, or None if there is none."""
 

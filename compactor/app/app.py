@@ -9,17 +9,18 @@ Spark starts when something first needs it: what reads only files never starts a
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compactor.app.as_of import as_of_views, micros
 from compactor.app.query import AS_JSON, Rows, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
 from compactor.app.runners import Runners
 from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, announce, check_schema, diff_schema, sync
-from compactor.app.spark import check_reader, coordinates, s3_packages
+from compactor.app.spark import check_reader, coordinates, s3_packages, spark_reads
 from compactor.app.versions import Versions
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
@@ -32,12 +33,22 @@ from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
 
+if TYPE_CHECKING:
+    from compactor.app.local_sql import LocalSql
+
+log = logging.getLogger(__name__)
+
+AUTO, DUCKDB, SPARK = "auto", "duckdb", "spark"
+"""Engines of `App.sql`."""
+
 PARALLEL = max(2, min(4, os.cpu_count() or 2))
 """Tables at a time. A small table's run is mostly sequential, so a second table fills the gaps."""
 
 
 class App(Versions, Runners, Reconcile):
     """A configuration and everything that can be done with it. Close it, or use it as a context manager: that stops Spark."""
+
+    _local_sql: LocalSql | None = None
 
     # ---- bring tables up to date ----
 
@@ -179,15 +190,51 @@ class App(Versions, Runners, Reconcile):
         files = [file for file in self.quarantined([name]) if not paths or file.path in paths]
         return [(file, quarantine.reasons(self.table(name), file)) for file in files]
 
-    def sql(self, text: str, as_of: str | None = None) -> Rows:
+    def sql(self, text: str, as_of: str | None = None, engine: str = AUTO) -> Rows:
         """Run a statement in the configured database and return its rows. A statement without a result returns no columns and no rows.
 
         `as_of` (ISO 8601; UTC unless it has a zone): read the tables as of that source time. Reading a table without history fails.
+        `engine`: DUCKDB reads the configured tables and needs no JVM, SPARK reads and changes everything in the catalog. AUTO takes DuckDB for
+        statements that only read these tables and have no names in Hive's quotes.
         """
+        moment = micros(as_of) if as_of is not None else None
+        if engine == DUCKDB or (engine == AUTO and self._reads_locally(text)):
+            from compactor.duckdb.session import UnknownTable
+
+            try:
+                return self._local().rows(text.strip().rstrip(";"), moment)
+            except UnknownTable as error:
+                if engine == DUCKDB or not spark_reads(self.settings):
+                    hint = f"expected a view of {self.settings.file} that has rows; --engine spark reads every table of the catalog"
+                    raise Refused(f"{error}: {hint}") from error
+                log.warning("%s among those of %s. Starting Spark, which reads every table of the catalog.", error, self.settings.file)
+        return self._spark_sql(text, moment)
+
+    def sql_names(self) -> list[str]:
+        """Return the names that a statement can read without Spark."""
+        return self._local().names()
+
+    def _reads_locally(self, text: str) -> bool:
+        from compactor.duckdb.connection import installed
+
+        if not installed():
+            return False
+        from compactor.app.local_sql import possible
+
+        return possible(text)
+
+    def _local(self) -> LocalSql:
+        from compactor.app.local_sql import LocalSql
+
+        with self._lock:
+            if self._local_sql is None:
+                self._local_sql = LocalSql(self)
+            return self._local_sql
+
+    def _spark_sql(self, text: str, moment: int | None) -> Rows:
         check_reader(self.settings, "query it with Athena, or run this on EMR")
         spark = self.runtime.spark()
         database = self.settings.catalog.database
-        moment = micros(as_of) if as_of is not None else None
         if not with_sql_errors(lambda: spark.catalog.databaseExists(database)):
             raise Refused(f"the database {database} does not exist yet; `compactor run` creates it")
 

@@ -60,9 +60,14 @@ def _glue_conf(settings: Settings) -> dict[str, str]:
     return glue_conf(settings.catalog.catalog_id)
 
 
+def spark_reads(settings: Settings) -> bool:
+    """Return whether this Spark can read the views."""
+    return settings.catalog.type != "glue" or on_emr()
+
+
 def check_reader(settings: Settings, instead: str) -> None:
     """Raise Refused if this Spark cannot read the views. `instead`: what to do."""
-    if settings.catalog.type == "glue" and not on_emr():
+    if not spark_reads(settings):
         raise Refused(f"the views are in Glue, which Spark outside EMR cannot read; {instead}")
 
 
