@@ -179,7 +179,7 @@ def _each(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespa
 
 
 def _code(codes: Sequence[int]) -> int:
-    return 1 if set(codes) - {0, 75} else 75 if 75 in codes else 0
+    return 1 if set(codes) - {0, 75, 130} else max(codes, default=0)
 
 
 def main(words: Sequence[str] | None = None) -> int:

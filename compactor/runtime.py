@@ -18,6 +18,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.settings.job_config import JobConfig
 from compactor.flows.environment import Environment
+from compactor.flows.stop import Stop
 from compactor.flows.table import Table
 from compactor.ports import Catalog, Engine, Storage
 from compactor.storage.local import LocalStorage
@@ -42,10 +43,12 @@ class Runtime:
         self._open_session, self._schemas, self._notify = open_session, schemas, notify
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
+        self._stop = Stop(self._cancel)
 
     def environment(self, files_only: bool = False) -> Environment:
         """Return the ports for the flows. Engine and catalog start Spark on first use."""
-        return Environment(self.storage, self._engine, self._catalog, notify=self._notify, files_only=files_only, catalog_name=self._catalog_name)
+        storage, name = self.storage, self._catalog_name
+        return Environment(storage, self._engine, self._catalog, notify=self._notify, files_only=files_only, catalog_name=name, stop=self._stop)
 
     def table(self, spec: TableSpec, files_only: bool = False) -> Table:
         """Return a table in this environment."""
@@ -60,6 +63,11 @@ class Runtime:
     def started(self) -> bool:
         """Whether Spark runs."""
         return "spark" in self._made
+
+    def _cancel(self) -> None:
+        """Cancel all jobs of Spark."""
+        if self.started:
+            self.spark().sparkContext.cancelAllJobs()
 
     def check_commits(self) -> None:
         """Raise Refused if the store has no conditional puts, which commits need. Called before anything is computed."""

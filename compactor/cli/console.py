@@ -88,7 +88,8 @@ def print_errors(errors: Sequence[tuple[str, str, str | None]]) -> None:
     if not errors:
         return
     out = console(sys.stderr)
-    out.print(f"\n{len(errors)} table{'s' if len(errors) > 1 else ''} failed:", style="bold red")
+    done = ("was" if len(errors) == 1 else "were") + " stopped" if {outcome for _, outcome, _ in errors} == {"stopped"} else "failed"
+    out.print(f"\n{len(errors)} table{'s' if len(errors) > 1 else ''} {done}:", style="bold red")
     for name, outcome, text in errors:
         out.print(f"  {name} ({outcome}): {text}", soft_wrap=True)
 

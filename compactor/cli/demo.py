@@ -12,6 +12,7 @@ import typer
 
 from compactor.cli import console
 from compactor.cli.options import Verbose
+from compactor.core.model.errors import Stopped
 from compactor.core.results.reports import TableReport
 from compactor.demo import ABOUT, SPARK, STEPS, commands, deliver, prepare
 
@@ -59,6 +60,8 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
             if idle:
                 out.print(f"nothing to do for {idle}", soft_wrap=True)
             failed += [report for report in reports if report.exit_code]
+            if any(report.outcome == "stopped" for report in reports):
+                return Stopped.exit_code
         query = "select id, full_name, birth_date, tuition, email from student order by id limit 5"
         out.print(f"\nThe view `student`:  {query}", style="bold", soft_wrap=True)
         rows = app.sql(query)

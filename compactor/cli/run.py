@@ -70,4 +70,4 @@ def _run(tables: list[str] | None, config: Path, output: Output, parallel: int |
     else:
         console.reports(reports)
     codes = {report.exit_code for report in reports}
-    raise typer.Exit(1 if codes - {0, 75} else 75 if 75 in codes else 0)
+    raise typer.Exit(130 if 130 in codes else 1 if codes - {0, 75} else 75 if 75 in codes else 0)

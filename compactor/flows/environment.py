@@ -5,10 +5,11 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compactor.core.model import times
 from compactor.core.results.notice import Message, Target
+from compactor.flows.stop import Stop
 from compactor.ports import Catalog, Engine, Storage
 
 
@@ -26,7 +27,7 @@ class Environment:
 
     `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
     `catalog_name` identifies the catalog without connecting to it, because what is remembered of one catalog counts for no other. None: nothing is
-    remembered of what the catalog shows.
+    remembered of what the catalog shows. `stop` ends a run early.
     """
 
     storage: Storage
@@ -37,6 +38,7 @@ class Environment:
     notify: Callable[[Target, Message], None] = _nobody
     files_only: bool = False
     catalog_name: Callable[[], str] | None = None
+    stop: Stop = field(default_factory=Stop)
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""

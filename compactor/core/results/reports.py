@@ -25,7 +25,7 @@ class TableReport:
     table: str
     """The table's name."""
     outcome: str
-    """`committed`, `resumed` (it only finished an earlier run), `idle`, `failed`, or `later` (try again)."""
+    """`committed`, `resumed` (it only finished an earlier run), `idle`, `failed`, `later` (try again), or `stopped` (by Ctrl-C)."""
     version: int | None = None
     """The newest version after the run; None if there is none."""
     operations: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class TableReport:
     notes: tuple[str, ...] = ()
     """Sentences for the operator."""
     error: str | None = None
-    """Message of the error; None unless `failed` or `later`."""
+    """Message of the error; None unless `failed`, `later` or `stopped`."""
     error_class: str | None = None
     """Class of the error; None without one."""
     exit_code: int = 0
