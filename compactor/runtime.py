@@ -16,7 +16,9 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
+from compactor.core.results.reports import Tasks
 from compactor.core.settings.job_config import JobConfig
+from compactor.flows import logs
 from compactor.flows.environment import Environment
 from compactor.flows.stop import Stop
 from compactor.flows.table import Table
@@ -48,7 +50,8 @@ class Runtime:
     def environment(self, files_only: bool = False) -> Environment:
         """Return the ports for the flows. Engine and catalog start Spark on first use."""
         storage, name = self.storage, self._catalog_name
-        return Environment(storage, self._engine, self._catalog, notify=self._notify, files_only=files_only, catalog_name=name, stop=self._stop)
+        running: dict[str, Any] = {"stop": self._stop, "tasks": self._tasks}
+        return Environment(storage, self._engine, self._catalog, notify=self._notify, files_only=files_only, catalog_name=name, **running)
 
     def table(self, spec: TableSpec, files_only: bool = False) -> Table:
         """Return a table in this environment."""
@@ -101,7 +104,21 @@ class Runtime:
         from compactor.spark.engine import SparkEngine
 
         engine: Engine = self._once("engine", lambda: SparkEngine(self.spark(), self.storage, self._schemas))
+        self._join_group()
         return engine
+
+    def _join_group(self) -> None:
+        """Put the Spark jobs of this thread into the group of its table, so that their tasks can be counted."""
+        from compactor.spark.progress import join_group
+
+        context = logs.current()
+        if "table" in context:
+            join_group(self.spark(), context["table"], f"{context['table']}: {context.get('phase', 'running')}")
+
+    def _tasks(self, table: str) -> Tasks | None:
+        from compactor.spark.progress import tasks
+
+        return tasks(self.spark(), table) if self.started else None
 
     def _catalog(self) -> Catalog:
         if self.config.catalog == "glue":

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from compactor.cli import console
-from compactor.cli.options import Verbose
+from compactor.cli import console, options
+from compactor.cli.options import LogForm, LogFormat, Verbose
 from compactor.core.model.errors import Stopped
 from compactor.core.results.reports import TableReport
 from compactor.demo import ABOUT, SPARK, STEPS, commands, deliver, prepare
@@ -21,6 +19,7 @@ def demo(
     directory: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Folder of the demo.")] = Path("compactor-demo"),
     fresh: Annotated[bool, typer.Option("--fresh/--keep", help="Start again, or continue with the existing folder.")] = True,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Try it with captured changes.
 
@@ -31,7 +30,7 @@ def demo(
       compactor demo
       compactor demo --dir /tmp/compactor-demo --keep
     """
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    options.log_to_stderr(verbose, log_format)
     raise typer.Exit(_play(directory, fresh=fresh, verbose=verbose))
 
 

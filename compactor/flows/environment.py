@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from compactor.core.model import times
 from compactor.core.results.notice import Message, Target
+from compactor.core.results.reports import Tasks
 from compactor.flows.stop import Stop
 from compactor.ports import Catalog, Engine, Storage
 
@@ -21,13 +22,18 @@ def _nobody(target: Target, message: Message) -> None:
     """Notify nobody."""
 
 
+def _no_tasks(table: str) -> None:
+    """Count none."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
 
     `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
     `catalog_name` identifies the catalog without connecting to it, because what is remembered of one catalog counts for no other. None: nothing is
-    remembered of what the catalog shows. `stop` ends a run early.
+    remembered of what the catalog shows. `stop` ends a run early. `tasks` counts
+    the engine's tasks for a table; None where it runs none.
     """
 
     storage: Storage
@@ -39,6 +45,7 @@ class Environment:
     files_only: bool = False
     catalog_name: Callable[[], str] | None = None
     stop: Stop = field(default_factory=Stop)
+    tasks: Callable[[str], Tasks | None] = _no_tasks
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""

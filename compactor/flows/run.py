@@ -14,6 +14,7 @@ from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress, RebuildReport, TableReport, silent
+from compactor.flows import logs
 from compactor.flows.environment import Environment
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
@@ -92,7 +93,8 @@ def _reported(name: str, run: Callable[[], TableReport | None], progress: Progre
     try:
         if stop.requested:
             raise stopped()
-        report = run()
+        with logs.about(table=name):
+            report = run()
         if report is None:
             return None
     except NoRowsYet as error:
@@ -160,11 +162,13 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     return _report(table, before, current, made, resumed, notes)
 
 
+@logs.of_table
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
     return _ingested_again(table, lambda _: commit.replay(table, paths, label, progress), progress, label)
 
 
+@logs.of_table
 def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
     return _ingested_again(table, lambda _: restore.reabsorb(table, progress, label), progress, label)
@@ -184,6 +188,7 @@ def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str
     return _report(table, current, committed or current, made, False, ())
 
 
+@logs.of_table
 def rebuild_table(
     table: Table,
     target: Snapshot | None = None,

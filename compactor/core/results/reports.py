@@ -19,6 +19,18 @@ def silent(table: str, step: str, share: float) -> None:
 
 
 @dataclass(frozen=True)
+class Tasks:
+    """Tasks of the computations that go on for a table."""
+
+    done: int
+    """Tasks that have ended."""
+    running: int
+    """Tasks that run."""
+    all: int
+    """All tasks, also those that wait."""
+
+
+@dataclass(frozen=True)
 class TableReport:
     """What one run did for one table."""
 
