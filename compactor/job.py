@@ -27,6 +27,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.s3 import S3Settings
+from compactor.flows import logs
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.read.measure import measure
 from compactor.flows.read.verify import verify
@@ -59,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("tables", nargs="*")
         command.add_argument("--output", "-o", choices=["json"], default="json")
         command.add_argument("--verbose", "-v", action="store_true")
+        command.add_argument("--log-format", choices=[logs.TEXT, logs.JSON], default=os.environ.get("COMPACTOR_LOG_FORMAT", logs.TEXT))
         if name != "verify":
             command.add_argument("--label", default="")
     commands.choices["run"].add_argument("--parallel", "-p", type=int, default=2)
@@ -76,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("tables", nargs=1, metavar="TABLE")
         command.add_argument("--output", "-o", choices=["json"], default="json")
         command.add_argument("--verbose", "-v", action="store_true")
+        command.add_argument("--log-format", choices=[logs.TEXT, logs.JSON], default=os.environ.get("COMPACTOR_LOG_FORMAT", logs.TEXT))
         command.add_argument("--label", default="")
     return main_parser
 
@@ -177,7 +180,7 @@ def _each(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespa
 
 
 def _code(codes: Sequence[int]) -> int:
-    return 1 if set(codes) - {0, 75} else 75 if 75 in codes else 0
+    return 1 if set(codes) - {0, 75, 130} else max(codes, default=0)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -194,7 +197,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, journal: Journal) -> tuple[int, str]:
-    journal.open(logging.DEBUG if arguments.verbose else logging.INFO)
+    journal.open(logging.DEBUG if arguments.verbose else logging.INFO, arguments.log_format, getattr(arguments, "label", ""))
     log.info("%s of %s, on Python %s", arguments.command, os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.version.split()[0])
     try:
         here = runtime(_job_config(arguments.job_config), arguments.verbose)
@@ -236,18 +239,15 @@ class Journal(logging.Handler):
 
     def __init__(self, directory: str) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter("%(message)s"))
         self._directory = directory
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._written = self._emitted = 0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def open(self, level: int) -> None:
-        """Start to receive log records of this level, and to write them."""
-        logger = logging.getLogger("compactor")
-        logger.setLevel(level)
-        logger.addHandler(self)
+    def open(self, level: int, form: str, run: str) -> None:
+        """Start to receive log records of this level, and to write them in this format. `run`: the label of the run."""
+        logs.configure(self, form, level, run)
         if self._directory:
             self._thread = threading.Thread(target=self._keep_writing, daemon=True, name="compactor-log")
             self._thread.start()
@@ -261,7 +261,7 @@ class Journal(logging.Handler):
 
     def close(self) -> None:
         """Stop receiving, and write the remaining lines."""
-        logging.getLogger("compactor").removeHandler(self)
+        logging.getLogger().removeHandler(self)
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

@@ -19,10 +19,13 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
+from compactor.core.results.reports import Tasks
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.metrics import LOG, MetricsSettings
+from compactor.flows import logs
 from compactor.flows.environment import Environment
 from compactor.flows.read.measure import Sink
+from compactor.flows.stop import Stop
 from compactor.flows.table import Table
 from compactor.ports import Catalog, Engine, Storage
 from compactor.storage.local import LocalStorage
@@ -49,6 +52,7 @@ class Runtime:
         self._open_session, self._schemas, self._notify = open_session, schemas, notify
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
+        self._stop = Stop(self._cancel)
 
     def environment(self, files_only: bool = False) -> Environment:
         """Return the ports for the flows. Engine and catalog start Spark on first use."""
@@ -61,6 +65,8 @@ class Runtime:
             catalog_name=self._catalog_name,
             cpu=cpu_seconds,
             program=_program(),
+            stop=self._stop,
+            tasks=self._tasks,
         )
 
     def sinks(self, local: bool = True) -> list[Sink]:
@@ -97,6 +103,11 @@ class Runtime:
         """Whether Spark runs."""
         return "spark" in self._made
 
+    def _cancel(self) -> None:
+        """Cancel all jobs of Spark."""
+        if self.started:
+            self.spark().sparkContext.cancelAllJobs()
+
     def check_commits(self) -> None:
         """Raise Refused if the store has no conditional puts, which commits need. Called before anything is computed."""
         home = self.config.warehouse
@@ -129,7 +140,21 @@ class Runtime:
         from compactor.spark.engine import SparkEngine
 
         engine: Engine = self._once("engine", lambda: SparkEngine(self.spark(), self.storage, self._schemas))
+        self._join_group()
         return engine
+
+    def _join_group(self) -> None:
+        """Put the Spark jobs of this thread into the group of its table, so that their tasks can be counted."""
+        from compactor.spark.progress import join_group
+
+        context = logs.current()
+        if "table" in context:
+            join_group(self.spark(), context["table"], f"{context['table']}: {context.get('phase', 'running')}")
+
+    def _tasks(self, table: str) -> Tasks | None:
+        from compactor.spark.progress import tasks
+
+        return tasks(self.spark(), table) if self.started else None
 
     def _catalog(self) -> Catalog:
         if self.config.catalog == "glue":

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, OneTable, Output, OutputForm, Verbose, Wait
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, OneTable, Output, OutputForm, Verbose, Wait
 from compactor.core.results.reports import AdoptReport
 
 
@@ -30,6 +30,7 @@ def adopt(
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Make existing Parquet files version 1 of a table.
 
@@ -44,7 +45,7 @@ def adopt(
       compactor adopt student /lake/old/student --order-by updated_at --config compactor.yaml
     """
     names = tuple(name.strip() for name in order_by.split(",") if name.strip())
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json) as progress:
             report = app.adopt(table, path, order_by=names, through=through, dry=dry_run, progress=progress, label=label)
     if output is Output.json:

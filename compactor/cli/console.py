@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
 import threading
 import time
@@ -24,6 +25,8 @@ from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
 from compactor.flows.land.ingest import Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
+
+log = logging.getLogger(__name__)
 
 PLAIN_WIDTH = 250
 """Width in characters if the output is a file or a pipe."""
@@ -88,7 +91,8 @@ def print_errors(errors: Sequence[tuple[str, str, str | None]]) -> None:
     if not errors:
         return
     out = console(sys.stderr)
-    out.print(f"\n{len(errors)} table{'s' if len(errors) > 1 else ''} failed:", style="bold red")
+    done = ("was" if len(errors) == 1 else "were") + " stopped" if {outcome for _, outcome, _ in errors} == {"stopped"} else "failed"
+    out.print(f"\n{len(errors)} table{'s' if len(errors) > 1 else ''} {done}:", style="bold red")
     for name, outcome, text in errors:
         out.print(f"  {name} ({outcome}): {text}", soft_wrap=True)
 
@@ -321,14 +325,14 @@ def objects_as_text(rows: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def progress(total: int, quiet: bool = False) -> Iterator[ProgressCallback]:
-    """Return a progress callback for `total` tables: bars on a terminal, else one line a table; nothing if quiet."""
-    if quiet:
+    """Return a progress callback for `total` tables: bars on a terminal unless `quiet`, else one line of the log a table."""
+    if not sys.stderr.isatty():
+        yield _Lines(total).update
+    elif quiet:
         yield lambda name, step, share: None
-    elif sys.stderr.isatty():
+    else:
         with _Bars() as bars:
             yield bars.update
-    else:
-        yield _Lines(total).update
 
 
 class _Bars:
@@ -363,7 +367,7 @@ class _Lines:
         self._lock = threading.Lock()
 
     def update(self, name: str, step: str, share: float) -> None:
-        """Print a line if a table is done, with an estimate for the others."""
+        """Log that a table is done, with an estimate for the others."""
         if step != "done":
             return
         with self._lock:
@@ -371,4 +375,4 @@ class _Lines:
             spent = time.monotonic() - self._began
             left = spent / self._done * (self._total - self._done)
             more = f", about {left:.0f} s left" if self._done < self._total else ""
-            print(f"[{self._done}/{self._total}] {name} done after {spent:.0f} s{more}", file=sys.stderr, flush=True)
+            log.info("%s: done after %.0f s, %d of %d tables%s", name, spent, self._done, self._total, more)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from compactor.cli import console
-from compactor.cli.options import Verbose
+from compactor.cli import console, options
+from compactor.cli.options import LogForm, LogFormat, Verbose
+from compactor.core.model.errors import Stopped
 from compactor.core.results.reports import TableReport
 from compactor.demo import ABOUT, SPARK, STEPS, commands, deliver, prepare
 
@@ -20,6 +19,7 @@ def demo(
     directory: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Folder of the demo.")] = Path("compactor-demo"),
     fresh: Annotated[bool, typer.Option("--fresh/--keep", help="Start again, or continue with the existing folder.")] = True,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Try it with captured changes.
 
@@ -30,7 +30,7 @@ def demo(
       compactor demo
       compactor demo --dir /tmp/compactor-demo --keep
     """
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    options.log_to_stderr(verbose, log_format)
     raise typer.Exit(_play(directory, fresh=fresh, verbose=verbose))
 
 
@@ -59,6 +59,8 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
             if idle:
                 out.print(f"nothing to do for {idle}", soft_wrap=True)
             failed += [report for report in reports if report.exit_code]
+            if any(report.outcome == "stopped" for report in reports):
+                return Stopped.exit_code
         query = "select id, full_name, birth_date, tuition, email from student order by id limit 5"
         out.print(f"\nThe view `student`:  {query}", style="bold", soft_wrap=True)
         rows = app.sql(query)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import sys
@@ -12,7 +11,7 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console
-from compactor.cli.options import DEFAULT, Output, OutputForm
+from compactor.cli.options import DEFAULT, Output, OutputForm, log_to_stderr
 from compactor.core.model.errors import Refused
 from compactor.core.sources import proposal
 
@@ -56,7 +55,7 @@ def init(
     """
     from compactor.app import init as app_init
 
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    log_to_stderr()
     if top is None and registry is None:
         raise typer.BadParameter("give --registry URL, --from PATH, or both")
     to_stdout = str(config) == STDOUT

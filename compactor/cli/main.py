@@ -1,6 +1,6 @@
 """The program: registers the commands, and turns errors into one message and an exit code.
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 75 try again later.
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 75 try again later, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def main() -> None:
     try:
         app()
     except KeyboardInterrupt:
+        _print_error("stopped by Ctrl-C. What is committed stays.", verbose)
         sys.exit(130)
     except CompactorError as error:
         _print_error(f"{error}", verbose)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, LogForm, LogFormat, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.model.inputs import Input
 
 
@@ -111,6 +111,7 @@ def verify(
     deep: Annotated[bool, typer.Option("--deep", help="Also read every file of every kept version, and compare the size of every raw file.")] = False,
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Check that tables are consistent.
 
@@ -122,7 +123,7 @@ def verify(
       compactor verify
       compactor verify student --files-only --deep --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format) as app:
         results, code = options.each(app.specs(tables or ()), lambda names: app.verify(names, files_only=files_only, deep=deep))
     if output is Output.json:
         console.as_json([item.to_json() for item in results])

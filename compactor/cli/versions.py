@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, OneTable, Output, OutputForm, Tables, Verbose, Wait
 from compactor.core.measures.record import DAYS_KEPT
 from compactor.core.results.reports import RebuildReport, Swept, VacuumReport
 
@@ -26,6 +26,7 @@ def vacuum(
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Delete files that no kept version references.
 
@@ -41,7 +42,7 @@ def vacuum(
       compactor vacuum student --run
       compactor vacuum --run --output json --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format, label) as app:
         results, code = options.each(app.specs(tables or ()), lambda names: app.vacuum(names, dry=not run, label=label))
     if output is Output.json:
         console.as_json([item.to_json() for item in results])
@@ -65,6 +66,7 @@ def restore(
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Restore an older version.
 
@@ -82,7 +84,7 @@ def restore(
     """
     if (version is None) == (as_of is None) and not (reabsorb and version is None):
         raise typer.BadParameter("set either --version or --as-of" + ("" if version else ", or --reabsorb alone"))
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json or not reabsorb) as progress:
             reports = app.restore(table, version=version, as_of=as_of, reabsorb=reabsorb, progress=progress, label=label)
     if output is Output.json:
@@ -109,6 +111,7 @@ def rebuild(
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Rebuild a table from its archive.
 
@@ -123,7 +126,7 @@ def rebuild(
       compactor rebuild student --accept-differences
       compactor rebuild student --as-of 2026-11-20T14:00:00Z --output json --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json) as progress:
             report = app.rebuild(table, as_of=as_of, accept=accept, dry=dry_run, progress=progress, label=label)
     if output is Output.json:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compactor.core.model import times
 from compactor.core.results.notice import Message, Target
+from compactor.core.results.reports import Tasks
+from compactor.flows.stop import Stop
 from compactor.ports import Catalog, Engine, Storage
 
 
@@ -25,6 +27,10 @@ def _nobody(target: Target, message: Message) -> None:
     """Notify nobody."""
 
 
+def _no_tasks(table: str) -> None:
+    """Count none."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
@@ -32,7 +38,7 @@ class Environment:
     `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
     `catalog_name` identifies the catalog without connecting to it, because what is remembered of one catalog counts for no other. None: nothing is
     remembered of what the catalog shows. `cpu` returns the CPU seconds of this process and its children so far, None if unknown. `program` is the
-    version of compactor.
+    version of compactor. `stop` ends a run early. `tasks` counts the engine's tasks for a table; None where it runs none.
     """
 
     storage: Storage
@@ -45,6 +51,8 @@ class Environment:
     catalog_name: Callable[[], str] | None = None
     cpu: Callable[[], float | None] = _unknown
     program: str = ""
+    stop: Stop = field(default_factory=Stop)
+    tasks: Callable[[str], Tasks | None] = _no_tasks
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""

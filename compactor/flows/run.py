@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Optional
 
-from compactor.core.model.errors import CompactorError, Conflict, NoRowsYet, TryLater
+from compactor.core.model.errors import CompactorError, Conflict, NoRowsYet, Stopped, TryLater
 from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Figures, Progress, RebuildReport, TableReport, silent
+from compactor.flows import logs
 from compactor.flows.environment import Environment
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
@@ -23,6 +24,7 @@ from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
 from compactor.flows.record import CpuMeter, Recorder
 from compactor.flows.resume import resume
+from compactor.flows.stop import Stop, stopped
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
 from compactor.flows.write import commit, rebuild, restore
@@ -51,17 +53,23 @@ def run_tables(
 ) -> list[TableReport]:
     """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`.
 
-    Tables without work are found first, from storage alone. `start` is not called if all are without work.
+    Tables without work are found first, from storage alone. `start` is not called if all are without work. After Ctrl-C the tables that are not
+    finished are reported as stopped.
     """
+    with env.stop.on_interrupt():
+        return _run_tables(env, specs, env.stop.checking(progress), parallel, label, start)
+
+
+def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress, parallel: int, label: str, start: Start) -> list[TableReport]:
     reports = idle_tables(env, specs, progress)
     busy = [spec for spec in specs if spec.name not in reports]
-    if busy:
+    if busy and not env.stop.requested:
         start(busy)
     meter = CpuMeter(env.cpu)
 
     def run(spec: TableSpec) -> TableReport | None:
         recorder = Recorder(Table(env, spec), "run", label, progress, meter)
-        report = _reported(spec.name, lambda: run_table(Table(env, spec), recorder.progress, label), recorder.progress)
+        report = _reported(spec.name, lambda: run_table(Table(env, spec), recorder.progress, label), recorder.progress, env.stop)
         return recorder.recorded(report) if report is not None else None
 
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
@@ -77,7 +85,7 @@ def run_tables(
 def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
     """Return the reports of the tables that have no work, and of those whose work is known to fail. Asks neither engine nor catalog."""
     with ThreadPoolExecutor(_LOOKED_AT, thread_name_prefix="look") as pool:
-        reports = pool.map(lambda spec: _reported(spec.name, lambda: idle_table(Table(env, spec)), progress), specs)
+        reports = pool.map(lambda spec: _reported(spec.name, lambda: idle_table(Table(env, spec)), progress, env.stop), specs)
         return {report.table: report for report in reports if report is not None}
 
 
@@ -93,27 +101,36 @@ def idle_table(table: Table) -> TableReport | None:
     return None if discover.landing(table, current).new else _report(table, current, current, (), False, ())
 
 
-def _reported(name: str, run: Callable[[], TableReport | None], progress: Progress) -> TableReport | None:
+def _reported(name: str, run: Callable[[], TableReport | None], progress: Progress, stop: Stop) -> TableReport | None:
     began = time.monotonic()
     try:
-        report = run()
+        if stop.requested:
+            raise stopped()
+        with logs.about(table=name):
+            report = run()
         if report is None:
             return None
     except NoRowsYet as error:
         report = TableReport(name, "idle", notes=(str(error),))
-    except CompactorError as error:
-        report = failure(name, error)
     except Exception as error:
-        # this table's failure, or the other tables' reports would be lost with it
-        log.exception("table %s: unexpected %s", name, type(error).__name__)
-        report = TableReport(name, "failed", error=f"unexpected {type(error).__name__}: {error}", error_class=type(error).__name__, exit_code=1)
+        # after Ctrl-C a cancelled computation raises anything
+        report = _failed(name, stopped() if stop.requested else error)
     progress(name, "done", 1.0)
     return _timed(report, time.monotonic() - began)
 
 
+def _failed(name: str, error: Exception) -> TableReport:
+    if isinstance(error, CompactorError):
+        return failure(name, error)
+    # this table's failure, or the other tables' reports would be lost with it
+    kind = type(error).__name__
+    log.error("table %s: unexpected %s", name, kind, exc_info=error)
+    return TableReport(name, "failed", error=f"unexpected {kind}: {error}", error_class=kind, exit_code=1)
+
+
 def failure(table: str, error: CompactorError) -> TableReport:
     """The report of a table that could not be brought up to date."""
-    outcome = "later" if isinstance(error, TryLater) else "failed"
+    outcome = "stopped" if isinstance(error, Stopped) else "later" if isinstance(error, TryLater) else "failed"
     return TableReport(table, outcome, error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
 
 
@@ -144,7 +161,7 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
         # another run ingested what we found; if it has died since, its work is finished here
         current, resumed = resume(table, newest)
     worthless = False
-    if current is not None and due(table, current):
+    if current is not None and due(table, current) and not (made and table.env.stop.requested):
         compacted = compact(table, current, label, progress)
         worthless = compacted is None
         if compacted:
@@ -174,6 +191,7 @@ def _blocked(report: TableReport, reason: str) -> TableReport:
     return dataclasses.replace(report, outcome="blocked", error=reason, error_class="CheckFailed", exit_code=1)
 
 
+@logs.of_table
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
     return _recorded(
@@ -185,6 +203,7 @@ def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = s
     )
 
 
+@logs.of_table
 def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
     return _recorded(
@@ -222,6 +241,7 @@ def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str
     return report if blocked is None else _blocked(report, blocked)
 
 
+@logs.of_table
 def rebuild_table(
     table: Table,
     target: Snapshot | None = None,

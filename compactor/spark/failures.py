@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from compactor.core.model.errors import CompactorError, InconsistentRead, Refused, Unavailable
+from compactor.core.model.errors import CompactorError, InconsistentRead, Refused, Stopped, Unavailable
 
 C = TypeVar("C", bound=type)
 
@@ -59,6 +59,11 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
         re.compile(r"ExecutorLostFailure|SparkContext (?:was|has been) (?:shut down|stopped)|stopped SparkContext"),
         Unavailable,
         "Spark lost what it worked with ({}). Run again; if it happens again, give it more memory",
+    ),
+    (
+        re.compile(r"\bJob \d+ (?:was )?cancelled\b"),
+        Stopped,
+        "somebody cancelled a job of Spark ({}); nothing was committed. Run again",
     ),
 )
 

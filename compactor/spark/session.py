@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 
 from compactor.core.model.errors import Busy, Refused
+from compactor.spark.gateway import end_finalizer, keeping_interrupts
 from compactor.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def open_session(settings: SessionSettings) -> SparkSession:
                 conf.setIfMissing(key, value)
             else:
                 conf.set(key, value)
-        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+        with keeping_interrupts():
+            spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except BaseException:
         _stop_jvm()
         if lock is not None:
@@ -285,6 +287,7 @@ def _stop_jvm() -> None:
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is None:
         return
+    end_finalizer(gateway)
     with contextlib.suppress(Exception):
         gateway.shutdown()
     SparkContext._gateway = None

@@ -44,6 +44,18 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Tasks:
+    """Tasks of the computations that go on for a table."""
+
+    done: int
+    """Tasks that have ended."""
+    running: int
+    """Tasks that run."""
+    all: int
+    """All tasks, also those that wait."""
+
+
+@dataclass(frozen=True)
 class TableReport:
     """What one run did for one table."""
 
@@ -51,7 +63,7 @@ class TableReport:
     """The table's name."""
     outcome: str
     """`committed`, `resumed` (it only finished an earlier run), `blocked` (committed, and not shown because a rule of
-    `checks:` does not hold), `idle`, `failed`, or `later` (try again)."""
+    `checks:` does not hold), `idle`, `failed`, `later` (try again), or `stopped` (by Ctrl-C)."""
     version: int | None = None
     """The newest version after the run; None if there is none."""
     operations: tuple[str, ...] = ()
@@ -79,7 +91,7 @@ class TableReport:
     notes: tuple[str, ...] = ()
     """Sentences for the operator."""
     error: str | None = None
-    """Message of the error; None unless `failed`, `blocked` or `later`."""
+    """Message of the error; None unless `failed`, `blocked`, `later` or `stopped`."""
     error_class: str | None = None
     """Class of the error; None without one."""
     exit_code: int = 0

@@ -31,6 +31,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
 from compactor.core.planning.retention import Unit, VacuumPlan
 from compactor.core.results.reports import Swept, VacuumReport
+from compactor.flows import logs
 from compactor.flows.keep import discard
 from compactor.flows.keep.discard import Discards
 from compactor.flows.publish import audit, publish
@@ -58,6 +59,7 @@ class _Inspection:
     records: tuple[FileInfo, ...]
 
 
+@logs.of_table
 def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
     """Delete what may go; `dry`: only report. Raises Conflict as `transact` does, StateRefused when anything is unknown.
 

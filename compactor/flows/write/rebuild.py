@@ -26,7 +26,7 @@ from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
 from compactor.core.results.reports import Progress, RebuildReport, silent
-from compactor.flows import ledger
+from compactor.flows import ledger, logs
 from compactor.flows.keep import discard
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
@@ -125,7 +125,10 @@ class _Rebuild:
         writer = commit_id(version, table.env.nonce())
         self.progress(table.name, "read", 0.1)
         try:
-            batch = table.engine().read(table.spec.unguarded, _origin(table, parent, self.texts), self.inputs, version, self.locations)
+            with logs.phase(table, "decoding") as phase:
+                batch = table.engine().read(table.spec.unguarded, _origin(table, parent, self.texts), self.inputs, version, self.locations)
+                files, events = len(self.inputs), batch.summary.read
+                phase.did(f"decoded {logs.counted(events, 'event')} from {logs.counted(files, 'file')}", events=events, files=files)
         except NoRowsYet as error:
             raise Refused(str(error)) from error
         then = restore.changed(ledger.everything(table, target), ledger.everything(table, parent)) if target else ()
@@ -154,7 +157,9 @@ class _Rebuild:
         """Raises RequirementFailed when vacuum has taken one of the two meanwhile: the rebuild slept longer than `grace`."""
         table = self.table
         try:
-            difference = table.engine().difference(table.spec, against, made)
+            with logs.phase(table, "comparing") as phase:
+                difference = table.engine().difference(table.spec, against, made)
+                phase.did(f"compared {logs.counted(made.rows, 'row')} with version {against.version}", rows=made.rows)
         except Exception as error:
             newest = table.newest()
             if newest is None or table.files_exist(newest, made.data_files):

@@ -24,7 +24,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
 from compactor.core.results.reports import Progress, TableReport, silent
-from compactor.flows import ledger
+from compactor.flows import ledger, logs
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
@@ -56,6 +56,7 @@ def as_of(table: Table, moment: str) -> Snapshot:
     raise Refused(f"table {table.name}: nothing was committed by {moment}; {_listed(_available(table))}")
 
 
+@logs.of_table
 def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     """Make the State of `target` the newest. Raises RequirementFailed when another writer commits meanwhile: the request may be wrong by then."""
     head = table.newest()
