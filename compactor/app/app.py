@@ -137,7 +137,13 @@ class App(Versions, Runners, Reconcile):
         """Return what a run would do. Changes nothing, starts no JVM."""
         from compactor.flows.read.plan import plan
 
-        return [plan(self.runtime.table(spec, files_only=True)) for spec in self.specs(names)]
+        return [plan(self.runtime.table(spec, files_only=True), self.specs()) for spec in self.specs(names)]
+
+    def check(self, names: Sequence[str] = ()) -> list[Check]:
+        """Compare the configuration of each table with the files in landing. Changes nothing, starts no JVM."""
+        from compactor.flows.read.check import check
+
+        return [item for spec in self.specs(names) for item in check(self.runtime.table(self._with_schema(spec), files_only=True), self.specs())]
 
     def log(self, name: str) -> list[Snapshot]:
         """Return a table's Snapshots, newest first. Starts no JVM."""

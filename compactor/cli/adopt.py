@@ -8,6 +8,7 @@ import typer
 
 from compactor.cli import console, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, OneTable, Output, OutputForm, Verbose, Wait
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import AdoptReport
 
 
@@ -56,7 +57,7 @@ def adopt(
 
 def _show(report: AdoptReport) -> None:
     out = console.console()
-    out.print(f"{report.table}: {report.files} files ({report.bytes:,} bytes) with {report.rows:,} rows", soft_wrap=True)
+    out.print(f"{report.table}: {counted(report.files, 'file')} ({report.bytes:,} bytes) with {report.rows:,} rows", soft_wrap=True)
     console.table(("column", "in the files", "type"), report.columns)
     out.print(f"  ordered by {', '.join(f'{name} ({kind})' for name, kind in report.order)}", soft_wrap=True)
     out.print(f"  {report.ingested} landed files are already included and were not read, {report.waiting} wait for the next run", soft_wrap=True)

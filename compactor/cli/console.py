@@ -18,6 +18,7 @@ from rich.table import Table
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.checks import Check
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress as ProgressCallback
 from compactor.core.results.reports import TablePlan, TableReport, TableStatus
 from compactor.core.schema.policy import Decision
@@ -120,7 +121,7 @@ def _read_strategy(item: TableStatus) -> str:
 
 
 def _waiting(item: TableStatus) -> str:
-    landed = f"{item.waiting_files} files, {item.waiting_bytes:,} bytes" if item.waiting_files else ""
+    landed = f"{counted(item.waiting_files, 'file')}, {item.waiting_bytes:,} bytes" if item.waiting_files else ""
     since = f" since {moment(item.oldest_waiting)[:16]}" if item.oldest_waiting else ""
     left = f"{item.pending_archive} to archive" if item.pending_archive else ""
     return ", ".join(part for part in (landed + since, left) if part) or "nothing"
@@ -134,6 +135,8 @@ def plans(plans: Sequence[TablePlan]) -> None:
         out.print(f"{item.table} ({version})", style="bold")
         for step in item.steps:
             out.print(f"  {step}", soft_wrap=True)
+        for problem in item.problems:
+            out.print(f"  problem: {problem}", style="red", soft_wrap=True)
 
 
 def checks(checks: Sequence[Check]) -> None:
@@ -171,21 +174,22 @@ def proposed(proposal: Proposal, file: str) -> None:
     """Print what `init` wrote: a line per table, the keys to set, what was left out."""
     rows = []
     for item in proposal.tables:
-        key = ", ".join(item.settings["key"]) or "none" if item.complete else "?"
+        guessed = " (inferred, verify it)" if item.key_from.startswith("inferred") else ""
+        key = (", ".join(item.settings["key"]) or "none") + guessed if item.complete else "?"
         rows.append((item.name, key, " ".join(str(item.settings[name]) for name in ("envelope", "container") if name in item.settings), item.source))
     table(["table", "key", "envelope", "from"], rows)
     out = console()
     for source, reason in proposal.left_out:
         out.print(f"left out {source}: {reason}", soft_wrap=True)
-    keyless = [item.name for item in proposal.tables if not item.complete]
-    out.print(f"\n{file}: {len(proposal.tables)} tables" + (f"; set `key:` for {', '.join(keyless)}" if keyless else ""), soft_wrap=True)
+    todo = proposal.todo or "next: `compactor check`, `compactor run`"
+    out.print(f"\n{file}: {counted(len(proposal.tables), 'table')}; {todo}", soft_wrap=True)
 
 
 def synced(results: Sequence[Synced]) -> None:
     """Print the state of each table's view and the statements, which can be copied and run."""
     out = console()
     for item in results:
-        done = f"{len(item.statements)} statements" + ("" if item.applied else " would be run") if item.statements else "nothing to do"
+        done = f"{counted(len(item.statements), 'statement')}" + ("" if item.applied else " would be run") if item.statements else "nothing to do"
         out.print(f"-- {item.table}: {item.state}, {done}", style="bold", soft_wrap=True)
         for statement in item.statements:
             out.print(f"{statement};\n", soft_wrap=True)

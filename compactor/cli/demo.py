@@ -11,6 +11,7 @@ import typer
 from compactor.cli import console, options
 from compactor.cli.options import LogForm, LogFormat, Verbose
 from compactor.core.model.errors import Stopped
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import TableReport
 from compactor.demo import ABOUT, SPARK, STEPS, commands, deliver, prepare
 
@@ -49,7 +50,7 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
         out.print("Starting Spark ...", soft_wrap=True)
         for name, hours in STEPS:
             files = deliver(directory, hours)
-            out.print(f"\nHour {name}: {ABOUT[name]} ({files} files)", style="bold", soft_wrap=True)
+            out.print(f"\nHour {name}: {ABOUT[name]} ({counted(files, 'file')})", style="bold", soft_wrap=True)
             with console.progress(len(app.settings.names)) as progress:
                 reports = app.run(progress=progress, label=f"demo hour {name}")
             busy = [report for report in reports if report.outcome != "idle"]

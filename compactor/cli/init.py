@@ -68,6 +68,7 @@ def init(
     tables = app_init.propose(top, registry, warehouse or top or "", increments, options)
     command = " ".join(["compactor", *(shlex.quote(app_init.without_secrets(word)) for word in sys.argv[1:])])
     place = app_init.warehouse_in_file(warehouse, top, tables, base)
+    tables = app_init.relative_increments(tables, place, base)
     text = proposal.text(tables, command, place, database, app_init.registry_keys(registry, options, base), hive)
     if not to_stdout:
         try:

@@ -1,4 +1,4 @@
-"""`compactor status`, `plan`, `log`, `verify`: look at tables without changing them."""
+"""`compactor status`, `plan`, `check`, `log`, `verify`: look at tables without changing them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def status(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFo
 def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
     """Show what a run would do.
 
-    Lists the steps with their files and bytes. Changes nothing, reads files only, starts no Spark.
+    Lists the steps with their files and bytes. A table without a first run is also compared with its files, like `compactor check`. Changes
+    nothing, reads files only, starts no Spark. Exits 1 if the configuration contradicts the files.
 
     \b
     Example:
@@ -51,7 +52,27 @@ def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm
         console.as_json([item.to_json() for item in results])
     else:
         console.plans(results)
-    raise typer.Exit(code)
+    raise typer.Exit(code or (1 if any(item.problems for item in results) else 0))
+
+
+def check(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+    """Compare the configuration with the files in landing.
+
+    Finds folders without files, two tables on one folder, key and order columns that no sampled file has, another envelope, and another
+    CSV dialect. Changes nothing, reads a few small files, starts no Spark. Exits 1 if a check fails.
+
+    \b
+    Example:
+      compactor check
+      compactor check student --output json --config compactor.yaml
+    """
+    with options.opened(config, verbose) as app:
+        results, code = options.each(app.specs(tables or ()), app.check)
+    if output is Output.json:
+        console.as_json([item.to_json() for item in results])
+    elif results:
+        console.checks(results)
+    raise typer.Exit(code or (0 if all(item.ok for item in results) else 1))
 
 
 def log(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.config.values import alike, flag, listed, shown, text
+from compactor.core.model import types
 from compactor.core.model.policy import DROPS, POLICIES, Policy
 from compactor.core.schema.policy import CHOOSABLE
 
@@ -138,6 +139,23 @@ def op_map(value: Any) -> Any:
         raise ValueError(f"{invalid[0][0]}: expected {listed(OPERATIONS)}, found {shown(invalid[0][1])}")
     return value
 
+
+def column_types(value: Any) -> dict[str, str]:
+    """Parse a mapping from columns to Hive types of single values."""
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a mapping such as {{signup_date: date}}, found {shown(value)}")
+    parsed = {}
+    for name, kind in value.items():
+        try:
+            parsed[str(name)] = types.parse(str(kind))
+        except ValueError:
+            parsed[str(name)] = ("array",)
+        if not types.is_scalar(parsed[str(name)]) and parsed[str(name)] != ("binary",):
+            raise ValueError(f"{name}: expected {listed(types.SCALARS)} or decimal(12,2), found {shown(kind)}{alike(str(kind), types.SCALARS)}")
+    return {name: types.text(kind) for name, kind in parsed.items()}
+
+
+COLUMN_TYPES: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
 
 OP_MAP = {"type": "object", "additionalProperties": {"enum": list(OPERATIONS)}}
 

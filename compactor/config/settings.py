@@ -235,7 +235,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         epoch=table.epoch.number,
         epoch_from=table.epoch.first,
         epoch_replaces=table.epoch.replace,
-        csv=Csv(**dict(table.csv)),
+        csv=Csv(**{**dict(table.csv), "types": tuple(table.csv.types.items())}),
         compact_every=table.compaction.every,
         compact_window=table.compaction.window,
         max_gone=table.checks.max_gone if "max_gone" in table.checks.model_fields_set else ENVELOPES[table.envelope].max_gone,

@@ -14,6 +14,7 @@ from compactor.core.model.errors import CompactorError, Conflict, NoRowsYet, Sto
 from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Figures, Progress, RebuildReport, TableReport, silent
 from compactor.flows import logs
 from compactor.flows.environment import Environment
@@ -305,7 +306,7 @@ def _report(
     unusable = sum(item.outcome == "quarantined" for item in inputs)
     records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)
     if unusable or records:
-        what = f"{unusable} files and {records} records cannot be used and wait in quarantine"
+        what = f"{counted(unusable, 'file')} and {counted(records, 'record')} cannot be used and went to quarantine"
         notes = (*notes, f"{what}: compactor quarantine list {table.name}")
     return TableReport(
         table.name,

@@ -49,6 +49,8 @@ class Csv:
     """The character between values."""
     quote: str = '"'
     """The character around quoted values; "" if no value is quoted."""
+    types: tuple[tuple[str, str], ...] = ()
+    """Column, as the files spell it → Hive type. The types of other columns are inferred."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,8 @@ class TableSpec:
         policy = values["policy"]
         values["policy"] = Policy(**{**policy, "kinds": tuple((kind, each) for kind, each in policy["kinds"])})
         values["notify"] = tuple(tuple(target) for target in values["notify"])
-        values["csv"] = Csv(**{**values["csv"], "columns": tuple(values["csv"]["columns"])})
+        csv = values["csv"]
+        values["csv"] = Csv(**{**csv, "columns": tuple(csv["columns"]), "types": tuple((name, kind) for name, kind in csv["types"])})
         values["rules"] = tuple(rule_from_json(rule) for rule in values["rules"])
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)

@@ -10,6 +10,7 @@ from typing import Any
 from compactor.core.measures.record import RunRecord
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import Difference
+from compactor.core.results.phrases import counted
 
 Progress = Callable[[str, str, float], None]
 """A callback for (table, step, share done from 0 to 1). Steps: `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `compact`, `done`."""
@@ -241,7 +242,7 @@ class RebuildReport:
     def sentences(self) -> list[str]:
         """Return sentences about what was read, what differs, and what was done."""
         gap = self.difference
-        sentences = [f"{self.files} files ({self.bytes:,} bytes) give {self.rows:,} rows"]
+        sentences = [f"{counted(self.files, 'file')} ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
             sentences.append(f"{self.undone} files absorbed after version {self.against} are left out; `compactor restore --reabsorb` takes them")
         if gap.unreadable:
@@ -310,6 +311,8 @@ class TablePlan:
     """The landed files."""
     steps: tuple[str, ...]
     """Sentences about each step."""
+    problems: tuple[str, ...] = ()
+    """Where the configuration contradicts the files, such as a folder in which nothing has ever landed."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -25,6 +25,7 @@ from compactor.core.model.spec import ROW_ID
 from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress, RebuildReport, silent
 from compactor.flows import ledger, logs
 from compactor.flows.keep import discard
@@ -297,7 +298,7 @@ def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], pl
     if unreadable:
         raise InputRefused(
             f"table {table.name}: {places[unreadable[0].path, unreadable[0].etag]} was ingested and cannot be read now ({unreadable[0].reason}); "
-            f"{len(unreadable)} files in all. Restore them from a backup."
+            f"{counted(len(unreadable), 'file')} in all. Restore them from a backup."
         )
 
 
