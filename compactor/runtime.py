@@ -45,7 +45,8 @@ class Runtime:
 
     def environment(self, files_only: bool = False) -> Environment:
         """Return the ports for the flows. Engine and catalog start Spark on first use."""
-        return Environment(self.storage, self._engine, self._catalog, notify=self._notify, files_only=files_only, catalog_name=self._catalog_name)
+        storage, name = self.storage, self._catalog_name
+        return Environment(storage, self._engine, self._catalog, notify=self._notify, files_only=files_only, catalog_name=name, share=self._share)
 
     def table(self, spec: TableSpec, files_only: bool = False) -> Table:
         """Return a table in this environment."""
@@ -88,6 +89,11 @@ class Runtime:
             if name not in self._made:
                 self._made[name] = make()
             return self._made[name]
+
+    def _share(self, name: str) -> None:
+        """Put the Spark jobs of this thread into their own pool. Pools share the cores evenly, so a large table does not hold back small ones."""
+        if self.started:
+            self.spark().sparkContext.setLocalProperty("spark.scheduler.pool", name)
 
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine

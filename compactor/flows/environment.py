@@ -20,13 +20,17 @@ def _nobody(target: Target, message: Message) -> None:
     """Notify nobody."""
 
 
+def _no_share(name: str) -> None:
+    """Share nothing."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
 
     `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
     `catalog_name` identifies the catalog without connecting to it, because what is remembered of one catalog counts for no other. None: nothing is
-    remembered of what the catalog shows.
+    remembered of what the catalog shows. `share` gives what the calling thread computes a fair share of the engine, under this name.
     """
 
     storage: Storage
@@ -37,6 +41,7 @@ class Environment:
     notify: Callable[[Target, Message], None] = _nobody
     files_only: bool = False
     catalog_name: Callable[[], str] | None = None
+    share: Callable[[str], None] = _no_share
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""

@@ -6,8 +6,9 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Optional
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Optional, TypeVar
 
 from compactor.core.model.errors import CompactorError, Conflict, NoRowsYet, TryLater
 from compactor.core.model.schema import type_changes
@@ -31,6 +32,7 @@ Ingest = Callable[[Optional[Snapshot]], Optional[Snapshot]]
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
 
 _LOOKED_AT = 8
 """Tables that are looked at, at a time. Looking waits for storage and computes nothing."""
@@ -49,53 +51,76 @@ def run_tables(
 ) -> list[TableReport]:
     """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`.
 
-    Tables without work are found first, from storage alone. `start` is not called if all are without work.
+    Tables without work are found first, from storage alone. `start` is not called if all are without work. The tables that will take longest begin
+    first. Compactions come after the commits of all tables, so that they do not hold back any.
     """
-    reports = idle_tables(env, specs, progress)
-    busy = [spec for spec in specs if spec.name not in reports]
+    looks = _look_at(env, specs, progress)
+    reports = {name: look for name, look in looks.items() if isinstance(look, TableReport)}
+    sizes = {name: look for name, look in looks.items() if isinstance(look, int)}
+    busy = sorted((spec for spec in specs if spec.name in sizes), key=lambda spec: -sizes[spec.name])
     if busy:
         start(busy)
+
+    def run(spec: TableSpec) -> TableReport | Future[TableReport]:
+        env.share(spec.name)
+        step = _reported(spec.name, lambda: commit_table(Table(env, spec), progress, label), progress)
+        # the pool has the commits of all tables in its queue already
+        return step if isinstance(step, TableReport) else pool.submit(finish, step) if step.compaction_due else finish(step)
+
+    def finish(step: Committed) -> TableReport:
+        if step.compaction_due:
+            env.share("compactions")
+        report = _reported(step.table.name, lambda: finish_table(step, progress), progress)
+        return dataclasses.replace(report, seconds=round(report.seconds + step.seconds, 3))
+
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
-        ran = pool.map(lambda spec: _reported(spec.name, lambda: run_table(Table(env, spec), progress, label), progress), busy)
-        reports.update((spec.name, report) for spec, report in zip(busy, ran) if report is not None)
+        ran = [(spec.name, each) for spec, each in zip(busy, [*pool.map(run, busy)])]
+        reports.update((name, each if isinstance(each, TableReport) else each.result()) for name, each in ran)
     return [reports[spec.name] for spec in specs]
 
 
 def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
     """Return the reports of the tables that have no work, and of those whose work is known to fail. Asks neither engine nor catalog."""
+    return {name: look for name, look in _look_at(env, specs, progress).items() if isinstance(look, TableReport)}
+
+
+def _look_at(env: Environment, specs: Sequence[TableSpec], progress: Progress) -> dict[str, TableReport | int]:
     with ThreadPoolExecutor(_LOOKED_AT, thread_name_prefix="look") as pool:
-        reports = pool.map(lambda spec: _reported(spec.name, lambda: idle_table(Table(env, spec)), progress), specs)
-        return {report.table: report for report in reports if report is not None}
+        looks = pool.map(lambda spec: _reported(spec.name, lambda: look_at(Table(env, spec)), progress), specs)
+        return {spec.name: look for spec, look in zip(specs, looks)}
 
 
-def idle_table(table: Table) -> TableReport | None:
-    """Return the report of a run that has nothing to do, or None if there is something to do. Raises what landing is refused for."""
+def look_at(table: Table) -> TableReport | int:
+    """Return the report of a run that has nothing to do, or about how many bytes a run has to read. Raises what landing is refused for."""
     current = table.newest()
+    written = 0 if current is None else current.bytes_written
     if current is not None:
         state = shown.recall(table, current)
         if state is None or archive.unfinished(listed(table), current.pending):
-            return None
+            return written
         if state.compacted < current.version and due(table, current):
-            return None
-    return None if discover.landing(table, current).new else _report(table, current, current, (), False, ())
+            return sum(segment.size for segment in current.segments)
+    new = discover.landing(table, current).new
+    return written + sum(file.size for file in new) if new else _report(table, current, current, (), False, ())
 
 
-def _reported(name: str, run: Callable[[], TableReport | None], progress: Progress) -> TableReport | None:
+def _reported(name: str, run: Callable[[], _T], progress: Progress) -> TableReport | _T:
+    """Return what `run` returns, or the report of its failure. A report gets the seconds that it took."""
     began = time.monotonic()
     try:
-        report = run()
-        if report is None:
-            return None
+        result: TableReport | _T = run()
     except NoRowsYet as error:
-        report = TableReport(name, "idle", notes=(str(error),))
+        result = TableReport(name, "idle", notes=(str(error),))
     except CompactorError as error:
-        report = failure(name, error)
+        result = failure(name, error)
     except Exception as error:
         # this table's failure, or the other tables' reports would be lost with it
         log.exception("table %s: unexpected %s", name, type(error).__name__)
-        report = TableReport(name, "failed", error=f"unexpected {type(error).__name__}: {error}", error_class=type(error).__name__, exit_code=1)
+        result = TableReport(name, "failed", error=f"unexpected {type(error).__name__}: {error}", error_class=type(error).__name__, exit_code=1)
+    if not isinstance(result, TableReport):
+        return result
     progress(name, "done", 1.0)
-    return _timed(report, time.monotonic() - began)
+    return dataclasses.replace(result, seconds=round(time.monotonic() - began, 3))
 
 
 def failure(table: str, error: CompactorError) -> TableReport:
@@ -104,35 +129,65 @@ def failure(table: str, error: CompactorError) -> TableReport:
     return TableReport(table, outcome, error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
 
 
-def _timed(report: TableReport, seconds: float) -> TableReport:
-    return dataclasses.replace(report, seconds=round(seconds, 3))
+@dataclass
+class Committed:
+    """A table after the first part of its run."""
+
+    table: Table
+    """The table."""
+    label: str
+    """The scheduler's label of the run."""
+    before: Snapshot | None
+    """The newest version before the run."""
+    current: Snapshot | None = None
+    """The newest version now."""
+    resumed: bool = False
+    """Whether an earlier run was finished."""
+    made: list[Snapshot] = field(default_factory=list)
+    """The versions that the run made."""
+    compaction_due: bool = False
+    """Whether to look for Segments worth compacting."""
+    seconds: float = 0.0
+    """Duration of the first part."""
 
 
 def run_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Run one table. Any step may have been done by an earlier, interrupted run; the rest is done now."""
+    return finish_table(commit_table(table, progress, label), progress)
+
+
+def commit_table(table: Table, progress: Progress = silent, label: str = "") -> Committed:
+    """Finish an interrupted run, and ingest, publish and archive what has landed: the first part of a run."""
+    began = time.monotonic()
     progress(table.name, "discover", 0.0)
     before = current = table.newest()
-    resumed = False
+    step = Committed(table, label, before)
     if current is not None:
-        current, resumed = resume(table, current)
-    made: list[Snapshot] = []
+        current, step.resumed = resume(table, current)
 
     def ingest() -> Snapshot | None:
-        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), made, progress, label)
+        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), step.made, progress, label)
 
     committed = first = ingest()
     while committed:
-        made.append(committed)
+        step.made.append(committed)
         current = committed
         _finish(table, current, progress)
         full = len(committed.inputs) >= commit.FILES_MAX
         committed = ingest() if full else None
     if not first and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
-        current, resumed = resume(table, newest)
-    worthless = False
-    if current is not None and due(table, current):
-        compacted = compact(table, current, label, progress)
+        current, step.resumed = resume(table, newest)
+    step.current, step.compaction_due = current, current is not None and due(table, current)
+    step.seconds = time.monotonic() - began
+    return step
+
+
+def finish_table(step: Committed, progress: Progress = silent) -> TableReport:
+    """Compact if due, and bring the landing table up to date: the second part of a run."""
+    table, current, made, worthless = step.table, step.current, step.made, False
+    if current is not None and step.compaction_due:
+        compacted = compact(table, current, step.label, progress)
         worthless = compacted is None
         if compacted:
             made.append(compacted)
@@ -140,9 +195,9 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
             _finish(table, current, progress)
     notes: tuple[str, ...] = ()
     if current is not None:
-        folders, notes = _shown_landing(table, current) if made or resumed or table.spec.live_view else ([], ())
+        folders, notes = _shown_landing(table, current) if made or step.resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders, compacted=worthless)
-    return _report(table, before, current, made, resumed, notes)
+    return _report(table, step.before, current, made, step.resumed, notes)
 
 
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
