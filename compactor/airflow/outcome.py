@@ -45,6 +45,14 @@ def judge(ended: Ended) -> Outcome:
     return Outcome(result, "\n".join(reasons), retryable=_retryable(ended, [item.get("error_class") for item in failed]))
 
 
+def report_outcome(report: dict[str, Any]) -> Outcome:
+    """Classify the report of one table, as `judge` does for a command with one table."""
+    if not report["error"]:
+        return Outcome(report)
+    retryable = report["outcome"] == "later" or report["error_class"] not in REFUSED
+    return Outcome(report, f"{report['table']}: {report['error']}", retryable)
+
+
 def _silent_end(code: int) -> str:
     """Describe an end without any message, most of all one by a signal."""
     number = -code if code < 0 else code - 128
