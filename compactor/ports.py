@@ -267,6 +267,8 @@ class Submitted:
     """The directory into which the job writes its report."""
     until: float
     """When the job must have ended, even if it waited for resources; in epoch seconds."""
+    seconds: float = 7200.0
+    """How long it may run after that wait."""
 
 
 class RemoteRunner(Runner, Protocol):

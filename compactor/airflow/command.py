@@ -71,7 +71,8 @@ class CommandOperator(BaseOperator):
         super().__init__(**more)
         self.config, self.table, self.words, self.labelled, self.spark = config, table, tuple(words), labelled, spark
         self.links: dict[str, str] = {}
-        self.group = ""
+        self.reasons: dict[str, str] = {}
+        self.group, self.seconds = "", 0.0
         self._runner: Runner | None = None
 
     def tables(self, context: Any) -> list[str]:
@@ -92,7 +93,7 @@ class CommandOperator(BaseOperator):
         with airflow_errors(self.log):
             with App.open(self.config) as app:
                 on_emr = self.spark and app.settings.runner_of(names[0]) != "local"
-                remote = app.remote_runner(names, attempt_of(context), self.group) if on_emr else None
+                remote = app.remote_runner(names, attempt_of(context), self.group, self.seconds) if on_emr else None
                 self._runner = remote or app.runner()
                 self.log.info("compactor %s", " ".join(arguments(names)))
                 # without names the job runs all tables of its configuration, which are these
@@ -125,6 +126,7 @@ class CommandOperator(BaseOperator):
     def _finish(self, ended: Ended, context: Any) -> Any:
         outcome = judge(ended)
         self.log_result(outcome.result)
+        self.reasons = outcome.reasons
         if outcome.problem is not None:
             raise self._failed(outcome.problem, outcome.retryable)
         return self.task_result(outcome.result, context)

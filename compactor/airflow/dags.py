@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
@@ -19,7 +20,7 @@ from compactor.airflow.gates import (
     SkipIfDryRunOperator,
     SkipUnlessOperator,
 )
-from compactor.airflow.group import FindWorkOperator, RunGroupOperator, TableOperator, WaitForHourOperator
+from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, WaitForHourOperator
 from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
 from compactor.airflow.operators import (
     CheckQuarantineOperator,
@@ -30,7 +31,6 @@ from compactor.airflow.operators import (
     RunOperator,
     VacuumDryRunOperator,
     VacuumOperator,
-    VerifyOperator,
 )
 from compactor.config.sections import Group
 from compactor.config.settings import Settings, load
@@ -46,6 +46,9 @@ BACKOFF: Any = True if BaseOperator.retry_exponential_backoff is False else 2
 
 ACTIVE_RUNS = 2
 """Runs of a group's DAG at a time. While one waits for a slow or retrying table, the next one runs the others."""
+
+MAINTENANCE_SECONDS_MAX = 12 * 3600.0
+"""Longest time limit of a group's compaction or verification, unless a table's `timeout` is longer."""
 
 TABLE_NAME = "{{ task.table }}"
 """Name of a mapped task in the UI."""
@@ -64,10 +67,7 @@ def asset(configured: Settings, name: str) -> Asset:
 
 def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """Return a DAG `compact_<group>` for each group that has tables: the group's tasks, and one task for each table."""
-    members: dict[str, list[str]] = {}
-    for name, table in configured.tables.items():
-        members.setdefault(table.group, []).append(name)
-    return {dag.dag_id: dag for dag in (_compact_group(configured, group, names, doc) for group, names in members.items())}
+    return {dag.dag_id: dag for dag in (_compact_group(configured, group, names, doc) for group, names in groups_of(configured).items())}
 
 
 def _compact_group(configured: Settings, group: str, names: list[str], doc: str | None) -> DAG:
@@ -103,6 +103,14 @@ def _table(configured: Settings, name: str, job: str, shown: Asset) -> BaseOpera
     return TableOperator(task_id=name, table=name, job=job, asset=shown, pool=table.pool, **doc, **common)
 
 
+def groups_of(configured: Settings) -> dict[str, list[str]]:
+    """Return group → its tables, without groups that have none."""
+    members: dict[str, list[str]] = {}
+    for name, table in configured.tables.items():
+        members.setdefault(table.group, []).append(name)
+    return members
+
+
 def jobs_of(configured: Settings, names: list[str]) -> dict[str, list[str]]:
     """Return task id → tables that one job runs. Tables whose machines, pool or time limit differ from those of most tables get jobs of their own."""
     alike: dict[Any, list[str]] = {}
@@ -116,16 +124,10 @@ def jobs_of(configured: Settings, names: list[str]) -> dict[str, list[str]]:
 def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """Return the DAG that compacts and verifies every table in full, and vacuums after a person's approval."""
     config, names, default = str(configured.file), list(configured.names), configured.defaults
-    with _dag(configured, "maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, max_active_tasks=2, tags=[TAG]) as dag:
-        for name, table in configured.tables.items():
-            timeout = timedelta(seconds=table.timeout)
-            common: dict[str, Any] = {"config": config, "table": name, "pool": table.pool, "execution_timeout": timeout}
-            common |= task_settings(configured, [name])
-            # verify also if the run failed
-            verify = VerifyOperator(task_id=f"verify_{name}", trigger_rule="all_done", **common)
-            # a group without schedule is only run by people
-            if _group(configured, table.group).schedule is not None:
-                RunOperator(task_id=f"compact_{name}", compact=True, **common) >> verify
+    with _dag(configured, "maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, tags=[TAG]) as dag:
+        for group, members in groups_of(configured).items():
+            for job, tables in jobs_of(configured, members).items():
+                _maintain(configured, group, tables, job.replace("run", group, 1))
         common = {"config": config, "map_index_template": TABLE_NAME, **task_settings(configured)}
         dry_run = VacuumDryRunOperator.partial(task_id="vacuum_dry_run", **common).expand(table=names)
         question = PrepareQuestionOperator(task_id="anything_to_delete", results=dry_run.output, question="vacuum", owner=default.owner, retries=0)
@@ -133,6 +135,21 @@ def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
         vacuum = VacuumOperator.partial(task_id="vacuum", pool=default.pool, **common)
         question >> approved >> vacuum.expand(table=question.output)
     return {dag.dag_id: dag}
+
+
+def _maintain(configured: Settings, group: str, tables: list[str], name: str) -> None:
+    """Add the tasks that compact and verify these tables of a group, in one job each."""
+    first, options = configured.tables[tables[0]], _group(configured, group)
+    # the tables come one after another, `at_once` at a time
+    seconds = max(first.timeout, min(MAINTENANCE_SECONDS_MAX, first.timeout * math.ceil(len(tables) / options.at_once)))
+    common: dict[str, Any] = {"config": str(configured.file), "group": group, "members": tables, "pool": first.pool, "seconds": seconds}
+    common |= {"execution_timeout": timedelta(seconds=seconds), **task_settings(configured, tables)}
+    # verify also if the run failed
+    verify = GroupOperator(task_id=f"verify_{name}", words=("verify", "--deep"), trigger_rule="all_done", **common)
+    # a group without schedule is only run by people
+    if options.schedule is not None:
+        words = ("run", "--compact", "--parallel", str(options.at_once))
+        GroupOperator(task_id=f"compact_{name}", words=words, labelled=True, **common) >> verify
 
 
 def sync_schemas(configured: Settings, doc: str | None = None) -> dict[str, DAG]:

@@ -78,9 +78,9 @@ class FindWorkOperator(BaseOperator):
 
         names = [name for tables in self.jobs.values() for name in tables]
         with airflow_errors(self.log), App.open(self.config) as app:
-            elsewhere = self._elsewhere(context, names)
-            idle = {report.table: report.to_json() for report in app.idle([name for name in names if name not in elsewhere])}
-        work = {job: [name for name in tables if name not in idle and name not in elsewhere] for job, tables in self.jobs.items()}
+            left_out = self._left_to_earlier_run(context, names)
+            idle = {report.table: report.to_json() for report in app.idle([name for name in names if name not in left_out])}
+        work = {job: [name for name in tables if name not in idle and name not in left_out] for job, tables in self.jobs.items()}
         busy = [name for tables in work.values() for name in tables]
         self.log.info("%d of %d tables have work: %s", len(busy), len(names), ", ".join(busy) or "none")
         self.log.info("%d tables have no work: %s", len(idle), ", ".join(idle) or "none")
@@ -93,7 +93,7 @@ class FindWorkOperator(BaseOperator):
             raise DownstreamTasksSkipped(tasks=without)
         return work
 
-    def _elsewhere(self, context: Any, names: Sequence[str]) -> set[str]:
+    def _left_to_earlier_run(self, context: Any, names: Sequence[str]) -> set[str]:
         """Return the tables that an earlier run of this DAG took, if that run is still active and has not finished them."""
         ti = context["ti"]
         # Airflow 3.1 on
@@ -110,21 +110,43 @@ class FindWorkOperator(BaseOperator):
         return left
 
 
-class RunGroupOperator(CommandOperator):
+class GroupOperator(CommandOperator):
+    """Run a command for tables of a group in one process or one job on EMR. The task fails with the errors of the tables that failed.
+
+    `seconds`: time limit of the job on EMR; default the longest `timeout` of the tables.
+    """
+
+    def __init__(self, *, group: str, members: Sequence[str], seconds: float = 0.0, **more: Any) -> None:
+        super().__init__(table="", spark=True, **more)
+        self.group, self.members, self.seconds = group, list(members), seconds
+
+    def tables(self, context: Any) -> list[str]:
+        """Return the tables."""
+        return self.members
+
+    def log_result(self, result: Any) -> None:
+        """Log a line for each table's report, or each check."""
+        for item in result or ():
+            if "ok" in item:
+                log_checks(self.log, [item])
+            else:
+                log_report(self.log, item)
+
+
+class RunGroupOperator(GroupOperator):
     """Run the tables that `find_work` found in one process or one job on EMR. Returns table → report, also for tables that failed.
 
     The task fails only if there are no reports, or if many tables must be tried again later. A retry leaves out the tables that are done by then.
     """
 
-    def __init__(self, *, group: str, members: Sequence[str], at_once: int, **more: Any) -> None:
-        super().__init__(table="", words=("run", "--parallel", str(at_once)), labelled=True, spark=True, **more)
-        self.group, self.members = group, list(members)
+    def __init__(self, *, at_once: int, **more: Any) -> None:
+        super().__init__(words=("run", "--parallel", str(at_once)), labelled=True, **more)
         self.working: list[str] = []
 
     def tables(self, context: Any) -> list[str]:
         """Return the tables with work. A run whose `find_work` left no result runs all tables."""
-        found = context["ti"].xcom_pull(task_ids="find_work")
-        return list((found or {}).get(self.task_id, self.members))
+        work = context["ti"].xcom_pull(task_ids="find_work")
+        return list((work or {}).get(self.task_id, self.members))
 
     def execute(self, context: Any) -> Any:
         """Run the tables and return their reports."""
@@ -153,8 +175,7 @@ class RunGroupOperator(CommandOperator):
             raise self._failed(outcome.problem or "expected reports, found none", outcome.retryable)
         done = context["ti"].xcom_pull(task_ids=self.task_id, key="done") or []
         later = [report["table"] for report in outcome.result if report["outcome"] == "later"]
-        for report in outcome.result:
-            self.log.log(40 if report["error"] else 20, "%s", f"{report['table']}: {report['error']}" if report["error"] else sentence(report))
+        self.log_result(outcome.result)
         if len(later) > SINGLE_RETRIES and context["ti"].try_number <= context["ti"].max_tries:
             raise self._failed(f"{len(later)} tables must be tried again later: {_named(later)}", True)
         return {report["table"]: report for report in [*done, *outcome.result]}
@@ -179,7 +200,7 @@ class TableOperator(CommandOperator):
         from compactor.app.app import App
 
         with airflow_errors(self.log), App.open(self.config) as app:
-            idle = [found.to_json() for found in app.idle([self.table])]
+            idle = [each.to_json() for each in app.idle([self.table])]
         if idle:
             self.log.info("%s: nothing is left to do", self.table)
             return self.task_result(idle if report is None or report["error"] else [report], context)
@@ -208,6 +229,14 @@ class TableOperator(CommandOperator):
         log_checks(self.log, outcome.result)
         if outcome.problem is not None:
             raise self._failed(outcome.problem, outcome.retryable)
+
+
+def log_report(log: Any, report: Any) -> None:
+    """Log a table's report in one line."""
+    if report["error"]:
+        log.error("%s: %s", report["table"], report["error"])
+    else:
+        log.info("%s", sentence(report))
 
 
 def log_checks(log: Any, checks: Any) -> None:

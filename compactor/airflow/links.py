@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 from airflow.sdk import BaseOperatorLink
 
 if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
 
-@attrs.define()
 class _JobLink(BaseOperatorLink):
     """A page about the job of a task. Airflow asks for it when the task is deferred and when it ends."""
 
@@ -25,7 +23,6 @@ class _JobLink(BaseOperatorLink):
         return str(operator.links.get(self.name, ""))
 
 
-@attrs.define()
 class SparkUiLink(_JobLink):
     """Spark's UI of a job on EMR Serverless. EMR opens it for an hour."""
 
@@ -35,7 +32,6 @@ class SparkUiLink(_JobLink):
         return "Spark UI"
 
 
-@attrs.define()
 class EmrConsoleLink(_JobLink):
     """The page of the EMR cluster."""
 
@@ -45,7 +41,6 @@ class EmrConsoleLink(_JobLink):
         return "EMR console"
 
 
-@attrs.define()
 class LogLink(_JobLink):
     """The folder with the job's log and report."""
 

@@ -22,10 +22,10 @@ def opened(config: str) -> App:
 
     state = _state(config)
     with _lock:
-        known = _apps.get(config)
-        if known is None or known[0] != state:
-            known = _apps[config] = (state, App.open(config))
-        return known[1]
+        current = _apps.get(config)
+        if current is None or current[0] != state:
+            current = _apps[config] = (state, App.open(config))
+        return current[1]
 
 
 def _state(config: str) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""Operators for the commands of one table that the DAGs run: run, verify, plan, rebuild, replay, vacuum, schema notify, quarantine list."""
+"""Operators for the commands of one table that the DAGs run: run, plan, rebuild, replay, vacuum, schema notify, quarantine list."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 from compactor.airflow import alerts
 from compactor.airflow.command import CommandOperator
-from compactor.airflow.group import log_checks
 from compactor.airflow.hours import expected_hours
 from compactor.airflow.outcome import sentence
 from compactor.airflow.triggers import arrived
@@ -21,10 +20,10 @@ LINES_MAX = 50
 
 
 class RunOperator(CommandOperator):
-    """Run `compactor run` for a table, with `compact` also a compaction (`--compact`). Returns the report."""
+    """Run `compactor run` for a table. Returns the report."""
 
-    def __init__(self, *, compact: bool = False, **more: Any) -> None:
-        super().__init__(words=("run", *(("--compact",) if compact else ())), labelled=True, spark=True, **more)
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("run",), labelled=True, spark=True, **more)
 
     def log_result(self, result: Any) -> None:
         """Log a summary of the report."""
@@ -35,17 +34,6 @@ class RunOperator(CommandOperator):
         """Return the report."""
         (report,) = result
         return dict(report)
-
-
-class VerifyOperator(CommandOperator):
-    """Run `compactor verify --deep` for a table: compare its view with a full recompute, and read every file."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(words=("verify", "--deep"), spark=True, **more)
-
-    def log_result(self, result: Any) -> None:
-        """Log each check."""
-        log_checks(self.log, result)
 
 
 class PlanOperator(CommandOperator):

@@ -37,7 +37,7 @@ def missing(config: str, tables: Iterable[str], hour: str) -> list[str]:
     names = [name for name in tables if name in app.settings.tables]
     with ThreadPoolExecutor(_LISTINGS) as pool:
         landed = pool.map(lambda name: app.arrived(name, read_hour(hour)), names)
-        return [name for name, found in zip(names, landed) if not found]
+        return [name for name, file_landed in zip(names, landed) if not file_landed]
 
 
 class HourTrigger(BaseTrigger):
@@ -75,7 +75,7 @@ class JobTrigger(BaseTrigger):
     def __init__(self, config: str, tables: list[str], submitted: dict[str, Any], poll: float = POLL_SECONDS) -> None:
         super().__init__()
         self.config, self.tables, self.submitted, self.poll = config, tables, submitted, poll
-        self._known: tuple[App, RemoteRunner | None] | None = None
+        self._runner: tuple[App, RemoteRunner | None] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments, from which the triggerer creates the trigger again."""
@@ -99,7 +99,7 @@ class JobTrigger(BaseTrigger):
     def _call_runner(self, method: str) -> bool:
         """Call `ended` or `stop` of the tables' remote runner. Return True if the tables have no remote runner any more."""
         app = opened(self.config)
-        if self._known is None or self._known[0] is not app:
-            self._known = (app, app.remote_runner(self.tables))
-        remote = self._known[1]
+        if self._runner is None or self._runner[0] is not app:
+            self._runner = (app, app.remote_runner(self.tables))
+        remote = self._runner[1]
         return remote is None or bool(getattr(remote, method)(Submitted(**self.submitted)))

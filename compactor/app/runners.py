@@ -22,11 +22,11 @@ class Runners(AppBase):
         folder = str(self.settings.file.parent)
         return LocalRunner((absolute(program, folder) if "/" in program else program, *more), ("--config", str(self.settings.file)))
 
-    def remote_runner(self, names: Sequence[str], attempt: str = "", group: str = "") -> RemoteRunner | None:
+    def remote_runner(self, names: Sequence[str], attempt: str = "", group: str = "", seconds: float = 0.0) -> RemoteRunner | None:
         """Return the runner that sends one command line of these tables to EMR, or None if they run on this machine.
 
         The tables have the same `runner` and `spark`. `attempt` identifies the try: the same attempt again finds the job that it submitted before
-        (see `EmrRunner`). `group`: the Airflow group, for the job's name and tags.
+        (see `EmrRunner`). `group`: the Airflow group, for the job's name and tags. `seconds`: time limit of the job; default the longest `timeout`.
         """
         kind, emr = self.settings.runner_of(names[0]), self.settings.emr
         if kind == "local":
@@ -48,7 +48,7 @@ class Runners(AppBase):
         group = group or tables[0].group
         subject = names[0] if len(names) == 1 else f"{group} ({len(names)} tables): {', '.join(names)}"
         tags = {"compactor-group": group, "compactor-table": names[0] if len(names) == 1 else "", **emr.tags}
-        settings = (conf, max(table.timeout for table in tables), subject, tuple((name, value) for name, value in tags.items() if value))
+        settings = (conf, seconds or max(table.timeout for table in tables), subject, tuple((name, value) for name, value in tags.items() if value))
         sending = Sending(str(emr.job), str(emr.plans), str(emr.logs), *settings)
         storage = S3Storage(sending.plans, self.settings.s3_settings)
         return EmrRunner(jobs, sending, storage, lambda: self.job_config(names, schemas=True).written(), attempt)

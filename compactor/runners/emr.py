@@ -159,13 +159,13 @@ class EmrRunner:
         program = join(settings.job, "main.py")
         job = self._jobs.submit(Order(token, name, program, tuple(parameters), sent, settings.logs, settings.seconds, settings.tags))
         log.info("%s: submitted job %s on %s, report below %s", name, job, self._jobs.place, report)
-        self._submitted = Submitted(job, report, time.time() + QUEUE_SECONDS + settings.seconds + GRACE_SECONDS)
+        self._submitted = Submitted(job, report, time.time() + QUEUE_SECONDS + settings.seconds + GRACE_SECONDS, settings.seconds)
         return self._submitted
 
     def ended(self, submitted: Submitted) -> bool:
         """Whether the job has ended. A job beyond its time limit is cancelled, and Unavailable raised. Time in a queue does not count."""
         state, now = self._jobs.state(submitted.job), time.time()
-        over = state.started is not None and now > state.started + self._sending.seconds + GRACE_SECONDS
+        over = state.started is not None and now > state.started + submitted.seconds + GRACE_SECONDS
         if state.active and (over or now > submitted.until):
             self._jobs.cancel(submitted.job)
             advice = "Raise `timeout`." if over else "Find out what it waited for."

@@ -194,7 +194,7 @@ def test_a_job_whose_time_is_over_is_cancelled(storage: MemoryStorage, started: 
     jobs = List(started=None if started is None else time.time() + started)
     sender = runner(jobs, storage)
     submitted = sender.submit(WORDS)
-    late = Submitted(submitted.job, submitted.report, time.time() + until)
+    late = dataclasses.replace(submitted, until=time.time() + until)
     if reason is None:
         assert not sender.ended(late)
         return
