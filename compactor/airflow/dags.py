@@ -35,6 +35,7 @@ from compactor.airflow.operators import (
 from compactor.config.sections import Group
 from compactor.config.settings import Settings, load
 from compactor.config.values import absolute, is_s3
+from compactor.core.settings.job_config import QUEUE_SECONDS
 
 START = datetime(2020, 1, 1, tzinfo=timezone.utc)
 """A date before every run. DAGs do not catch up."""
@@ -74,7 +75,8 @@ def _compact_group(configured: Settings, group: str, names: list[str], doc: str 
     config, options = str(configured.file), _group(configured, group)
     late = alerts.deadlines(config, {name: configured.tables[name].deadline for name in names})
     longest = max(configured.tables[name].timeout for name in names)
-    limits = {"max_active_runs": ACTIVE_RUNS, "dagrun_timeout": timedelta(seconds=2 * longest + options.wait), **late}
+    queue = QUEUE_SECONDS if any(configured.runner_of(name) != "local" for name in names) else 0.0
+    limits = {"max_active_runs": ACTIVE_RUNS, "dagrun_timeout": timedelta(seconds=options.wait + queue + 2 * longest), **late}
     jobs, assets = jobs_of(configured, names), {name: asset(configured, name) for name in names}
     with _dag(configured, f"compact_{group}", doc, schedule=_schedule(options), **limits, tags=[TAG, group]) as dag:
         shared = {"config": config, **task_settings(configured, names)}

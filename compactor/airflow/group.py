@@ -103,6 +103,8 @@ class FindWorkOperator(BaseOperator):
         taken = ti.xcom_pull(task_ids=self.task_id, run_id=earlier.run_id) or {}
         tables = {name for job in taken.values() for name in job}
         tasks = {table_task(name): name for name in names if name in tables}
+        if not tasks:
+            return set()
         states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[earlier.run_id], task_ids=list(tasks)).get(earlier.run_id, {})
         left = {name for task, name in tasks.items() if states.get(task) not in FINISHED}
         if left:
@@ -204,7 +206,7 @@ class TableOperator(CommandOperator):
         if idle:
             self.log.info("%s: nothing is left to do", self.table)
             return self.task_result(idle if report is None or report["error"] else [report], context)
-        return super().execute(context)
+        return self._run(context, [self.table])
 
     def task_result(self, result: Any, context: Any) -> dict[str, Any]:
         """Return the report, after its files were verified."""

@@ -25,14 +25,12 @@ from compactor.aws.retry import access_problem, api_name, code_of, words
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.results.reports import Ended
+from compactor.core.settings.job_config import QUEUE_SECONDS
 from compactor.ports import Storage, Submitted
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 15.0
-QUEUE_SECONDS = 6 * 3600.0
-"""How long a job may wait for resources before it begins. EMR Serverless has the same limit for its queue."""
-
 GRACE_SECONDS = 600.0
 """How long EMR may take to end a job whose time is over."""
 
