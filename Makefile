@@ -79,7 +79,7 @@ test-airflow: setup $(airflow)/.installed ## the DAGs in a real Airflow (COMPACT
 	@COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow -m airflow $(ARGS)
 
 test-airflow-server: setup $(airflow)/.installed ## the DAGs in an Airflow with all its processes, asked through REST (minutes)
-	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow/test_server.py -m airflow $(ARGS)
+	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow/test_server.py tests/airflow/test_server_group.py -m airflow $(ARGS)
 
 test-spark4: $(spark4)/.installed ## the suite's core on PySpark 4.1 (needs Java 17 or 21; fetches 460 MB)
 	@$(spark4)/bin/python -m pytest $(or $(ARGS),$(core4))

@@ -273,7 +273,9 @@ class Submitted:
     report: str
     """The directory into which the job writes its report."""
     until: float
-    """When the job must have ended, in epoch seconds."""
+    """When the job must have ended, even if it waited for resources; in epoch seconds."""
+    seconds: float = 7200.0
+    """How long it may run after that wait."""
 
 
 class RemoteRunner(Runner, Protocol):
@@ -287,6 +289,9 @@ class RemoteRunner(Runner, Protocol):
 
     def result(self, submitted: Submitted, log: Callable[[str], None], since: int = 0) -> Ended:
         """Return how the job ended. `log` is called with the lines of its log from line `since` on. Raises Unavailable if the result is unknown."""
+
+    def links(self, submitted: Submitted) -> dict[str, str]:
+        """Return pages about the job for people: name → address."""
 
     def stop(self, submitted: Submitted) -> None:
         """Cancel the job. Harmless if it has ended."""

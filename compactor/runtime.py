@@ -67,6 +67,7 @@ class Runtime:
             program=_program(),
             stop=self._stop,
             tasks=self._tasks,
+            share=self._share,
         )
 
     def sinks(self, local: bool = True) -> list[Sink]:
@@ -135,6 +136,11 @@ class Runtime:
             if name not in self._made:
                 self._made[name] = make()
             return self._made[name]
+
+    def _share(self, name: str) -> None:
+        """Put the Spark jobs of this thread into their own pool. Pools share the cores evenly, so a large table does not hold back small ones."""
+        if self.started:
+            self.spark().sparkContext.setLocalProperty("spark.scheduler.pool", name)
 
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine

@@ -28,6 +28,8 @@ locals {
   caller_actions = {
     application  = ["emr-serverless:StartJobRun", "emr-serverless:StartApplication"]  # submit, which starts one that is stopped
     job_runs     = ["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"]        # wait, cancel on kill
+    job_tags     = ["emr-serverless:TagResource"]                                     # tags of a job, for cost allocation
+    job_pages    = ["emr-serverless:GetDashboardForJobRun"]                           # the link to Spark's UI
     pass         = ["iam:PassRole"]                                                   # the job's role, to EMR Serverless only
     steps        = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:ListSteps"] # runner: emr-steps: add one, unless it is there
     steps_follow = ["elasticmapreduce:DescribeStep", "elasticmapreduce:CancelSteps"]  # wait, cancel on kill
@@ -153,7 +155,7 @@ locals {
       }],
       [for application in aws_emrserverless_application.this : {
         Effect   = "Allow"
-        Action   = local.caller_actions.job_runs
+        Action   = concat(local.caller_actions.job_runs, local.caller_actions.job_tags, local.caller_actions.job_pages)
         Resource = "${application.arn}/jobruns/*"
       }],
       [for role in aws_iam_role.job : {

@@ -6,7 +6,7 @@ import inspect
 import json
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model import errors
@@ -32,6 +32,9 @@ class Outcome:
     retryable: bool = False
     """Whether a retry may help."""
 
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why the command failed, by table; empty if that is not known."""
+
 
 def judge(ended: Ended) -> Outcome:
     """Classify the end of a command. A refusal is final; an unavailable service, a busy table, a signal or an unexpected error is retryable."""
@@ -39,10 +42,22 @@ def judge(ended: Ended) -> Outcome:
     if ended.code == 0:
         problem = None if result is not None else f"expected a JSON document, found {ended.output[:200]!r}"
         return Outcome(result, problem, retryable=False)
-    failed = [item for item in result if isinstance(item, dict) and item.get("error")] if isinstance(result, list) else []
-    reasons = [f"{item['table']}: {item['error']}" for item in failed]
-    reasons += [] if failed else [_last_message(ended.errors) or _silent_end(ended.code)]
-    return Outcome(result, "\n".join(reasons), retryable=_retryable(ended, [item.get("error_class") for item in failed]))
+    items = [item for item in result if isinstance(item, dict)] if isinstance(result, list) else []
+    failed = [item for item in items if item.get("error")]
+    reasons = {item["table"]: str(item["error"]) for item in failed}
+    for item in items:
+        if item.get("ok") is False:
+            reasons[item["table"]] = "; ".join(filter(None, (reasons.get(item["table"]), f"{item['name']}: {item['detail']}")))
+    lines = [f"{table}: {reason}" for table, reason in reasons.items()] or [_last_message(ended.errors) or _silent_end(ended.code)]
+    return Outcome(result, "\n".join(lines), _retryable(ended, [item.get("error_class") for item in failed]), reasons)
+
+
+def report_outcome(report: dict[str, Any]) -> Outcome:
+    """Classify the report of one table, as `judge` does for a command with one table."""
+    if not report["error"]:
+        return Outcome(report)
+    retryable = report["outcome"] == "later" or report["error_class"] not in REFUSED
+    return Outcome(report, f"{report['table']}: {report['error']}", retryable)
 
 
 def _silent_end(code: int) -> str:

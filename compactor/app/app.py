@@ -60,7 +60,8 @@ class App(Versions, Runners, Reconcile):
         Raises only errors that concern all tables, such as a missing Java or a metastore in use. `parallel`: tables at a time; `label`: a name
         for the run, kept in its Snapshots; `compact`: compaction is due now, whatever `compaction:` says.
         """
-        from compactor.flows.run import failure, run_tables
+        from compactor.flows.run import failure
+        from compactor.flows.run_tables import run_tables
 
         requested, specs, failed = self.specs(names), [], {}
         for spec in requested:
@@ -81,7 +82,7 @@ class App(Versions, Runners, Reconcile):
 
         What cannot be found out is left out.
         """
-        from compactor.flows.run import idle_tables
+        from compactor.flows.run_tables import idle_tables
 
         specs = []
         for spec in self.specs(names):

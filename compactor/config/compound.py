@@ -174,6 +174,16 @@ SPARK_CONF: dict[str, Any] = {
 }
 
 
+def tags(value: Any) -> dict[str, str]:
+    """Parse a mapping of AWS tags."""
+    if not isinstance(value, dict) or not all(re.fullmatch(r"(?!aws:)[\w .:/=+@-]{1,128}", str(name)) for name in value):
+        raise ValueError(f"expected tags such as {{cost-center: data}}, found {shown(value)}")
+    return {str(name): str(text) for name, text in value.items()}
+
+
+TAGS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+
+
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 
 

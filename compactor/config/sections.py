@@ -206,13 +206,16 @@ class Group(Section):
         "the assets.",
     )
     runner: RunnerName | None = setting(None, "Where Spark runs for tables that do not set `runner`; default local.")
-    at_once: Count = setting(16, "Maximum number of tasks of the DAG that run at the same time.")
+    at_once: Count = setting(4, "Number of tables that the group's job runs at the same time.")
+    queue: Text | None = setting(None, "Queue of the group's tasks, for Airflow's CeleryExecutor.")
+    pod_template: Text | None = setting(None, "File with the pod template of the group's tasks, for Airflow's KubernetesExecutor.")
 
 
 Folder = Annotated[str | None, Read(values.s3_folder, {"type": ["string", "null"], "pattern": "^s3[an]?://"})]
 """A folder in S3."""
 
 SparkConf = Annotated[dict[str, str], Read(compound.spark_conf, compound.SPARK_CONF)]
+Tags = Annotated[dict[str, str], Read(compound.tags, compound.TAGS)]
 
 
 class Emr(Section):
@@ -226,6 +229,7 @@ class Emr(Section):
     cluster: Text | None = setting(None, "(emr-steps) Id of the cluster, j-...")
     region: Text | None = setting(None, "(EMR) Region; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
     spark: SparkConf = setting({}, "(EMR) Spark settings of every job.")
+    tags: Tags = setting({}, "(emr-serverless) Tags of every job, for cost allocation. The tags compactor-group and compactor-table are added.")
 
 
 class Airflow(Section):

@@ -31,6 +31,10 @@ def _no_tasks(table: str) -> None:
     """Count none."""
 
 
+def _no_share(name: str) -> None:
+    """Share nothing."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
@@ -38,7 +42,8 @@ class Environment:
     `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
     `catalog_name` identifies the catalog without connecting to it, because what is remembered of one catalog counts for no other. None: nothing is
     remembered of what the catalog shows. `cpu` returns the CPU seconds of this process and its children so far, None if unknown. `program` is the
-    version of compactor. `stop` ends a run early. `tasks` counts the engine's tasks for a table; None where it runs none.
+    version of compactor. `stop` ends a run early. `tasks` counts the engine's tasks for a table; None where it runs none. `share` gives what the
+    calling thread computes a fair share of the engine, under this name.
     """
 
     storage: Storage
@@ -53,6 +58,7 @@ class Environment:
     program: str = ""
     stop: Stop = field(default_factory=Stop)
     tasks: Callable[[str], Tasks | None] = _no_tasks
+    share: Callable[[str], None] = _no_share
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from compactor.core.results.phrases import counted
+
 if TYPE_CHECKING:
     from compactor.flows.table import Table
 
@@ -62,15 +64,6 @@ def at_version(version: int | None) -> None:
 def current() -> dict[str, Any]:
     """Return what the lines of this thread belong to."""
     return {"run": RUN, **_context.get()}
-
-
-def counted(number: int, word: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(6249, "event"), counted(1, "file")
-    ('6,249 events', '1 file')
-    """
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 class Phase:

@@ -1,23 +1,20 @@
-"""Run: resume, commit, compact if due, publish, archive - for one table, and for many at once."""
+"""Run: resume, commit, publish, archive, compact if due - for one table."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Optional
 
-from compactor.core.model.errors import CompactorError, Conflict, NoRowsYet, Stopped, TryLater
+from compactor.core.model.errors import CompactorError, Conflict, Stopped, TryLater
 from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.spec import TableSpec
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Figures, Progress, RebuildReport, TableReport, silent
 from compactor.flows import logs
-from compactor.flows.environment import Environment
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
@@ -25,7 +22,6 @@ from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
 from compactor.flows.record import CpuMeter, Recorder
 from compactor.flows.resume import resume
-from compactor.flows.stop import Stop, stopped
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
 from compactor.flows.write import commit, rebuild, restore
@@ -34,99 +30,19 @@ from compactor.flows.write.compact import compact, due
 Ingest = Callable[[Optional[Snapshot]], Optional[Snapshot]]
 """Ingests into the newest Snapshot, which it is given as far as it is known; returns the new one."""
 
-log = logging.getLogger(__name__)
 
-
-_LOOKED_AT = 8
-"""Tables that are looked at, at a time. Looking waits for storage and computes nothing."""
-
-Start = Callable[[Sequence[TableSpec]], None]
-"""Called once, before the tables that have work are run. Raises errors that concern all of them."""
-
-
-def run_tables(
-    env: Environment,
-    specs: Sequence[TableSpec],
-    progress: Progress = silent,
-    parallel: int = 2,
-    label: str = "",
-    start: Start = lambda specs: None,
-) -> list[TableReport]:
-    """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`.
-
-    Tables without work are found first, from storage alone. `start` is not called if all are without work. After Ctrl-C the tables that are not
-    finished are reported as stopped.
-    """
-    with env.stop.on_interrupt():
-        return _run_tables(env, specs, env.stop.checking(progress), parallel, label, start)
-
-
-def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress, parallel: int, label: str, start: Start) -> list[TableReport]:
-    reports = idle_tables(env, specs, progress)
-    busy = [spec for spec in specs if spec.name not in reports]
-    if busy and not env.stop.requested:
-        start(busy)
-    meter = CpuMeter(env.cpu)
-
-    def run(spec: TableSpec) -> TableReport | None:
-        recorder = Recorder(Table(env, spec), "run", label, progress, meter)
-        report = _reported(spec.name, lambda: run_table(Table(env, spec), recorder.progress, label), recorder.progress, env.stop)
-        return recorder.recorded(report) if report is not None else None
-
-    with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
-        reports.update((spec.name, report) for spec, report in zip(busy, pool.map(run, busy)) if report is not None)
-    for spec in specs:
-        report = reports[spec.name]
-        if report.error is not None and report.record is None:
-            # found while looking for work
-            reports[spec.name] = Recorder(Table(env, spec), "run", label, silent, meter).recorded(report)
-    return [reports[spec.name] for spec in specs]
-
-
-def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
-    """Return the reports of the tables that have no work, and of those whose work is known to fail. Asks neither engine nor catalog."""
-    with ThreadPoolExecutor(_LOOKED_AT, thread_name_prefix="look") as pool:
-        reports = pool.map(lambda spec: _reported(spec.name, lambda: idle_table(Table(env, spec)), progress, env.stop), specs)
-        return {report.table: report for report in reports if report is not None}
-
-
-def idle_table(table: Table) -> TableReport | None:
-    """Return the report of a run that has nothing to do, or None if there is something to do. Raises what landing is refused for."""
+def look_at(table: Table) -> TableReport | int:
+    """Return the report of a run that has nothing to do, or about how many bytes a run has to read. Raises what landing is refused for."""
     current = table.newest()
+    written = 0 if current is None else current.bytes_written
     if current is not None:
         state = shown.recall(table, current)
         if state is None or archive.unfinished(listed(table), current.pending):
-            return None
+            return written
         if state.compacted < current.version and due(table, current):
-            return None
-    return None if discover.landing(table, current).new else _report(table, current, current, (), False, ())
-
-
-def _reported(name: str, run: Callable[[], TableReport | None], progress: Progress, stop: Stop) -> TableReport | None:
-    began = time.monotonic()
-    try:
-        if stop.requested:
-            raise stopped()
-        with logs.about(table=name):
-            report = run()
-        if report is None:
-            return None
-    except NoRowsYet as error:
-        report = TableReport(name, "idle", notes=(str(error),))
-    except Exception as error:
-        # after Ctrl-C a cancelled computation raises anything
-        report = _failed(name, stopped() if stop.requested else error)
-    progress(name, "done", 1.0)
-    return _timed(report, time.monotonic() - began)
-
-
-def _failed(name: str, error: Exception) -> TableReport:
-    if isinstance(error, CompactorError):
-        return failure(name, error)
-    # this table's failure, or the other tables' reports would be lost with it
-    kind = type(error).__name__
-    log.error("table %s: unexpected %s", name, kind, exc_info=error)
-    return TableReport(name, "failed", error=f"unexpected {kind}: {error}", error_class=kind, exit_code=1)
+            return sum(segment.size for segment in current.segments)
+    new = discover.landing(table, current).new
+    return written + sum(file.size for file in new) if new else _report(table, current, current, (), False, ())
 
 
 def failure(table: str, error: CompactorError) -> TableReport:
@@ -135,35 +51,65 @@ def failure(table: str, error: CompactorError) -> TableReport:
     return TableReport(table, outcome, error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
 
 
-def _timed(report: TableReport, seconds: float) -> TableReport:
-    return dataclasses.replace(report, seconds=round(seconds, 3))
+@dataclass
+class Committed:
+    """A table after the first part of its run."""
+
+    table: Table
+    """The table."""
+    label: str
+    """The scheduler's label of the run."""
+    before: Snapshot | None
+    """The newest version before the run."""
+    current: Snapshot | None = None
+    """The newest version now."""
+    resumed: bool = False
+    """Whether an earlier run was finished."""
+    made: list[Snapshot] = field(default_factory=list)
+    """The versions that the run made."""
+    compaction_due: bool = False
+    """Whether to look for Segments worth compacting."""
+    seconds: float = 0.0
+    """Duration of the first part."""
 
 
 def run_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Run one table. Any step may have been done by an earlier, interrupted run; the rest is done now."""
+    return finish_table(commit_table(table, progress, label), progress)
+
+
+def commit_table(table: Table, progress: Progress = silent, label: str = "") -> Committed:
+    """Finish an interrupted run, and ingest, publish and archive what has landed: the first part of a run."""
+    began = time.monotonic()
     progress(table.name, "discover", 0.0)
     before = current = table.newest()
-    resumed = False
+    step = Committed(table, label, before)
     if current is not None:
-        current, resumed = resume(table, current)
-    made: list[Snapshot] = []
+        current, step.resumed = resume(table, current)
 
     def ingest() -> Snapshot | None:
-        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), made, progress, label)
+        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), step.made, progress, label)
 
     committed = first = ingest()
     while committed:
-        made.append(committed)
+        step.made.append(committed)
         current = committed
         _finish(table, current, progress)
         full = len(committed.inputs) >= commit.FILES_MAX
         committed = ingest() if full else None
     if not first and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
-        current, resumed = resume(table, newest)
-    worthless = False
-    if current is not None and due(table, current) and not (made and table.env.stop.requested):
-        compacted = compact(table, current, label, progress)
+        current, step.resumed = resume(table, newest)
+    step.current, step.compaction_due = current, current is not None and due(table, current)
+    step.seconds = time.monotonic() - began
+    return step
+
+
+def finish_table(step: Committed, progress: Progress = silent) -> TableReport:
+    """Compact if due, and bring the landing table up to date: the second part of a run."""
+    table, current, made, worthless = step.table, step.current, step.made, False
+    if current is not None and step.compaction_due and not (made and table.env.stop.requested):
+        compacted = compact(table, current, step.label, progress)
         worthless = compacted is None
         if compacted:
             made.append(compacted)
@@ -173,10 +119,10 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
     if current is not None:
         blocked = audit.blocked(table, current)
         if blocked is not None:
-            return _blocked(_report(table, before, current, made, resumed, notes), blocked)
-        folders, notes = _shown_landing(table, current) if made or resumed or table.spec.live_view else ([], ())
+            return _blocked(_report(table, step.before, current, made, step.resumed, notes), blocked)
+        folders, notes = _shown_landing(table, current) if made or step.resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders, compacted=worthless)
-    return _report(table, before, current, made, resumed, notes)
+    return _report(table, step.before, current, made, step.resumed, notes)
 
 
 def publish_table(table: Table, snapshot: Snapshot) -> int:

@@ -16,6 +16,7 @@ from compactor.core.model.edit import Edit, Stamp, apply, unmet
 from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, RequirementFailed, TryLater
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning.compaction import tiling_problem
+from compactor.core.results.phrases import counted
 from compactor.flows import ledger, logs
 from compactor.flows.table import Table
 
@@ -51,7 +52,7 @@ def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool
                 put(table, made)
                 logs.at_version(made.version)
                 figures = {"operation": made.operation, "rows": made.rows, "bytes": made.size}
-                text = f"committed version {made.version} ({made.operation}), {logs.counted(made.rows, 'row')}"
+                text = f"committed version {made.version} ({made.operation}), {counted(made.rows, 'row')}"
                 log.info("%s: %s", table.name, text, extra={logs.FIELDS: figures})
                 return made
             except RequirementFailed:

@@ -172,6 +172,8 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         # A marker file would be the only object in a table's folder that no Snapshot lists.
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.ui.showConsoleProgress": str(settings.verbose).lower(),
+        # several tables share the cores, each in a pool of its own (Environment.share)
+        "spark.scheduler.mode": "FAIR",
         **_metastore_conf(settings),
         **_master_conf(settings),
     }

@@ -51,7 +51,14 @@ def messages(told: Path) -> list[dict[str, Any]]:
 
 def hourly(company: Company, report: TableReport) -> dict[str, str]:
     """States of an hour's run in which every table ends with this report."""
-    answers = {**CHECKED, "run": {"found": [report.to_json()], "code": report.exit_code, "errors": ""}}
+    names = ("student", "ledger", "quiet")
+    reports = {name: {**report.to_json(), "table": name} for name in names}
+    answers = {**CHECKED, "run": {"found": [*reports.values()], "code": report.exit_code, "errors": ""}}
+    answers |= {f"run {name}": {"found": [reports[name]], "code": report.exit_code, "errors": ""} for name in names}
+    for name in names:
+        folder = company.folder / f"warehouse/{name}/incremental/increment_2024030602"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "part-0.json").write_text('{"id": 1}\n', encoding="utf-8")
     (company.folder / "answers.json").write_text(json.dumps(answers), encoding="utf-8")
     found: dict[str, str] = states(company.dag("compact_hourly").test(logical_date=AT, run_after=AT))
     return found
@@ -64,9 +71,14 @@ def test_a_failed_task_is_told_once_with_the_words_of_the_command(company: Compa
     for error in (SchemaRefused("table student: column age changed"), Unavailable("the metastore is away")):
         told.unlink(missing_ok=True)
         found = hourly(company, failure("student", error))
-        assert (found["student.run"], found["student.verify"], found["ledger.run"]) == ("failed", "upstream_failed", "failed")
+        assert (found["run"], found["tables.student"], found["tables.ledger"]) == ("success", "failed", "failed")
         (one,) = messages(told)
-        assert (one["event"], one["table"], one["where"]["task"], one["where"]["dag"]) == ("run_failed", "student", "student.run", "compact_hourly")
+        assert (one["event"], one["table"], one["where"]["task"], one["where"]["dag"]) == (
+            "run_failed",
+            "student",
+            "tables.student",
+            "compact_hourly",
+        )
         assert str(error) in one["reason"]
         assert one["where"]["status page"] == "https://wiki.example/tables"
         assert one["text"].startswith(f"table student has failed: student: {error}")

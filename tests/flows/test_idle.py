@@ -12,7 +12,7 @@ import pytest
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import TableReport
 from compactor.flows.environment import Environment
-from compactor.flows.run import run_tables
+from compactor.flows.run_tables import run_tables
 from tests.faults import Crash, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line

@@ -14,7 +14,7 @@ import pytest
 
 from compactor.core.results.reports import Tasks
 from compactor.flows import logs
-from compactor.flows.run import run_tables
+from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line

@@ -20,7 +20,8 @@ from compactor.flows.keep.pin import pin
 from compactor.flows.read import quarantine
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
-from compactor.flows.run import run_table, run_tables
+from compactor.flows.run import run_table
+from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, preview, put
 from compactor.storage.memory import MemoryStorage

@@ -14,7 +14,8 @@ import pytest
 from compactor.core.model.spec import TableSpec
 from compactor.flows import stop
 from compactor.flows.environment import Environment
-from compactor.flows.run import run_table, run_tables
+from compactor.flows.run import run_table
+from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line

@@ -19,6 +19,9 @@ from compactor.core.settings.s3 import S3Settings
 FORMAT = 1
 """The version of this JSON format. A job refuses any other."""
 
+QUEUE_SECONDS = 6 * 3600.0
+"""How long a job may wait for resources before it begins. EMR Serverless has the same limit for its queue."""
+
 
 @dataclass(frozen=True)
 class JobConfig:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import AGAIN, Input
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
 from compactor.flows import logs
 from compactor.flows.table import Table
@@ -26,7 +27,7 @@ def archive(table: Table, snapshot: Snapshot) -> int:
         for item in snapshot.pending:
             moved += _archived(table, item)
         if moved:
-            phase.did(f"archived {logs.counted(moved, 'file')}", files=moved)
+            phase.did(f"archived {counted(moved, 'file')}", files=moved)
     return moved
 
 

@@ -17,6 +17,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import InputLocations, Staged
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress
 from compactor.core.sources import full_loads
 from compactor.flows import ledger, logs
@@ -45,7 +46,7 @@ def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress
             new = discover.landing(table, parent).new
             if new:
                 size = sum(item.size for item in new)
-                phase.did(f"listed {logs.counted(len(new), 'new file')}, {size:,} bytes,", files=len(new), bytes=size)
+                phase.did(f"listed {counted(len(new), 'new file')}, {size:,} bytes,", files=len(new), bytes=size)
         # a full load is ingested whole; all other events may come in any number of commits
         return new if table.spec.source.full_loads else new[:FILES_MAX], _LANDING
 
@@ -133,7 +134,7 @@ class _Ingestion:
             with logs.phase(table, "decoding") as phase:
                 batch = table.engine().read(table.spec, parent, inputs, version, self.locations, lambda: ledger.newest_entries(table, parent))
                 events = batch.summary.read
-                phase.did(f"decoded {logs.counted(events, 'event')} from {logs.counted(len(inputs), 'file')}", events=events, files=len(inputs))
+                phase.did(f"decoded {counted(events, 'event')} from {counted(len(inputs), 'file')}", events=events, files=len(inputs))
             return batch
         except SchemaRefused as error:
             notices.notify(table, parent, error.decisions, None)

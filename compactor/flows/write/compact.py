@@ -18,6 +18,7 @@ from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.batch import Staged
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress
 from compactor.flows import logs
 from compactor.flows.table import Table
@@ -72,7 +73,7 @@ class _Compaction:
             with logs.phase(table, "compacting") as phase:
                 self.staged = table.engine().compact(table.spec, read, self.targets, self.commit, self.purge_through)
                 rows = sum(segment.rows for segment in self.staged.segments)
-                sentence = f"compacted {logs.counted(len(self.targets), 'segment')} into {len(self.staged.segments):,}, {logs.counted(rows, 'row')},"
+                sentence = f"compacted {counted(len(self.targets), 'segment')} into {len(self.staged.segments):,}, {counted(rows, 'row')},"
                 phase.did(sentence, segments=len(self.targets), rows=rows, bytes=sum(segment.size for segment in self.staged.segments))
 
     def edit(self, parent: Snapshot) -> Edit | None:

@@ -129,7 +129,7 @@ class _Rebuild:
             with logs.phase(table, "decoding") as phase:
                 batch = table.engine().read(table.spec.unguarded, _origin(table, parent, self.texts), self.inputs, version, self.locations)
                 files, events = len(self.inputs), batch.summary.read
-                phase.did(f"decoded {logs.counted(events, 'event')} from {logs.counted(files, 'file')}", events=events, files=files)
+                phase.did(f"decoded {counted(events, 'event')} from {counted(files, 'file')}", events=events, files=files)
         except NoRowsYet as error:
             raise Refused(str(error)) from error
         then = restore.changed(ledger.everything(table, target), ledger.everything(table, parent)) if target else ()
@@ -160,7 +160,7 @@ class _Rebuild:
         try:
             with logs.phase(table, "comparing") as phase:
                 difference = table.engine().difference(table.spec, against, made)
-                phase.did(f"compared {logs.counted(made.rows, 'row')} with version {against.version}", rows=made.rows)
+                phase.did(f"compared {counted(made.rows, 'row')} with version {against.version}", rows=made.rows)
         except Exception as error:
             newest = table.newest()
             if newest is None or table.files_exist(newest, made.data_files):

@@ -14,6 +14,7 @@ from compactor.core.model.position import KEY, TABLE, Partitions, latest, scope
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
+from compactor.core.results.phrases import counted
 from compactor.flows import logs
 from compactor.flows.table import Table
 from compactor.ports import Batch, Resolution
@@ -41,14 +42,14 @@ def write(table: Table, batch: Batch, parent: State | None, commit: str, whole: 
     with logs.phase(table, "resolving") as phase:
         resolution = table.engine().resolve(batch, whole)
         changes = resolution.summary.changes
-        phase.did(f"resolved {logs.counted(changes, 'change')}", changes=changes)
+        phase.did(f"resolved {counted(changes, 'change')}", changes=changes)
     scratch.callback(resolution.close)
     with logs.phase(table, "writing") as phase:
         staged = table.engine().write(resolution, commit, purge_through)
         history = table.engine().write_history(resolution, commit) if table.spec.history else None
         parts = staged.segments or ((staged.delta,) if staged.delta else ())
         rows, size = sum(part.rows for part in parts), sum(part.size for part in parts)
-        phase.did(f"wrote a {'base' if whole else 'Delta'} of {logs.counted(rows, 'row')}, {size:,} bytes,", rows=rows, bytes=size)
+        phase.did(f"wrote a {'base' if whole else 'Delta'} of {counted(rows, 'row')}, {size:,} bytes,", rows=rows, bytes=size)
     made = after(table, parent, resolution.summary, staged, history, commit, whole)
     return Written(resolution, staged, with_purge(table, made, parent, staged, purge_through))
 
