@@ -196,6 +196,14 @@ def test_an_example_gives_what_is_required_and_nothing_unknown(example: Path) ->
     assert required <= set(call) <= {"source", *inputs}
 
 
+@pytest.mark.parametrize("file", sorted(MODULE.glob("examples/*/*.tfvars")), ids=title)
+def test_a_file_of_values_sets_what_its_example_requires(file: Path) -> None:
+    """And nothing that the example does not declare."""
+    declared_here = of_kind(file.parent, "variable")
+    given = set(plain(hcl2.loads(file.read_text(encoding="utf-8")))) - {"__comments__"}
+    assert {name for name, block in declared_here.items() if "default" not in block.body} <= given <= set(declared_here)
+
+
 def test_the_examples_use_nearly_every_input() -> None:
     """The rest is for trials and for those who bring their own."""
     used = {name for example in EXAMPLES for name in of_kind(example, "module")["compactor"].body}
