@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from compactor import __version__
 from compactor.app.app import App
 from compactor.core.model.snapshot import FORMAT
 from compactor.core.settings import job_config
 from scripts.make_release_warehouse import rows
+from tests.parts.one_spark import app_on_one_spark
+
+__all__ = ["app_on_one_spark"]
 
 pytestmark = pytest.mark.spark
 
@@ -34,14 +36,10 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def app(warehouse: Path, spark: SparkSession) -> Iterator[App]:
-    """An App of it in the shared session, which it must not stop."""
-    app = App.open(warehouse / "compactor.yaml")
-    app.runtime._made["spark"] = spark
-    spark.sql("DROP DATABASE IF EXISTS released CASCADE")
-    yield app
-    app.runtime._made.clear()
-    spark.sql("DROP DATABASE IF EXISTS released CASCADE")
+def app(warehouse: Path, app_on_one_spark: None) -> Iterator[App]:
+    """An App of it."""
+    with App.open(warehouse / "compactor.yaml") as opened:
+        yield opened
 
 
 def test_a_warehouse_of_each_release_is_read_and_continued(app: App, warehouse: Path) -> None:
