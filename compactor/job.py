@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from compactor.aws.emr import glue_conf, on_emr
+from compactor.aws.emr import metastore_conf
 from compactor.core.model.errors import CompactorError, ConfigError, Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
@@ -97,7 +97,7 @@ def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
     def session() -> Any:
         from compactor.spark.session import SessionSettings, open_session
 
-        conf = glue_conf(config.catalog_id) if config.catalog == "glue" and on_emr() else {}
+        conf = metastore_conf(config.catalog, config.catalog_id, config.metastore_uri)
         kinds = {spec.timestamps for spec in config.specs}
         timestamps = {"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[kinds.pop()]
         settings = SessionSettings(config.metastore_uri, None, config.warehouse, verbose=verbose, conf=tuple(conf.items()), timestamps=timestamps)

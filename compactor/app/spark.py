@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor.aws.emr import glue_conf, on_emr
+from compactor.aws.emr import metastore_conf, on_emr
 from compactor.config.settings import Settings
 from compactor.core.model.errors import ConfigError, Refused
 from compactor.core.model.spec import TableSpec
@@ -30,7 +30,8 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
     fetched = packages if not jars else frozenset()
     more = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(sorted(fetched))}
     s3a = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
-    conf = {**_glue_conf(settings), **s3a, **{key: value for key, value in more.items() if value}, **conf}
+    catalog = metastore_conf(settings.catalog.type, settings.catalog.catalog_id, settings.catalog.uri)
+    conf = {**catalog, **s3a, **{key: value for key, value in more.items() if value}, **conf}
     timestamps = {settings.spec(name).timestamps for name in settings.names}
     try:
         return session.open_session(
@@ -51,13 +52,6 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
             f"This needs {', '.join(sorted(fetched))}, which Spark could not download from Maven Central. Download the jars "
             f"and set {JARS}=/path/to/one.jar,/path/to/another.jar. Spark reported: {_maven_error(str(error))}"
         ) from None
-
-
-def _glue_conf(settings: Settings) -> dict[str, str]:
-    """Return the settings for Glue as Spark's metastore. Only EMR's Spark has a client for Glue."""
-    if settings.catalog.type != "glue" or not on_emr():
-        return {}
-    return glue_conf(settings.catalog.catalog_id)
 
 
 def spark_reads(settings: Settings) -> bool:

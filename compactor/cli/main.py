@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import Annotated
 
 import typer
 
+from compactor import __version__
 from compactor.cli import adopt, changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
 from compactor.cli.proof import publish, reconcile
 from compactor.core.model.errors import CompactorError
@@ -30,6 +32,14 @@ Example:
   compactor sql "select count(*) from student" --config compactor.yaml
 """,
 )
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False) -> None:
+    if version:
+        print(f"compactor {__version__}")
+        raise typer.Exit
+
 
 app.command()(run.run)
 app.command()(run.compact)

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.terraform
 OTHERS = {
     "iam:PassRole": "StartJobRun, for the job's role",
     "emr-serverless:StartApplication": "StartJobRun, where the application is stopped",
+    "emr-serverless:TagResource": "StartJobRun, with tags",
     "kms:Decrypt": "S3, for the caller",
     "kms:GenerateDataKey": "S3, for the caller",
     "cloudwatch:PutMetricData": "`metrics:`, after a run",
