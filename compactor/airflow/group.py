@@ -15,7 +15,7 @@ from compactor.airflow import connection
 from compactor.airflow.command import CommandOperator, airflow_errors
 from compactor.airflow.hours import HOUR, hour_of_run, written
 from compactor.airflow.opened import open_app
-from compactor.airflow.outcome import Outcome, judge, report_outcome, sentence
+from compactor.airflow.outcome import Outcome, judge, reason, report_outcome, sentence
 from compactor.airflow.triggers import HourTrigger, missing
 from compactor.core.results.reports import Ended
 
@@ -208,6 +208,7 @@ class TableOperator(CommandOperator):
         """Return the report, after its files were verified."""
         (report,) = result
         outcome = report_outcome(report)
+        self.reasons = outcome.reasons
         if outcome.problem is not None:
             raise self._failed(outcome.problem, outcome.retryable)
         self.log.info("%s", sentence(report))
@@ -231,7 +232,7 @@ class TableOperator(CommandOperator):
 def log_report(log: Any, report: Any) -> None:
     """Log a table's report in one line."""
     if report["error"]:
-        log.error("%s: %s", report["table"], report["error"])
+        log.error("%s: %s", report["table"], reason(report))
     else:
         log.info("%s", sentence(report))
 
