@@ -160,10 +160,10 @@ $(tools)/.installed: tests/terraform/tools.txt | $(venv)/.installed-dev
 
 # An environment of its own, as on a worker: Airflow and what reading the configuration takes, no PySpark. All from constraints.txt.
 $(airflow)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
-	@echo 'setup: installing Airflow into $(airflow) (130 packages)'
+	@echo 'setup: installing Airflow into $(airflow) (150 packages)'
 	@rm -rf $(airflow)
 	@$(python) -m venv --without-pip $(airflow)
-	@scripts/install.sh $(airflow)/bin/python -c constraints.txt apache-airflow apache-airflow-providers-standard boto3 pydantic pyyaml pytest
+	@scripts/install.sh $(airflow)/bin/python -c constraints.txt apache-airflow apache-airflow-providers-standard apache-airflow-providers-amazon boto3 pydantic pyyaml pytest
 	@touch $@
 
 # An environment of its own: two PySparks cannot share one.

@@ -140,7 +140,12 @@ def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
         here.check_commits()
     if arguments.command == "run":
         specs = [spec.compacting_now if arguments.compact else spec for spec in specs]
-        reports = run_tables(here.environment(), specs, parallel=arguments.parallel, label=arguments.label)
+
+        def start(busy: Sequence[TableSpec]) -> None:
+            # before the tables: each puts its Spark jobs into a pool of its own
+            here.spark()
+
+        reports = run_tables(here.environment(), specs, parallel=arguments.parallel, label=arguments.label, start=start)
         if here.config.metrics is not None:
             # files of this machine would go with the job: whoever sent the job writes them when it has ended
             sinks = here.sinks(local=False)

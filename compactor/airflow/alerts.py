@@ -65,9 +65,9 @@ def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) 
 
 
 def _opened(config: str) -> App:
-    from compactor.app.app import App
+    from compactor.airflow.opened import open_app
 
-    return App.open(config)
+    return open_app(config)
 
 
 def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:

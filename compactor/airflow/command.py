@@ -11,7 +11,9 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from compactor.airflow import connection
 from compactor.airflow.links import LINKS
+from compactor.airflow.opened import open_app
 from compactor.airflow.outcome import judge
 from compactor.airflow.triggers import JobTrigger
 from compactor.core.model.errors import Refused, TryLater
@@ -84,14 +86,12 @@ class CommandOperator(BaseOperator):
         return self._run(context, self.tables(context))
 
     def _run(self, context: Any, names: list[str]) -> Any:
-        from compactor.app.app import App
-
         def arguments(tables: list[str]) -> list[str]:
             label = ["--label", str(context["run_id"])] if self.labelled else []
             return [*self.words, *self.options(context), *tables, "--output", "json", *label]
 
         with airflow_errors(self.log):
-            with App.open(self.config) as app:
+            with open_app(self.config) as app:
                 on_emr = self.spark and app.settings.runner_of(names[0]) != "local"
                 remote = app.remote_runner(names, attempt_of(context), self.group, self.seconds) if on_emr else None
                 self._runner = remote or app.runner()
@@ -105,16 +105,15 @@ class CommandOperator(BaseOperator):
                 trigger = JobTrigger(self.config, names, asdict(submitted))
                 # the trigger has its own deadline; this timeout is for a triggerer that does not run
                 self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=max(60.0, submitted.until - time.time()) + 600))
+            connection.export()
             ended = self._runner.run(arguments(names), lambda line: self.log.info("%s", line))
         return self._finish(ended, context)
 
     def resume(self, context: Any, event: dict[str, Any]) -> Any:
         """Return the result of the command on EMR."""
-        from compactor.app.app import App
-
         if event["problem"] is not None:
             raise self._failed(event["problem"], not event["final"])
-        with airflow_errors(self.log), App.open(self.config) as app:
+        with airflow_errors(self.log), open_app(self.config) as app:
             remote: RemoteRunner | None = app.remote_runner(event["tables"])
             if remote is None:
                 raise Refused(f"table {event['tables'][0]}: its runner was changed to local while its job ran. Run the task again.")

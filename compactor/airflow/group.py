@@ -11,9 +11,11 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from compactor.airflow import connection
 from compactor.airflow.command import CommandOperator, airflow_errors
 from compactor.airflow.hours import HOUR, hour_of_run, written
-from compactor.airflow.outcome import Outcome, judge, report_outcome, sentence
+from compactor.airflow.opened import open_app
+from compactor.airflow.outcome import Outcome, judge, reason, report_outcome, sentence
 from compactor.airflow.triggers import HourTrigger, missing
 from compactor.core.results.reports import Ended
 
@@ -74,10 +76,8 @@ class FindWorkOperator(BaseOperator):
 
     def execute(self, context: Any) -> dict[str, list[str]]:
         """Return task id of the job → tables with work."""
-        from compactor.app.app import App
-
         names = [name for tables in self.jobs.values() for name in tables]
-        with airflow_errors(self.log), App.open(self.config) as app:
+        with airflow_errors(self.log), open_app(self.config) as app:
             left_out = self._left_to_earlier_run(context, names)
             idle = {report.table: report.to_json() for report in app.idle([name for name in names if name not in left_out])}
         work = {job: [name for name in tables if name not in idle and name not in left_out] for job, tables in self.jobs.items()}
@@ -152,11 +152,9 @@ class RunGroupOperator(GroupOperator):
 
     def execute(self, context: Any) -> Any:
         """Run the tables and return their reports."""
-        from compactor.app.app import App
-
         names, idle = self.tables(context), []
         if context["ti"].try_number > 1:
-            with airflow_errors(self.log), App.open(self.config) as app:
+            with airflow_errors(self.log), open_app(self.config) as app:
                 idle = [report.to_json() for report in app.idle(names)]
         done = {report["table"] for report in idle}
         self.working = [name for name in names if name not in done]
@@ -199,9 +197,7 @@ class TableOperator(CommandOperator):
         report = (ti.xcom_pull(task_ids=self.job) or {}).get(self.table)
         if report is not None and ti.try_number <= 1:
             return self.task_result([report], context)
-        from compactor.app.app import App
-
-        with airflow_errors(self.log), App.open(self.config) as app:
+        with airflow_errors(self.log), open_app(self.config) as app:
             idle = [each.to_json() for each in app.idle([self.table])]
         if idle:
             self.log.info("%s: nothing is left to do", self.table)
@@ -212,6 +208,7 @@ class TableOperator(CommandOperator):
         """Return the report, after its files were verified."""
         (report,) = result
         outcome = report_outcome(report)
+        self.reasons = outcome.reasons
         if outcome.problem is not None:
             raise self._failed(outcome.problem, outcome.retryable)
         self.log.info("%s", sentence(report))
@@ -221,11 +218,10 @@ class TableOperator(CommandOperator):
 
     def _verify(self) -> None:
         """Check files, counts and inputs, without Spark."""
-        from compactor.app.app import App
-
         with airflow_errors(self.log):
-            with App.open(self.config) as app:
+            with open_app(self.config) as app:
                 self._runner = app.runner()
+            connection.export()
             ended = self._runner.run(["verify", "--files-only", self.table, "--output", "json"], lambda line: self.log.info("%s", line))
         outcome: Outcome = judge(ended)
         log_checks(self.log, outcome.result)
@@ -236,7 +232,7 @@ class TableOperator(CommandOperator):
 def log_report(log: Any, report: Any) -> None:
     """Log a table's report in one line."""
     if report["error"]:
-        log.error("%s: %s", report["table"], report["error"])
+        log.error("%s: %s", report["table"], reason(report))
     else:
         log.info("%s", sentence(report))
 

@@ -6,6 +6,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from compactor.airflow import connection
+
 if TYPE_CHECKING:
     from compactor.app.app import App
 
@@ -13,18 +15,25 @@ _lock = threading.Lock()
 _apps: dict[str, tuple[tuple[object, ...], App]] = {}
 
 
+def open_app(config: str) -> App:
+    """Return a new App of this configuration, with the AWS credentials that `airflow.aws_conn_id` names. Close it, or use it as a context manager."""
+    from compactor.app.app import App
+
+    app = App.open(config)
+    connection.use(app.settings)
+    return app
+
+
 def opened(config: str) -> App:
     """Return an App of this configuration with its clients; the same one until the file or an overriding variable changes.
 
     It reads files only. An App that was replaced is not closed, because other threads may still use it; it holds no process and no lock.
     """
-    from compactor.app.app import App
-
     state = _state(config)
     with _lock:
         current = _apps.get(config)
         if current is None or current[0] != state:
-            current = _apps[config] = (state, App.open(config))
+            current = _apps[config] = (state, open_app(config))
         return current[1]
 
 

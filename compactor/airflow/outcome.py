@@ -44,7 +44,7 @@ def judge(ended: Ended) -> Outcome:
         return Outcome(result, problem, retryable=False)
     items = [item for item in result if isinstance(item, dict)] if isinstance(result, list) else []
     failed = [item for item in items if item.get("error")]
-    reasons = {item["table"]: str(item["error"]) for item in failed}
+    reasons = {item["table"]: reason(item) for item in failed}
     for item in items:
         if item.get("ok") is False:
             reasons[item["table"]] = "; ".join(filter(None, (reasons.get(item["table"]), f"{item['name']}: {item['detail']}")))
@@ -57,7 +57,13 @@ def report_outcome(report: dict[str, Any]) -> Outcome:
     if not report["error"]:
         return Outcome(report)
     retryable = report["outcome"] == "later" or report["error_class"] not in REFUSED
-    return Outcome(report, f"{report['table']}: {report['error']}", retryable)
+    return Outcome(report, f"{report['table']}: {reason(report)}", retryable, {report["table"]: reason(report)})
+
+
+def reason(report: dict[str, Any]) -> str:
+    """Return the error in a table's report without the table's name in front, which every line has already."""
+    table = report["table"]
+    return str(report["error"]).removeprefix(f"table {table}: ").removeprefix(f"{table}: ")
 
 
 def _silent_end(code: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from compactor.app import registry as app_registry
 from compactor.app.notify import notify
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from compactor.registry.files import FileRegistry
 
 _AppT = TypeVar("_AppT", bound="AppBase")
+
+
+def use_aws_session(session: Any) -> None:
+    """Use this boto3 session for every AWS client that this process creates from now on."""
+    from compactor.aws import client
+
+    client.make_session = lambda: session
 
 
 class AppBase:

@@ -238,6 +238,9 @@ class Airflow(Section):
     command: Annotated[tuple[str, ...], Read(values.words, {"type": "array", "items": {"type": "string"}})] = setting(
         (), "Program of the local runner, such as [/opt/compactor/bin/python, -m, compactor]. Default: Airflow's own Python."
     )
+    aws_conn_id: Text | None = setting(
+        None, "Airflow connection with the AWS credentials of tasks and triggers. Default: AWS's standard chain on workers and triggerer."
+    )
     prefix: Annotated[str, Read(values.dag_prefix, {"type": "string"})] = setting(
         "", "Prefix of every DAG's name, if one Airflow runs several configurations."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import shutil
@@ -55,6 +56,15 @@ def asked(answers: Path) -> list[list[str]]:
     return [json.loads(line) for line in answers.with_suffix(".asked").read_text(encoding="utf-8").splitlines()]
 
 
+_days = itertools.count(1)
+
+
+def hourly(company: Company) -> Any:
+    """A run of the group's DAG that no other test has; in a run that exists already, tables are run again one by one."""
+    moment = RUN_AT + timedelta(days=next(_days))
+    return company.dag("compact_hourly").test(logical_date=moment, run_after=moment)
+
+
 COMMITTED = TableReport("student", "committed", 3, ("commit 3",), 1, {"read": 10, "applied": 9}, rows=9)
 
 
@@ -64,14 +74,14 @@ def test_a_run_is_the_same_command_line_as_a_persons(company: Company, answers: 
     from airflow.utils.session import create_session
 
     answer(answers, run=reported(COMMITTED))
-    run = company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
+    run = hourly(company)
     assert set(states(run).values()) == {"success"}
     words, config = ["student", "--output", "json"], ["--config", str(company.config)]
     assert asked(answers) == [["run", "--parallel", "4", *words, "--label", run.run_id, *config], ["verify", "--files-only", *words, *config]]
     with create_session() as session:
         event = session.query(AssetEvent).filter_by(source_run_id=run.run_id, source_dag_id="compact_hourly").one()
         kept = {"outcome": "committed", "version": 3, "operations": ["commit 3"], "files": 1, "rows": 9, "counts": {"read": 10, "applied": 9}}
-        assert event.extra == {"hour": "2024-03-05T03", **kept}
+        assert event.extra == {"hour": f"{run.logical_date - timedelta(hours=1):%Y-%m-%dT%H}", **kept}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +98,7 @@ def test_a_run_is_the_same_command_line_as_a_persons(company: Company, answers: 
 def test_only_what_may_help_is_tried_again(company: Company, answers: Path, told: dict[str, Any], job: str, tries: int) -> None:
     """`retries: 3` makes four tries; of a refusal one. A job with reports is not repeated: the table's own task runs the table again."""
     answer(answers, run=told)
-    run = company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
+    run = hourly(company)
     table = "failed" if job == "success" else "upstream_failed"
     assert states(run) == {"wait": "success", "find_work": "success", "run": job, "tables.student": table}
     first, again = ["run", "--parallel"], ["run", "student"] if job == "success" else ["run", "--parallel"]
@@ -98,7 +108,7 @@ def test_only_what_may_help_is_tried_again(company: Company, answers: Path, told
 def test_a_retry_that_succeeds_ends_with_a_verified_table(company: Company, answers: Path) -> None:
     """Only the failed table is run again."""
     answer(answers, run=reported(failure("student", Unavailable("busy"))), **{"run student": reported(COMMITTED)})
-    run = company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
+    run = hourly(company)
     assert set(states(run).values()) == {"success"}
     assert [words[:2] for words in asked(answers)] == [["run", "--parallel"], ["run", "student"], ["verify", "--files-only"]]
 
@@ -107,7 +117,7 @@ def test_a_check_that_fails_fails_the_task(company: Company, answers: Path) -> N
     """And no asset event tells consumers that all is well."""
     wrong = {"found": [{"table": "student", "name": "files", "ok": False, "detail": "a file is missing"}], "code": 1}
     answer(answers, run=reported(COMMITTED), verify=wrong)
-    run = company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
+    run = hourly(company)
     assert states(run)["tables.student"] == "failed"
 
 
@@ -132,7 +142,7 @@ def test_a_group_is_one_job_and_each_table_shows_its_own_end(company: Company, a
     reports = [TableReport(name, "committed", 1, ("commit 1",), 1, {"read": 1, "applied": 1}, rows=1) for name in busy[:4]]
     reports.append(failure("t49", SchemaRefused("table t49, column age: text")))
     answer(answers, run={"found": [report.to_json() for report in reports], "code": 1, "errors": ""})
-    run = company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
+    run = hourly(company)
     found = states(run)
     assert {found.pop(name) for name in ("wait", "find_work", "run")} == {"success"}
     expected = {f"tables.{name}": "success" if name in busy[:4] else "failed" if name == "t49" else "skipped" for name in names}
@@ -150,7 +160,7 @@ def test_a_group_without_work_starts_nothing(company: Company, answers: Path) ->
     """All is skipped but the look, which is a success."""
     several(company, ["a", "b"], [])
     answer(answers)
-    found = states(company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT))
+    found = states(hourly(company))
     assert found == {"wait": "success", "find_work": "success", "run": "skipped", "tables.a": "skipped", "tables.b": "skipped"}
     assert not answers.with_suffix(".asked").exists()
 
@@ -165,7 +175,7 @@ def test_a_job_in_which_most_tables_must_wait_is_repeated_as_one(company: Compan
     answer(
         answers, run={"found": [report.to_json() for report in away.values()], "code": 75}, **{f"run {name}": reported(away[name]) for name in names}
     )
-    found = states(company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT))
+    found = states(hourly(company))
     assert found == {"wait": "success", "find_work": "success", "run": "success", **{f"tables.{name}": "failed" for name in names}}
     commands = [words[1] for words in asked(answers)]
     assert commands.count("--parallel") == (2 if many else 1)
@@ -175,7 +185,7 @@ def test_a_job_in_which_most_tables_must_wait_is_repeated_as_one(company: Compan
 def test_what_must_be_tried_later_prints_no_frames(company: Company, answers: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The error's own words once, and no stack."""
     answer(answers, run=reported(failure("student", Unavailable("the metastore is away"))))
-    company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
+    hourly(company)
     said = "".join(capfd.readouterr())
     assert "student: the metastore is away" in said
     assert "Traceback" not in said

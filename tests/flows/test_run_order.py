@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from compactor.core.model.spec import TableSpec
+from compactor.flows import run
 from compactor.flows import run_tables as many
 from compactor.flows.run_tables import run_tables
 from tests.oracle.lake import Lake, table
@@ -52,12 +53,12 @@ def test_a_compaction_that_fails_is_its_tables_failure_and_no_others(monkeypatch
     """Even where two run at a time; nothing waits for ever."""
     lake = Lake(table(compact_every=0.0))
     specs = [sized(lake, "small", 1), sized(lake, "large", 50)]
-    monkeypatch.setattr(many, "due", lambda table, snapshot: table.name == "large")
+    monkeypatch.setattr(run, "due", lambda table, snapshot: table.name == "large")
 
     def broken(*_: Any) -> Any:
         raise OSError("disk")
 
-    monkeypatch.setattr(many, "compact", broken)
+    monkeypatch.setattr(run, "compact", broken)
     for parallel in (1, 2):
         done = threading.Event()
         reports = run_tables(lake.env(), specs, parallel=parallel, start=lambda busy, done=done: done.set())
