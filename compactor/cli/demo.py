@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console
+from compactor.cli import console, grid
 from compactor.cli.options import Verbose
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import TableReport
@@ -40,7 +40,7 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
     from compactor.app import App  # here, because help texts need none of it
 
     began = time.monotonic()
-    out = console.console()
+    out = grid.console()
     directory = directory.absolute()
     prepare(directory, fresh)
     out.print(f"Six tables of a PostgreSQL database as Debezium captured them, nine hours, in {directory}\n", soft_wrap=True)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sys
 import traceback
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
-from compactor.cli import adopt, changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
+from compactor.cli import changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
 from compactor.core.model.errors import CompactorError
 
 app = typer.Typer(
@@ -30,6 +32,22 @@ Example:
 """,
 )
 
+
+def _version(shown: bool) -> None:
+    if shown:
+        print(f"compactor {metadata.version('cdc-compactor')}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")]
+
+
+@app.callback()
+def _program(version: Version = False) -> None:
+    # the help text is that of `app`
+    pass
+
+
 app.command()(run.run)
 app.command()(run.compact)
 app.command()(show.status)
@@ -46,7 +64,7 @@ app.command()(versions.vacuum)
 app.command()(versions.restore)
 app.command()(versions.rebuild)
 app.command()(versions.pin)
-app.command()(adopt.adopt)
+app.command()(versions.adopt)
 app.command()(init.init)
 app.command()(schema.sync)
 app.add_typer(schema.commands, name="schema")

@@ -38,6 +38,7 @@ OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Output forma
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show log lines, Spark's log, and tracebacks.")]
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait if another process uses the embedded metastore.")]
 Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables (default: all).", show_default=False)]
+Wide = Annotated[bool, typer.Option("--wide", "-w", help="Show all columns, also if lines are longer than the terminal.")]
 Label = Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots.")]
 OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", show_default=False)]
 DEFAULT = Path("compactor.yaml")
@@ -49,7 +50,9 @@ def opened(config: Path, verbose: bool = False, wait: float = 0.0) -> Any:
     from compactor.app import App
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
-    return App.open(config, verbose=verbose, wait=wait)
+    app = App.open(config, verbose=verbose, wait=wait)
+    app.starting = console.starting
+    return app
 
 
 def each(specs: Iterable[TableSpec], call: Callable[[list[str]], list[_T]], harmless: tuple[type[CompactorError], ...] = ()) -> tuple[list[_T], int]:

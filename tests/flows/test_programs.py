@@ -15,6 +15,7 @@ from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
 from compactor.core.model.policy import Policy
 from compactor.core.model.snapshot import COUNTS, Delta
+from compactor.core.sources.quarantine import SHARE_MIN
 from compactor.flows.environment import Environment
 from compactor.flows.keep.pin import pin
 from compactor.flows.read import quarantine
@@ -326,7 +327,8 @@ def test_more_bad_input_than_allowed_is_refused_and_nothing_is_lost(case: str, l
     lake = Lake(table(**LIMITS[limit]))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     before = {info.path: info.etag for info in lake.storage.list("/")}
-    landed = {lake.deliver("increment_2026010101/bad.json", [BAD[case]])}
+    count = SHARE_MIN if "quarantine_share" in LIMITS[limit] else 1
+    landed = {lake.deliver("increment_2026010101/bad.json", [BAD[case]] * count)}
     if LIMITS[limit]:
         landed.add(lake.deliver("increment_2026010101/good.json", [line("u", [1], [2], {"a": 2})]))
     with pytest.raises(InputRefused, match=r"bad\.json, record 1"):

@@ -110,7 +110,7 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
             "envelope": profile.envelope,
             "container": profile.container,
             # names without a suffix show no format
-            "format": "json" if any(increment.file_format(path) is None for path in folder.files) else "",
+            "format": "json" if not any(map(increment.file_format, folder.files)) else "",
             "source_table": profile.table if shared else "",
             "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
         }

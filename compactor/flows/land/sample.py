@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from compactor.core.model.files import FileInfo
-from compactor.core.sources import source_profile
+from compactor.core.sources import increment, source_profile
 from compactor.core.sources.source_profile import Profiles
 from compactor.ports import Storage
 
@@ -29,14 +29,16 @@ def sample(storage: Storage, files: Sequence[str], infos: Mapping[str, FileInfo]
 
     `files` are keys of `infos`. Files that cannot be read are left out: a run reports them.
     """
-    full = [path for path in files if infos[path].size > 0] or list(files)
+    # a README beside CSV files is no data
+    data = [path for path in files if increment.file_format(path)] or list(files)
+    full = [path for path in data if infos[path].size > 0] or data
     parents = sorted({path.rpartition("/")[0] for path in full})
     chosen = [
         max((path for path in full if path.rpartition("/")[0] == parent), key=lambda path: _worth(infos[path].size))
         for parent in dict.fromkeys((parents[0], parents[len(parents) // 2], parents[-1]))
     ]
     profiles = _read(storage, chosen, infos, LINES_MAX)
-    return profiles if len(profiles) < 2 else _read(storage, files, infos, STREAM_LINES_MAX)
+    return profiles if len(profiles) < 2 else _read(storage, data, infos, STREAM_LINES_MAX)
 
 
 def _read(storage: Storage, paths: Iterable[str], infos: Mapping[str, FileInfo], lines_max: int) -> Profiles:
