@@ -74,17 +74,18 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
     """Print the state of tables. Times are UTC."""
     columns = (
         *("table", "version", "newest folder", "committed (UTC)", "max rows", "segments", "size", "delta rows"),
-        *("read strategy", "waiting", "quarantine"),
+        *("read strategy", "waiting", "waiting since", "quarantine"),
     )
     rows = [
         (
             *(item.table, item.version, moment(item.newest_folder)[:16], moment(item.committed)[:16]),
             # with a Delta only a query can count the rows exactly
-            *(item.rows, item.segments, size(item.bytes), item.delta_rows, _read_strategy(item), _waiting(item), warned(item.quarantined)),
+            *(item.rows, item.segments, size(item.bytes), item.delta_rows, _read_strategy(item), _waiting(item)),
+            *(moment(item.oldest_waiting)[:16], warned(item.quarantined)),
         )
         for item in statuses
     ]
-    optional = ("read strategy", "segments", "delta rows", "newest folder", "version", "size")
+    optional = ("read strategy", "segments", "delta rows", "newest folder", "waiting since", "version", "size")
     table(columns, rows, ("version", "max rows", "segments", "size", "delta rows", "quarantine"), optional, wide)
 
 
@@ -95,9 +96,8 @@ def _read_strategy(item: TableStatus) -> str:
 
 def _waiting(item: TableStatus) -> str:
     landed = f"{counted(item.waiting_files, 'file')}, {size(item.waiting_bytes)}" if item.waiting_files else ""
-    since = f" since {moment(item.oldest_waiting)[:16]}" if item.oldest_waiting else ""
     left = f"{item.pending_archive} to archive" if item.pending_archive else ""
-    return ", ".join(part for part in (landed + since, left) if part) or "nothing"
+    return ", ".join(part for part in (landed, left) if part) or "nothing"
 
 
 def plans(plans: Sequence[TablePlan]) -> None:
@@ -117,7 +117,7 @@ def checks(checks: Sequence[Check]) -> None:
     table(("table", "check", "result", "details"), [(item.table, item.name, coloured("ok" if item.ok else "FAILED"), item.detail) for item in checks])
 
 
-def snapshots(snapshots: Sequence[Snapshot], wide: bool = False) -> None:
+def snapshots(snapshots: Sequence[Snapshot], wide: bool = False, empty: str = "nothing committed yet") -> None:
     """Print a table's Snapshots. Times are UTC."""
     columns = ("version", "time (UTC)", "action", "newest folder", "files", "events", "rows changed", "late", "max rows", "size", "run")
     rows = [
@@ -130,7 +130,7 @@ def snapshots(snapshots: Sequence[Snapshot], wide: bool = False) -> None:
         for item in snapshots
     ]
     optional = ("run", "newest folder", "size", "late", "max rows")
-    table(columns, rows, ("version", "files", "events", "rows changed", "late", "max rows", "size"), optional, wide)
+    table(columns, rows, ("version", "files", "events", "rows changed", "late", "max rows", "size"), optional, wide, empty)
 
 
 def snapshot_json(item: Snapshot) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def _decisions(decisions: Sequence[Decision]) -> None:
 def quarantined(files: Sequence[QuarantinedFile]) -> None:
     """Print the files in quarantine."""
     rows = [(item.table, item.path, item.hour or "", "the file" if item.records is None else item.records, item.reason) for item in files]
-    table(("table", "path", "folder time", "records", "reason"), rows, right=("records",))
+    table(("table", "path", "folder time", "records", "reason"), rows, right=("records",), empty="nothing is in quarantine")
 
 
 def ingested(topics: Sequence[Ingested]) -> None:

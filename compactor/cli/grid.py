@@ -27,14 +27,24 @@ def console(stream: TextIO | None = None, wide: bool = False) -> Console:
     return Console(file=stream, markup=False, highlight=False, emoji=False, width=width, height=height)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = (), optional: Sequence[str] = (), wide: bool = False) -> None:
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    right: Sequence[str] = (),
+    optional: Sequence[str] = (),
+    wide: bool = False,
+    empty: str = "",
+) -> None:
     """Print a table on stdout. Columns in `right` contain numbers.
 
     On a terminal that is too narrow, columns in `optional` are left out, the first ones first, until the table fits, and a line says so.
-    `wide`: leave nothing out.
+    `wide`: leave nothing out. `empty`: the sentence to print if there are no rows.
     """
     out = console(wide=wide)
     lines = [tuple(map(_cell, row)) for row in rows]
+    if empty and not lines:
+        out.print(empty, soft_wrap=True)
+        return
     widths = {name: max([cell_len(name), *(cell_len(str(line[at])) for line in lines)]) for at, name in enumerate(columns)}
     shown = list(columns)
     for name in optional:

@@ -125,7 +125,7 @@ def _show_inputs(inputs: Sequence[Input], output: Format) -> None:
     else:
         columns = ("path", "folder time", "bytes", "rows", "outcome", "invalid", "reason")
         rows = [(item.path, item.hour, item.size, item.rows, item.outcome, item.quarantined, item.reason) for item in inputs]
-        grid.table(columns, rows, right=("bytes", "rows", "invalid"))
+        grid.table(columns, rows, right=("bytes", "rows", "invalid"), empty="nothing ingested yet")
 
 
 def verify(

@@ -167,7 +167,7 @@ def pin(
         console.as_json([dataclasses.asdict(item) for item in pins])
     else:
         rows = [(item.name, item.version, grid.moment(item.time)) for item in pins]
-        grid.table(("name", "version", "since"), rows, right=("version",))
+        grid.table(("name", "version", "since"), rows, right=("version",), empty="no version is pinned")
 
 
 def _show(reports: Sequence[VacuumReport]) -> None:

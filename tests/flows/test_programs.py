@@ -356,6 +356,9 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
     assert (held.path, held.etag, held.records) == (*name, None if whole else 1)
     told = quarantine.reasons(Table(lake.env(), lake.spec), held)
     assert [entry.get("record") for entry in told["unusable"]] == [None if whole else 2]
+    (listed,) = quarantine.with_reasons(Table(lake.env(), lake.spec), [held])
+    assert listed.reason == (held.reason if whole else f"record 2: {told['unusable'][0]['reason']}")
+    assert listed.reason
     assert lake.look().rows == (((1, 1, 4),) if whole else ((1, 1, 4), (2, 2, None)))  # type: ignore[union-attr]
 
     lake.storage.write(held.location if whole else held.repaired, "\n".join([line("c", [2], [2], {"a": 2}), repaired]).encode())  # type: ignore[arg-type]
