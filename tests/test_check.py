@@ -78,6 +78,19 @@ def test_a_contradiction_between_configuration_and_files_is_found(tmp_path: Path
             assert (code, plans[0]["problems"]) == (1, failed)
 
 
+def test_a_run_names_the_folder_in_which_nothing_has_landed(tmp_path: Path) -> None:
+    """Without Spark, because there is nothing to do; with a similar folder, or because the only file is still too young."""
+    (tmp_path / "people" / "in").mkdir(parents=True)
+    (tmp_path / "people" / "in" / "a.json").write_text(FLAT)
+    file = tmp_path / "compactor.yaml"
+    table = "key: [id], order_by: [updated_at]"
+    file.write_text(f"warehouse: .\ntables:\n  a: {{{table}, increments: people/inn}}\n  b: {{{table}, increments: people/in, settle: 1d}}\n")
+    code, reports = called(file, "run")
+    assert (code, [report["outcome"] for report in reports]) == (0, ["idle", "idle"])
+    assert reports[0]["notes"] == [f"no file has ever landed below {tmp_path}/people/inn; did you mean {tmp_path}/people/in?"]
+    assert reports[1]["notes"] == [f"no file below {tmp_path}/people/in is ready to be ingested"]
+
+
 def test_two_tables_on_one_folder_are_reported_unless_each_names_its_source(tmp_path: Path) -> None:
     """Two tables of a stream share a folder; two tables that read all of it would hold the same rows."""
     (tmp_path / "in").mkdir()

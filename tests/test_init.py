@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Sequence
@@ -251,7 +252,9 @@ NOTHING: Sequence[tuple[Sequence[str], str]] = (
     (("--from", "markers/_SUCCESS"), "_SUCCESS is a file; give its folder"),
     (("--from", "bare"), "no landed files there$"),
     (("--from", "markers"), "only 1 marker or unfinished file"),
-    (("--from", "empty"), "empty: found no table. t: no rows in the sampled files$"),
+    (("--from", "cut"), r"cut: no table found; no rows in the sampled files; .*a.json.gz cannot be read \(.*ended.*\)$"),
+    (("--registry", "nowhere"), "schema folder .*/nowhere does not exist$"),
+    (("--from", "empty"), "empty: no table found; t: no rows in the sampled files; t/a.json has no record that could be a row$"),
     (("--registry", "empty"), "no file that ends in .avsc"),
 )
 
@@ -264,6 +267,8 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: 
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(content)
     (tmp_path / "bare").mkdir()
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "a.json.gz").write_bytes(gzip.compress(b"{}" * 999)[:-9])
     with pytest.raises(CompactorError, match=why):
         init(*words)
     assert not (tmp_path / "compactor.yaml").exists()

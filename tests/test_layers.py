@@ -50,7 +50,7 @@ OWNERS = {
     "pydantic": ("config/settings.py", "config/keys.py", "config/sections.py", "config/values.py"),
     "yaml": ("config/text.py",),
     "typer": ("cli", "demo"),
-    "rich": ("cli/console.py", "demo"),
+    "rich": ("cli/console.py", "cli/grid.py", "demo"),
 }
 """Which modules may name a package from outside; whatever is not here nobody may name."""
 

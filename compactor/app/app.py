@@ -188,7 +188,7 @@ class App(Versions, Runners, Reconcile):
         from compactor.flows.read import quarantine
 
         tables = [self.runtime.table(spec, files_only=True) for spec in self.specs(names)]
-        return [file for table in tables for file in quarantine.waiting(listed(table), table.newest())]
+        return [file for table in tables for file in quarantine.with_reasons(table, quarantine.waiting(listed(table), table.newest()))]
 
     def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[QuarantinedFile, dict[str, Any]]]:
         """Return files in quarantine (these paths, or all) with the content of their reason files. Starts no JVM."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,6 +37,9 @@ def use_aws_session(session: Any) -> None:
 
 class AppBase:
     """Settings, and the ports made from them. Spark starts when something first needs it."""
+
+    starting: Callable[[], AbstractContextManager[None]] = nullcontext
+    """What surrounds the start of Spark, which takes 10 to 20 seconds. The command line shows it."""
 
     def __init__(self, settings: Settings, *, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> None:
         self.settings = settings
@@ -143,4 +147,5 @@ class AppBase:
 
     def _open_session(self) -> SparkSession:
         self._packages |= frozenset(s3_packages(self.settings))
-        return open_session(self.settings, self._packages, self._verbose, self._wait, self._conf)
+        with self.starting():
+            return open_session(self.settings, self._packages, self._verbose, self._wait, self._conf)

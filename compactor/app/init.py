@@ -42,6 +42,8 @@ def _registry(place: str, storage: Storage, options: Mapping[str, Any]) -> Any:
     if "://" not in place or is_s3(place):
         from compactor.registry.files import FileRegistry
 
+        if not is_s3(place) and not os.path.isdir(absolute(place, os.getcwd())):
+            raise Refused(f"schema folder {absolute(place, os.getcwd())} does not exist")
         return FileRegistry(storage, absolute(place, os.getcwd()))
     from compactor.registry.confluent import ConfluentRegistry
 

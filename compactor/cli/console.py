@@ -9,13 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TextIO
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
+from compactor.cli.grid import coloured, console, moment, size, table, warned
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
@@ -29,34 +29,10 @@ from compactor.flows.read.quarantine import QuarantinedFile
 
 log = logging.getLogger(__name__)
 
-PLAIN_WIDTH = 250
-"""Width in characters if the output is a file or a pipe."""
-
-
-def console(stream: TextIO | None = None) -> Console:
-    """Return a console that prints text without interpreting markup."""
-    stream = stream or sys.stdout
-    return Console(file=stream, markup=False, highlight=False, emoji=False, width=None if stream.isatty() else PLAIN_WIDTH)
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = ()) -> None:
-    """Print a table on stdout. Columns in `right` contain numbers."""
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        grid.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*("" if cell is None else f"{cell:,}" if type(cell) is int else str(cell) for cell in row))
-    console().print(grid)
-
 
 def as_json(value: Any) -> None:
     """Print a JSON document on stdout."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def moment(text: str | None) -> str:
-    """Return an ISO time without fractions of a second, for people."""
-    return "" if text is None else text[:19].replace("T", " ")
 
 
 # ---- reports ---------------------------------------------------------------------------------------------------------
@@ -67,12 +43,12 @@ def reports(reports: Sequence[TableReport]) -> None:
     columns = ("table", "outcome", "version", "action", "files", "events", "rows changed", "late", "max rows", "bytes written", "seconds")
     rows = [
         (
-            *(item.table, item.outcome, item.version, ", ".join(item.operations), item.files, item.counts.get("read", 0)),
-            *(item.counts.get("applied", 0), item.counts.get("late", 0), item.rows, item.bytes_written, f"{item.seconds:.1f}"),
+            *(item.table, coloured(item.outcome), item.version, ", ".join(item.operations), item.files, item.counts.get("read", 0)),
+            *(item.counts.get("applied", 0), item.counts.get("late", 0), item.rows, size(item.bytes_written), f"{item.seconds:.1f}"),
         )
         for item in reports
     ]
-    table(columns, rows, right=columns[2:3] + columns[4:])
+    table(columns, rows, right=columns[2:3] + columns[4:], optional=("version", "max rows", "late", "bytes written", "events"))
     out = console()
     for item in reports:
         for note in (*item.notes, *_remarks(item)):
@@ -98,21 +74,23 @@ def print_errors(errors: Sequence[tuple[str, str, str | None]]) -> None:
         out.print(f"  {name} ({outcome}): {text}", soft_wrap=True)
 
 
-def statuses(statuses: Sequence[TableStatus]) -> None:
-    """Print the state of tables."""
+def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
+    """Print the state of tables. Times are UTC."""
     columns = (
-        *("table", "version", "newest folder", "committed", "max rows", "segments", "bytes", "delta rows"),
-        *("read strategy", "waiting", "quarantine"),
+        *("table", "version", "newest folder", "committed (UTC)", "max rows", "segments", "size", "delta rows"),
+        *("read strategy", "waiting", "waiting since", "quarantine"),
     )
     rows = [
         (
-            *(item.table, item.version, moment(item.newest_folder)[:16], moment(item.committed)),
+            *(item.table, item.version, moment(item.newest_folder)[:16], moment(item.committed)[:16]),
             # with a Delta only a query can count the rows exactly
-            *(item.rows, item.segments, item.bytes, item.delta_rows, _read_strategy(item), _waiting(item), item.quarantined),
+            *(item.rows, item.segments, size(item.bytes), item.delta_rows, _read_strategy(item), _waiting(item)),
+            *(moment(item.oldest_waiting)[:16], warned(item.quarantined)),
         )
         for item in statuses
     ]
-    table(columns, rows, right=("version", "max rows", "segments", "bytes", "delta rows", "quarantine"))
+    optional = ("read strategy", "segments", "delta rows", "newest folder", "waiting since", "version", "size")
+    table(columns, rows, ("version", "max rows", "segments", "size", "delta rows", "quarantine"), optional, wide)
 
 
 def _read_strategy(item: TableStatus) -> str:
@@ -121,10 +99,9 @@ def _read_strategy(item: TableStatus) -> str:
 
 
 def _waiting(item: TableStatus) -> str:
-    landed = f"{counted(item.waiting_files, 'file')}, {item.waiting_bytes:,} bytes" if item.waiting_files else ""
-    since = f" since {moment(item.oldest_waiting)[:16]}" if item.oldest_waiting else ""
+    landed = f"{counted(item.waiting_files, 'file')}, {size(item.waiting_bytes)}" if item.waiting_files else ""
     left = f"{item.pending_archive} to archive" if item.pending_archive else ""
-    return ", ".join(part for part in (landed + since, left) if part) or "nothing"
+    return ", ".join(part for part in (landed, left) if part) or "nothing"
 
 
 def plans(plans: Sequence[TablePlan]) -> None:
@@ -141,22 +118,23 @@ def plans(plans: Sequence[TablePlan]) -> None:
 
 def checks(checks: Sequence[Check]) -> None:
     """Print the results of verify."""
-    table(("table", "check", "result", "details"), [(item.table, item.name, "ok" if item.ok else "FAILED", item.detail) for item in checks])
+    table(("table", "check", "result", "details"), [(item.table, item.name, coloured("ok" if item.ok else "FAILED"), item.detail) for item in checks])
 
 
-def snapshots(snapshots: Sequence[Snapshot]) -> None:
-    """Print a table's Snapshots."""
-    columns = ("version", "time", "action", "newest folder", "files", "events", "rows changed", "late", "max rows", "bytes", "run")
+def snapshots(snapshots: Sequence[Snapshot], wide: bool = False, empty: str = "nothing committed yet") -> None:
+    """Print a table's Snapshots. Times are UTC."""
+    columns = ("version", "time (UTC)", "action", "newest folder", "files", "events", "rows changed", "late", "max rows", "size", "run")
     rows = [
         (
             *(item.version, moment(item.time), f"{item.operation} (expired)" if item.expired else item.operation),
             *(moment(item.hour)[:16], len(item.inputs)),
             *(item.counts.get("read", 0), item.counts.get("applied", 0), item.counts.get("late", 0)),
-            *(None if item.expired else item.rows, None if item.expired else item.size, item.run),
+            *(None if item.expired else item.rows, None if item.expired else size(item.size), item.run),
         )
         for item in snapshots
     ]
-    table(columns, rows, right=("version", "files", "events", "rows changed", "late", "max rows", "bytes"))
+    optional = ("run", "newest folder", "size", "late", "max rows")
+    table(columns, rows, ("version", "files", "events", "rows changed", "late", "max rows", "size"), optional, wide, empty)
 
 
 def snapshot_json(item: Snapshot) -> dict[str, Any]:
@@ -235,7 +213,7 @@ def _decisions(decisions: Sequence[Decision]) -> None:
 def quarantined(files: Sequence[QuarantinedFile]) -> None:
     """Print the files in quarantine."""
     rows = [(item.table, item.path, item.hour or "", "the file" if item.records is None else item.records, item.reason) for item in files]
-    table(("table", "path", "folder time", "records", "reason"), rows, right=("records",))
+    table(("table", "path", "folder time", "records", "reason"), rows, right=("records",), empty="nothing is in quarantine")
 
 
 def ingested(topics: Sequence[Ingested]) -> None:
@@ -339,7 +317,26 @@ def progress(total: int, quiet: bool = False) -> Iterator[ProgressCallback]:
             yield bars.update
 
 
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Show on a terminal that Spark starts, beside the bars of the tables if there are any."""
+    if _Bars.current:
+        _Bars.current.update("Spark", "starting", 0.0)
+        yield
+        _Bars.current.update("Spark", "done", 1.0)
+    elif sys.stderr.isatty():
+        columns = (TextColumn("Starting Spark"), SpinnerColumn("line"), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+            shown.add_task("Spark", total=None)
+            yield
+    else:
+        yield
+
+
 class _Bars:
+    current: _Bars | None = None
+    """The bars on the screen."""
+
     def __init__(self) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[step]:<8}"))
         self._progress = Progress(
@@ -350,9 +347,11 @@ class _Bars:
 
     def __enter__(self) -> _Bars:
         self._progress.start()
+        _Bars.current = self
         return self
 
     def __exit__(self, *_: object) -> None:
+        _Bars.current = None
         self._progress.stop()
 
     def update(self, name: str, step: str, share: float) -> None:

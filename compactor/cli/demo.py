@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console, options
+from compactor.cli import console, grid, options
 from compactor.cli.options import LogForm, LogFormat, Verbose
 from compactor.core.model.errors import Stopped
 from compactor.core.results.phrases import counted
@@ -40,7 +40,7 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
     from compactor.app import App  # here, because help texts need none of it
 
     began = time.monotonic()
-    out = console.console()
+    out = grid.console()
     directory = directory.absolute()
     prepare(directory, fresh)
     out.print(f"Six tables of a PostgreSQL database as Debezium captured them, nine hours, in {directory}\n", soft_wrap=True)

@@ -56,7 +56,7 @@ def init(
     from compactor.app import init as app_init
 
     log_to_stderr()
-    if top is None and registry is None:
+    if not top and not registry:
         raise typer.BadParameter("give --registry URL, --from PATH, or both")
     to_stdout = str(config) == STDOUT
     exists = Refused(f"{config} exists and is not overwritten; give --config another file, or --config - to print it")

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from compactor import __version__
-from compactor.cli import adopt, changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
+from compactor.cli import changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
 from compactor.cli.proof import publish, reconcile
 from compactor.core.model.errors import CompactorError
 
@@ -34,11 +34,19 @@ Example:
 )
 
 
-@app.callback(invoke_without_command=True)
-def _version(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False) -> None:
-    if version:
+def _version(shown: bool) -> None:
+    if shown:
         print(f"compactor {__version__}")
         raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")]
+
+
+@app.callback()
+def _program(version: Version = False) -> None:
+    # the help text is that of `app`
+    pass
 
 
 app.command()(run.run)
@@ -59,7 +67,7 @@ app.command()(versions.vacuum)
 app.command()(versions.restore)
 app.command()(versions.rebuild)
 app.command()(versions.pin)
-app.command()(adopt.adopt)
+app.command()(versions.adopt)
 app.command()(init.init)
 app.command()(schema.sync)
 app.add_typer(schema.commands, name="schema")

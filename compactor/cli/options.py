@@ -50,6 +50,7 @@ OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Output forma
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show log lines, Spark's log, and tracebacks.")]
 Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait if another process uses the embedded metastore.")]
 Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables (default: all).", show_default=False)]
+Wide = Annotated[bool, typer.Option("--wide", "-w", help="Show all columns, also if lines are longer than the terminal.")]
 Label = Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots.")]
 LogForm = Annotated[LogFormat, typer.Option("--log-format", envvar=LOG_FORMAT, help="Format of log lines, on standard error.")]
 OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", show_default=False)]
@@ -62,7 +63,9 @@ def opened(config: Path, verbose: bool = False, wait: float = 0.0, log_format: s
     from compactor.app import App
 
     log_to_stderr(verbose, log_format, run)
-    return App.open(config, verbose=verbose, wait=wait)
+    app = App.open(config, verbose=verbose, wait=wait)
+    app.starting = console.starting
+    return app
 
 
 def log_to_stderr(verbose: bool = False, form: str = "", run: str = "") -> None:

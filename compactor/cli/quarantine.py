@@ -69,6 +69,8 @@ def show(
         console.as_json([{**item.to_json(), **reasons} for item, reasons in files])
     else:
         console.reasons(files)
+        if not files:
+            print(f"{table}: nothing is in quarantine")
 
 
 @commands.command()

@@ -11,19 +11,36 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, LogForm, LogFormat, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli import console, grid, options
+from compactor.cli.options import (
+    DEFAULT,
+    WAIT_SECONDS,
+    ConfigFile,
+    Format,
+    LogForm,
+    LogFormat,
+    OneTable,
+    Output,
+    OutputForm,
+    Tables,
+    Verbose,
+    Wait,
+    Wide,
+)
 from compactor.core.model.inputs import Input
 
 
-def status(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+def status(
+    tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, wide: Wide = False, verbose: Verbose = False
+) -> None:
     """Show the state of tables.
 
-    Version, rows, size of the Delta, and files that wait in landing. Reads files only, starts no Spark.
+    Version, rows, size of the Delta, and files that wait in landing. Times are UTC. Reads files only, starts no Spark.
 
     \b
     Example:
       compactor status
+      compactor status --wide
       compactor status student --output json --config compactor.yaml
     """
     with options.opened(config, verbose) as app:
@@ -31,7 +48,7 @@ def status(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFo
     if output is Output.json:
         console.as_json([item.to_json() for item in results])
     elif results:
-        console.statuses(results)
+        console.statuses(results, wide)
     raise typer.Exit(code)
 
 
@@ -81,11 +98,12 @@ def log(
     output: Annotated[Format, typer.Option("--output", "-o", help="Output format; csv only with --inputs.")] = Format.text,
     inputs: Annotated[bool, typer.Option("--inputs", help="Show the ledger instead: every ingested file, oldest first.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Show the N newest; 0 = all.")] = 20,
+    wide: Wide = False,
     verbose: Verbose = False,
 ) -> None:
     """Show a table's Snapshots, newest first.
 
-    With --inputs: the whole ledger, with each file's number of rows and outcome. Reads files only, starts no Spark.
+    Times are UTC. With --inputs: the whole ledger, with each file's number of rows and outcome. Reads files only, starts no Spark.
 
     \b
     Example:
@@ -104,7 +122,7 @@ def log(
     if output is Format.json:
         console.as_json([console.snapshot_json(snapshot) for snapshot in snapshots])
     else:
-        console.snapshots(snapshots)
+        console.snapshots(snapshots, wide)
 
 
 def _show_inputs(inputs: Sequence[Input], output: Format) -> None:
@@ -121,7 +139,7 @@ def _show_inputs(inputs: Sequence[Input], output: Format) -> None:
     else:
         columns = ("path", "folder time", "bytes", "rows", "outcome", "invalid", "reason")
         rows = [(item.path, item.hour, item.size, item.rows, item.outcome, item.quarantined, item.reason) for item in inputs]
-        console.table(columns, rows, right=("bytes", "rows", "invalid"))
+        grid.table(columns, rows, right=("bytes", "rows", "invalid"), empty="nothing ingested yet")
 
 
 def verify(

@@ -76,6 +76,11 @@ class Table(Section):
     op_map: Annotated[dict[str, str], Read(compound.op_map, compound.OP_MAP)] = setting(
         {}, "(flat) The source's operation codes: each to c, u, d, r, t or ignore."
     )
+    delete_when: Text | None = setting(
+        None,
+        "(flat) SQL condition on a row that makes it a delete, such as status = 'deleted' or deleted_at IS NOT NULL. Its columns stay visible; rows "
+        "for which it is false or null are what their operation says, else upserts.",
+    )
     metadata_columns: Names = setting((), "(flat, dms) Columns such as __op or Op to store and show in the view.")
     csv: Csv = setting(Csv(), "Dialect of CSV files.")
     delete: Annotated[str, values.choice("hide", "soft", "hard")] = setting(

@@ -122,7 +122,9 @@ class Quarantine(Section):
         None, "Maximum number of records that one run may quarantine (an unreadable file counts as one). 0: none; default: no limit."
     )
     max_share: Annotated[float, Read(values.share, {"type": ["number", "string"], "examples": [0.1, "10%"]})] = setting(
-        0.5, "Maximum share of a run's records, or of its files, that it may quarantine. A run whose input is all invalid always stops."
+        0.5,
+        "Maximum share of a run's records, or of its files, that it may quarantine; counts from ten of them on, 0 from the first. A run whose input "
+        "is all invalid always stops.",
     )
 
 

@@ -20,6 +20,7 @@ from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
 from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
+from compactor.flows.read.check import missing
 from compactor.flows.record import CpuMeter, Recorder
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
@@ -242,7 +243,7 @@ def _report(
 ) -> TableReport:
     outcome = "committed" if made else "resumed" if resumed else "idle"
     if current is None:
-        return TableReport(table.name, outcome, notes=(f"nothing has landed below {table.spec.landing}",))
+        return TableReport(table.name, outcome, notes=(missing(table) or f"no file below {table.spec.landing} is ready to be ingested",))
     if before is not None:
         notes = (*notes, *type_changes(before.schema, current.schema))
     # a rebuild before the commit counts old events again

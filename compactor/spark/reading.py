@@ -26,7 +26,7 @@ from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
-from compactor.spark import failures
+from compactor.spark import deletions, failures
 from compactor.spark.columns import FILE, INVALID, TEXT
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
@@ -203,6 +203,7 @@ class Reader:
                 for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
                 frames += [self._described(frame, part, opened, parent, schema) for part, frame in decoded]
+        deletions.check_columns(spec, frames)
         return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items())
 
     def _described(self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None) -> Frame:
@@ -217,7 +218,7 @@ class Reader:
             frame = frame.parsed(decided(writers, _stored_fields(parent)), _stored_fields(parent))
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
-        return ENVELOPES[spec.envelope].settle(frame, spec, opened.inputs)
+        return ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
         """Return what identifies the rows of a file: what the envelope says, else a hash of the content."""

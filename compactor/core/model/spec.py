@@ -97,6 +97,8 @@ class TableSpec:
     """The column with the operation code."""
     op_map: tuple[tuple[str, str], ...] = ()
     """(code, operation) for codes of this source, in addition to OPERATIONS."""
+    delete_when: str | None = None
+    """SQL condition on the columns of a flat row that makes it a delete. The columns stay columns of the table."""
     metadata_columns: tuple[str, ...] = ()
     """Metadata columns of the records, such as `__op`, that are stored and shown like columns of the row."""
     csv: Csv = Csv()

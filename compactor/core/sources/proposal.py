@@ -70,9 +70,8 @@ class Proposal:
 
 
 def _todo(tables: Sequence[TableProposal]) -> Iterator[str]:
-    names = dict.fromkeys(name for table in tables for name in table.open)
-    for name in names:
-        yield f"set `{name}:` for {', '.join(table.name for table in tables if name in table.open)}"
+    for names in dict.fromkeys(table.open for table in tables if table.open):
+        yield f"set {' and '.join(f'`{name}:`' for name in names)} for {', '.join(table.name for table in tables if table.open == names)}"
 
 
 def text(proposal: Proposal, command: str, warehouse: str, database: str, registry: Mapping[str, Any], hive: bool) -> str:

@@ -90,16 +90,19 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
     landings: list[tuple[LandingFolder, SourceProfile, bool]] = []
     for folder in folders:
         try:
-            profiles = [*sample(storage, folder.files, infos).values()]
+            unreadable: list[str] = []
+            profiles = [*sample(storage, folder.files, infos, unreadable).values()]
         except SchemaRefused as error:
             empty.append((folder.root or top, str(error)))
             continue
         rows = [profile for profile in profiles if not profile.is_signal_table]
         if len(rows) < len(profiles) or not rows:
-            empty.append((folder.root or top, SIGNAL if profiles else "no rows in the sampled files"))
+            why = SIGNAL if profiles else "; ".join(["no rows in the sampled files", *unreadable])
+            empty.append((folder.root or top, why))
         landings += [(folder, _with_topic(profile, folder, topics), len(rows) > 1) for profile in rows]
     if not landings:
-        raise Refused(f"{top}: found no table. " + "; ".join(f"{source}: {reason}" for source, reason in empty[:5]))
+        reasons = [reason if source == top else f"{source}: {reason}" for source, reason in empty[:5]]
+        raise Refused(f"{top}: no table found; {'; '.join(reasons)}")
     base = top.rstrip("/").rpartition("/")[2]
     names = path_inference.table_names([(profile.table or profile.topic) if shared else folder.name(base) for folder, profile, shared in landings])
     tables = []
@@ -110,7 +113,7 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
             "envelope": profile.envelope,
             "container": profile.container,
             # names without a suffix show no format
-            "format": "json" if any(increment.file_format(path) is None for path in folder.files) else "",
+            "format": "json" if not any(map(increment.file_format, folder.files)) else "",
             "source_table": profile.table if shared else "",
             "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
         }
@@ -185,8 +188,9 @@ def _questions(
             {"order_by": ["source.ts_ms"]},
         )
     if not profile.ordered:
-        likely_order = [column for column in _LIKELY_ORDER if column in profile.columns][:1] or ["changed_at"]
-        yield "Which columns order the changes of a row, the most significant first?", {"order_by": likely_order}
+        likely_order = [column for column in _LIKELY_ORDER if column in profile.columns][:1]
+        hint = "A guess by its name." if likely_order else "No sampled column has a usual name."
+        yield f"Which columns order the changes of a row, the most significant first? {hint}", {"order_by": likely_order or ["changed_at"]}
     if profile.opaque:
         yield "The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`.", {}
     if shared and not profile.table:
