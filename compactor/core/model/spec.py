@@ -8,6 +8,7 @@ from typing import Any
 
 from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.planning.audit import Rule, rule_from_json
+from compactor.core.schema.protection import Protection
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)
@@ -113,6 +114,8 @@ class TableSpec:
     """Whether a column that a row does not have keeps its value, instead of becoming null."""
     max_gone: float = 1.0
     """The largest share of rows that one run may remove."""
+    columns: tuple[Protection, ...] = ()
+    """Columns whose values are left out, hashed, masked or made null."""
     rules: tuple[Rule, ...] = ()
     """What must hold for a version before readers see it (`checks:`)."""
     quarantine_rows: int | None = None
@@ -230,6 +233,7 @@ class TableSpec:
         values["policy"] = Policy(**{**policy, "kinds": tuple((kind, each) for kind, each in policy["kinds"])})
         values["notify"] = tuple(tuple(target) for target in values["notify"])
         values["csv"] = Csv(**{**values["csv"], "columns": tuple(values["csv"]["columns"])})
+        values["columns"] = tuple(Protection(**rule) for rule in values["columns"])
         values["rules"] = tuple(rule_from_json(rule) for rule in values["rules"])
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)
