@@ -108,6 +108,9 @@ def statuses(statuses: Sequence[TableStatus]) -> None:
         for item in statuses
     ]
     table(columns, rows, right=("version", "max rows", "segments", "bytes", "delta rows", "quarantine"))
+    for item in statuses:
+        if item.blocked:
+            print(item.blocked)
 
 
 def _read_strategy(item: TableStatus) -> str:

@@ -111,6 +111,8 @@ class TableStatus:
     """Bytes of the history."""
     history_since: str | None = None
     """When the history was switched on for a table with rows; None if it is complete."""
+    blocked: str | None = None
+    """Why readers do not see the newest version (`checks:`); None if nothing blocks it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
