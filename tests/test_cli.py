@@ -21,15 +21,17 @@ from compactor.app.query import Rows
 from compactor.app.spark import local_jars
 from compactor.cli import console, options
 from compactor.cli import main as cli
-from compactor.core.model.errors import Busy, ConfigError, InputRefused, Refused
+from compactor.core.model.errors import Busy, CheckFailed, ConfigError, InputRefused, Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
 from compactor.core.planning.landing import Landing
+from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference
 from compactor.core.results.checks import Check, Difference
 from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile
+from compactor.flows.read.reconcile import Options
 
 COMMANDS = (
     *(
@@ -43,6 +45,8 @@ COMMANDS = (
         "log",
         "sql",
         "verify",
+        "reconcile",
+        "publish",
         "vacuum",
         "restore",
         "rebuild",
@@ -74,6 +78,15 @@ VACUUM = VacuumReport("student", 7, True, (1, 3, 4), KEPT, SWEPT)
 
 
 REBUILT = RebuildReport("student", "published", 9, 7, 12, 3456, 100, Difference(1, 2, 30, ('{"id":1}',), ("column x int is gone",)), undone=4)
+
+RECONCILED = ReconcileReport(
+    "student", 'postgresql://db:5432/school "student"', "different", 4, "0/B", "0/A", (1001, 1000), ("id", "fee"), (("tags", "text[] has no canonical form"),),
+    3, 4, 1, (
+        RowDifference({"id": "7"}, "changed", (1, 1), (Cell("fee", "1.25", None),), "lake at 0/B, source read at 0/A"),
+        RowDifference({"id": "8"}, "repeated", (1, 2), (), "lake at 0/B, source read at 0/A"),
+        RowDifference({"id": "9"}, "missing", (1, 0), (), ""),
+    ), 3, 1.5,
+)  # fmt: skip
 
 ORDER, COLUMNS = (("seq", "bigint"),), (("id", "ID", "bigint"), ("a", "a", "string"))
 ADOPTED = AdoptReport("student", "would be adopted", None, "/old", 2, 4567, 100, ORDER, COLUMNS, 12, 3, ("not stored: __op",))
@@ -159,6 +172,15 @@ class FakeApp:
     def sql(self, text: str, as_of: str | None = None) -> Rows:
         self.asked = {"sql": text}
         return self.rows
+
+    def reconcile(self, name: str, url: str, *more: Any) -> ReconcileReport:
+        self.asked = {"name": name, "url": url, "more": more}
+        return RECONCILED
+
+    def publish(self, name: str, accept: bool) -> str:
+        if not accept:
+            raise CheckFailed(f"table {name}: version 7 is committed and not shown")
+        return "version 7 is shown"
 
     def _fine(self, name: str) -> bool:
         if name == "broken":
@@ -255,6 +277,36 @@ def test_run_as_json(fake: FakeApp) -> None:
     assert (code, told) == (0, "")
     assert json.loads(shown) == [json.loads(json.dumps(fake.reports[0].to_json()))]
     assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3, "compact": False}
+
+
+def test_reconcile_names_rows_columns_and_positions(fake: FakeApp) -> None:
+    """And ends with the exit code of the outcome."""
+    code, shown, _ = called("reconcile", "student", "--source", "postgresql://reader@db/school", "--at", "now", "--wait", "5", "--chunk", "5000")
+    assert (code, fake.asked["url"], fake.asked["more"]) == (1, "postgresql://reader@db/school", ("now", None, 5.0, 300.0, Options(2, 5000, 100)))
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert lines[1:] == [
+        "id=7 changed fee: source '1.25', lake null lake at 0/B, source read at 0/A",
+        "id=8 1 rows in the source, 2 in the lake lake at 0/B, source read at 0/A",
+        "id=9 missing the lake has not come that far",
+        "student: different. 1,001 rows in the source, 1,000 in the lake (version 4); 3 rows differ",
+        'compared 2 columns in 3 key ranges with postgresql://db:5432/school "student" in 1.5 s',
+        "positions: source 0/A, lake 0/B; 4 rows looked at again",
+        "1 rows were changed by the source in every look and are not judged",
+        "not compared: tags: text[] has no canonical form",
+    ]
+    code, shown, _ = called("reconcile", "student", "--source", "postgresql://db/school", "-o", "json")
+    assert (code, json.loads(shown)["differences"][0]["cells"]) == (1, [{"column": "fee", "source": "1.25", "lake": None}])
+    assert (json.loads(shown)["exit_code"], dataclasses.replace(RECONCILED, outcome="unproven").exit_code) == (1, 75)
+
+
+def test_publish_shows_a_blocked_version_when_it_is_accepted(fake: FakeApp) -> None:
+    """Without it the reason is printed."""
+    assert called("publish", "student") == (
+        1,
+        "",
+        "\n1 table failed:\n  student (CheckFailed): table student: version 7 is committed and not shown\n",
+    )
+    assert called("publish", "student", "--accept")[:2] == (0, "student: version 7 is shown\n")
 
 
 def test_compact_is_a_run_with_compaction_due_now(fake: FakeApp) -> None:

@@ -91,6 +91,9 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
     ]
     optional = ("read strategy", "segments", "delta rows", "newest folder", "waiting since", "version", "size")
     table(columns, rows, ("version", "max rows", "segments", "size", "delta rows", "quarantine"), optional, wide)
+    for item in statuses:
+        if item.blocked:
+            print(item.blocked)
 
 
 def _read_strategy(item: TableStatus) -> str:

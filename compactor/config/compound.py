@@ -13,6 +13,7 @@ from compactor.config.values import alike, flag, listed, shown, text
 from compactor.core.model import types
 from compactor.core.model.policy import DROPS, POLICIES, Policy
 from compactor.core.schema.policy import CHOOSABLE
+from compactor.core.schema.protection import MASK, Protection
 
 SUBJECT = "subject:"
 """Prefix of a parsed `schema` that is a subject of the registry."""
@@ -51,6 +52,19 @@ def epoch(value: Any) -> Epoch:
         raise ValueError(f"expected a whole number{' as `number`' if isinstance(value, dict) else ''}, found {shown(parts.get('number'))}")
     first = parts.get("from")
     return Epoch(int(parts["number"]), None if first is None else text(first), flag(parts.get("replace", False)))
+
+
+def protections(value: Any) -> tuple[Protection, ...]:
+    """Parse a mapping such as `{ssn: exclude, mail: hash, card: mask(4), note: null}`."""
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a mapping such as {{ssn: exclude, card: mask(4)}}, found {shown(value)}")
+    parsed = []
+    for column, rule in value.items():
+        match = re.fullmatch(r"(exclude|hash|null)|mask\((\d{1,3})\)", "null" if rule is None else str(rule))
+        if match is None:
+            raise ValueError(f"{column}: expected exclude, hash, mask(4) or null, found {shown(rule)}")
+        parsed.append(Protection(str(column), match[1] or MASK, int(match[2] or 0)))
+    return tuple(parsed)
 
 
 def schema_change(value: Any) -> Policy:

@@ -35,6 +35,7 @@ from compactor.core.measures import price
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.policy import EVOLVE, Policy
+from compactor.core.schema.protection import Protection
 from compactor.core.settings.metrics import LOG, MetricsSettings
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources.envelopes import ENVELOPES
@@ -171,6 +172,11 @@ class Table(Section):
     )
     quarantine: Quarantine = setting(
         Quarantine(), "How many invalid records a run may quarantine. With more, the table stops and all files stay in landing."
+    )
+    columns: Annotated[tuple[Protection, ...], Read(compound.protections, {"type": "object"})] = setting(
+        (),
+        "Column: what happens to its values before anything is written. exclude: no such column; hash: HMAC-SHA256 with the secret in "
+        "COMPACTOR_HASH_KEY; mask(4): all but the last 4 characters are *; null. Needs an explicit `archive:`, as raw files hold the values.",
     )
     checks: Checks = setting(Checks(), "Checks before a commit.")
     notify: Annotated[tuple[tuple[str, ...], ...], Read(compound.notify, compound.NOTIFY)] = setting(

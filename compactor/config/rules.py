@@ -121,6 +121,7 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
     if table.live_view:
         yield from _live_problems(table)
     yield from _history_problems(table)
+    yield from _column_problems(table)
     try:
         zoneinfo.ZoneInfo(table.hours_in)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -231,6 +232,27 @@ def _history_problems(table: Table) -> Iterator[Problem]:
         yield (used[0],), "the table has no history; set `history: true`, or remove this key"
     if table.track and table.track_except:
         yield ("track_except",), "`track` and `track_except` exclude each other; keep one of them"
+
+
+def _column_problems(table: Table) -> Iterator[Problem]:
+    """Return the problems of a table with protected columns."""
+    if not table.columns:
+        return
+    for rule in table.columns:
+        if any(rule.covers(name) for name in (*(table.key or ()), *table.order_by)):
+            yield (
+                ("columns",),
+                f"{rule.column} belongs to `key` or `order_by`, which every row stores as it is; remove one of the two",
+            )
+    if table.key == ():
+        yield ("columns",), "needs rows with a key: rows without one are recognised by all their values"
+    if table.live_view:
+        yield ("columns",), "excludes `live_view`, which shows landed files as they are; remove one of the two"
+    if "archive" not in table.model_fields_set:
+        yield (
+            ("columns",),
+            "landed files hold the values as they are; set `archive:` (move, copy or keep) to say that they may stay, best with `archive_retention`",
+        )
 
 
 def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:

@@ -12,6 +12,7 @@ from compactor.core.model.errors import CheckFailed, ConfigError
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Audit, Measured, Rule, failures, query
 from compactor.flows.publish import audit
+from compactor.flows.read.status import status
 from compactor.flows.run import look_at, publish_table
 from tests.oracle.engine import ListEngine
 from tests.oracle.lake import Lake, table
@@ -52,9 +53,11 @@ def test_a_version_that_breaks_a_rule_is_not_shown_until_a_later_one_repairs_it(
 
     assert there.run().outcome == "blocked"
     assert isinstance(look_at(there.table()), int)
+    assert status(there.table()).blocked == report.error
     land(there, 3, (2, 7))
     assert (there.run().outcome, shown(there)) == ("committed", [(3, 5, 7)])
     assert there.run().outcome == "idle"
+    assert status(there.table()).blocked is None
 
 
 def test_an_accepted_version_is_shown_and_stays_so_after_a_compaction() -> None:

@@ -266,7 +266,9 @@ def test_columns_of_one_side_are_named_and_key_columns_come_first() -> None:
     lake = [LakeColumn(name, name, "int") for name in ("v", "b", "a", "ours", "secret")]
     source = [SourceColumn(name, "integer", "integer") for name in ("a", "b", "theirs", "v", "secret")]
     made = pair_columns(lake, source, ["b", "a"], {"secret": "hashed"})
-    assert made.names == ("b", "a", "v")
+    assert (made.names, made.ranged) == (("b", "a", "v"), True)
+    text = pair_columns([LakeColumn("id", "id", "string")], [SourceColumn("id", "bigint", "integer")], ["id"], {})
+    assert not text.ranged
     assert made.skipped == (("ours", "only the lake has it"), ("secret", "hashed"), ("theirs", "only the source has it"))
 
 

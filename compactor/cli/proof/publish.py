@@ -18,10 +18,11 @@ def publish(
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
 ) -> None:
-    """Show the newest version of tables, if the rules of `checks:` hold for it.
+    """Show versions that were blocked.
 
-    A run does this by itself. Use the command after a run has reported a version as blocked: without --accept the version is audited
-    again (a rule may read other tables or the time), with --accept readers see it as it is. The next version is audited again.
+    Shows the newest version of tables, if the rules of `checks:` hold for it. A run does this by itself. Use the command after a run has
+    reported a version as blocked: without --accept the version is audited again (a rule may read other tables or the time), with
+    --accept readers see it as it is. The next version is audited again.
 
     \b
     Example:

@@ -34,12 +34,12 @@ def reconcile(
     output: OutputForm = Output.text,
     verbose: Verbose = False,
 ) -> None:
-    """Compare a table with its source, and name the rows and columns that differ.
+    """Compare a table with its source.
 
-    Both sides compute counts and checksums of key ranges; ranges that differ are divided down to single rows. Each differing row is then
-    looked at again: the source's row, the lake's row when the lake has reached the source's position, and the source's row once more. So a
-    row that changes meanwhile, or that the lake does not have yet, is not reported. Reads only. Exits 0 if nothing differs, 1 if rows
-    differ, 75 if rows differ and the lake has not reached the source's position within --wait.
+    Names the rows and columns that differ. Both sides compute counts and checksums of key ranges; ranges that differ are divided down to
+    single rows. Each differing row is then looked at again: the source's row, the lake's row when the lake has reached the source's
+    position, and the source's row once more. So a row that changes meanwhile, or that the lake does not have yet, is not reported. Reads
+    only. Exits 0 if nothing differs, 1 if rows differ, 75 if rows differ and the lake has not reached the source's position within --wait.
 
     \b
     Example:

@@ -8,6 +8,7 @@ from typing import Any
 
 from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.planning.audit import Rule, rule_from_json
+from compactor.core.schema.protection import Protection
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)
@@ -117,6 +118,8 @@ class TableSpec:
     """Whether a column that a row does not have keeps its value, instead of becoming null."""
     max_gone: float = 1.0
     """The largest share of rows that one run may remove."""
+    columns: tuple[Protection, ...] = ()
+    """Columns whose values are left out, hashed, masked or made null."""
     rules: tuple[Rule, ...] = ()
     """What must hold for a version before readers see it (`checks:`)."""
     quarantine_rows: int | None = None
@@ -235,6 +238,7 @@ class TableSpec:
         values["notify"] = tuple(tuple(target) for target in values["notify"])
         csv = values["csv"]
         values["csv"] = Csv(**{**csv, "columns": tuple(csv["columns"]), "types": tuple((name, kind) for name, kind in csv["types"])})
+        values["columns"] = tuple(Protection(**rule) for rule in values["columns"])
         values["rules"] = tuple(rule_from_json(rule) for rule in values["rules"])
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)

@@ -91,6 +91,12 @@ class Columns:
         return tuple(pair for pair in self.pairs if pair.key)
 
     @property
+    def ranged(self) -> bool:
+        """Return whether both sides store the first key column as a whole number, so that it has ranges."""
+        first = self.key[0]
+        return first.form == INTEGER and base(first.type) in _INTEGERS
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the compared columns in the view."""
         return tuple(pair.name for pair in self.pairs)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compactor.core.reconcile.canonical import INTEGER, Columns, Sql
+from compactor.core.reconcile.canonical import Columns, Sql
 from compactor.core.reconcile.parts import Checksum, Part, Split
 
 Key = tuple[str, ...]
@@ -31,7 +31,7 @@ class Side(Protocol):
     """What a comparison asks of the lake, and of the source."""
 
     def bounds(self) -> tuple[int, int] | None:
-        """Return the least and the greatest value of the first key column if it is a whole number in every row, else None."""
+        """Return the least and the greatest value of the first key column if both sides have whole numbers there, else None; None without rows."""
 
     def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
         """Return the checksums of the parts into which `split` divides the rows of `part`; parts without rows are left out."""
@@ -51,10 +51,9 @@ class SqlSide:
 
     def bounds(self) -> tuple[int, int] | None:
         """See Side."""
-        first = self._columns.key[0]
-        if first.form != INTEGER:
+        if not self._columns.ranged:
             return None
-        name = self._sql.name(first)
+        name = self._sql.name(self._columns.key[0])
         ((low, high),) = self._query(f"SELECT min({name}), max({name}) FROM {self._relation}")
         return None if low is None else (int(low), int(high))
 

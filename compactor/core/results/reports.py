@@ -155,6 +155,8 @@ class TableStatus:
     """When the history was switched on for a table with rows; None if it is complete."""
     delta_bytes: int = 0
     """Bytes of the Delta."""
+    blocked: str | None = None
+    """Why readers do not see the newest version (`checks:`); None if nothing blocks it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -8,7 +8,7 @@ from compactor.core.planning import compaction
 from compactor.core.results.reports import TableStatus
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
-from compactor.flows.publish import archive
+from compactor.flows.publish import archive, audit
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 
@@ -57,4 +57,5 @@ def status(table: Table) -> TableStatus:
         history_events=sum(part.rows for part in history.parts) if history else 0,
         history_bytes=history.size if history else 0,
         history_since=history.since if history else None,
+        blocked=audit.blocked(table, snapshot) if snapshot else None,
     )

@@ -54,6 +54,8 @@ def adopt(
     `order_by`: columns that hold the Position of each row's last change; `through`: the last folder of landing that is in the rows.
     Raises Refused for what cannot be adopted, NoRowsYet while no landed change shows their columns, Conflict when somebody commits meanwhile.
     """
+    if table.spec.columns:
+        raise Refused(f"table {table.name}: rows of another table cannot be adopted under `columns:`; they would be stored as they are")
     _check(table, path, order_by, through)
     reports: list[AdoptReport] = []
 
