@@ -101,7 +101,8 @@ def of_feed(connection: Any, spec: TableSpec, snapshots: Iterable[Snapshot]) -> 
             tables[definition.name] = (definition, [*files, *more])
     version = f"regexp_extract({DUCKDB.name(_FILE)}, 'feed/([^/]+)/[^/]*$', 1)"
     return {
-        name: (definition, _query(connection, definition, [Part(tuple(files), {feed.VERSION: version})])) for name, (definition, files) in tables.items()
+        name: (definition, _query(connection, definition, [Part(tuple(files), {feed.VERSION: version})]))
+        for name, (definition, files) in tables.items()
     }
 
 

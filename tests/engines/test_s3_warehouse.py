@@ -84,7 +84,8 @@ def test_a_warehouse_in_s3_and_a_catalog_in_glue(tmp_path: Path, monkeypatch: py
                 assert {report.outcome for report in app.run()} <= {"committed", "idle"}
                 assert not app.runtime.spark().conf.get("spark.sql.catalogImplementation") == "hive"  # type: ignore[union-attr]
                 with pytest.raises(Refused, match="query it with Athena"):
-                    app.sql("select 1")
+                    app.sql("select 1", engine="spark")
+                assert ['{"n":1}'] == list(app.sql("select 1 as n"))
                 with pytest.raises(Refused, match="--files-only"):
                     app.verify()
                 assert all(check.ok for check in app.verify(files_only=True))
