@@ -124,8 +124,9 @@ def test_the_capture_through_the_command_line(tmp_path: Path) -> None:
         return done.stdout
 
     report = json.loads(compactor("run", "--output", "json"))
-    rows = json.loads(compactor("sql", f"select * from {table}", "--output", "json"), parse_float=Decimal)
 
     assert "committed" in json.dumps(report)
-    assert [] == truth.unexpected(truth.differences(rows, truth.truth(8)[table], form), form, 8)
+    for engine in ("spark", "duckdb"):
+        rows = json.loads(compactor("sql", f"select * from {table}", "--engine", engine, "--output", "json"), parse_float=Decimal)
+        assert [] == truth.unexpected(truth.differences(rows, truth.truth(8)[table], form), form, 8)
     assert "enrollment" in compactor("status")

@@ -135,6 +135,8 @@ def test_a_statement_that_duckdb_cannot_run_is_refused_or_goes_to_spark(place: P
                 app.sql(text)
         with pytest.raises(Refused, match=r"there is no table others: expected a view of .* --engine spark reads every table"):
             app.sql("select * from others", engine="duckdb")
+        with pytest.raises(Refused, match="there is no table text:"):
+            app.sql("select * from text", engine="duckdb")
         with pytest.raises(Refused, match="table t has no history: set `history: true`, or omit --as-of"):
             app.sql("select * from t", as_of="2026-01-01")
         assert sql(app, "select count(*) as n from t") == [{"n": 40}]
