@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +49,8 @@ class Source:
     """The table."""
     snapshot: Snapshot
     """The version."""
+    lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
+    """Held while footers are read: a connection answers one query at a time."""
 
     @property
     def remote(self) -> bool:
@@ -74,11 +76,11 @@ class Rows:
     """
 
     def __init__(self, source: Source, define: Callable[[Source], ViewDef]) -> None:
-        self._source, self._define, self._lock = source, define, threading.Lock()
+        self._source, self._define = source, define
 
     @cached_property
     def _view(self) -> ViewDef:
-        with self._lock:
+        with self._source.lock:
             return with_errors(lambda: self._define(self._source))
 
     @property

@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import duckdb
@@ -166,3 +167,12 @@ def test_the_command_line_runs_several_statements(place: Place) -> None:
     assert (listed["version"], {file["part"] for file in listed["files"]}) == (3, {"base", "delta"})
     assert "version 1 of t" in compactor("files", "t", "--version", "1")
     assert duckdb.sql(compactor("files", "t", "--sql")).count("*").fetchall() == [(40,)]
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_threads_share_a_table(place: Place) -> None:
+    """Each result is whole, whichever thread asked first."""
+    opened = Table.open(place.config, "t")
+    with ThreadPoolExecutor(8) as pool:
+        counts = [*pool.map(lambda at: opened.to_arrow(filter=f"id > {at}").num_rows, range(3, 41))]
+    assert counts == [41 - at for at in range(3, 41)]
