@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from compactor.core.catalog import feed
 from compactor.core.catalog.ddl import Column, ViewDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model import times
-from compactor.core.model.errors import NoRowsYet, Refused
+from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.files import TableFile, table_files
 from compactor.duckdb import connection as duck
@@ -49,6 +49,8 @@ class Source:
     """The table."""
     snapshot: Snapshot
     """The version."""
+    lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
+    """Held while footers are read: a connection answers one query at a time."""
 
     @property
     def remote(self) -> bool:
@@ -74,11 +76,11 @@ class Rows:
     """
 
     def __init__(self, source: Source, define: Callable[[Source], ViewDef]) -> None:
-        self._source, self._define, self._lock = source, define, threading.Lock()
+        self._source, self._define = source, define
 
     @cached_property
     def _view(self) -> ViewDef:
-        with self._lock:
+        with self._source.lock:
             return with_errors(lambda: self._define(self._source))
 
     @property
@@ -89,7 +91,7 @@ class Rows:
     @property
     def sql(self) -> str:
         """Return the query as SQL of DuckDB. It names every file, so that DuckDB can run it without compactor; in S3 with its `httpfs` extension."""
-        return self._view.text.replace(f"'{queries.PROTOCOL}://", "'s3://")
+        return queries.portable(self._view)
 
     def to_arrow(self, columns: Sequence[str] | None = None, filter: str | None = None) -> pyarrow.Table:
         """Return the rows as a pyarrow Table. Timestamps have the time zone UTC."""
@@ -133,10 +135,10 @@ class Rows:
         return made
 
     def _selected(self, columns: Sequence[str] | None, filter: str | None) -> str:
-        known = {column.name for column in self.columns}
-        unknown = [name for name in columns or () if name.lower() not in known]
+        names = [column.name for column in self.columns]
+        unknown = [name for name in columns or () if name.lower() not in names]
         if unknown:
-            raise Refused(f"table {self._source.stored.name}: there is no column {unknown[0]}; expected {', '.join(sorted(known))}")
+            raise Refused(f"table {self._source.stored.name}: there is no column {unknown[0]}; expected {', '.join(names)}")
         shown = ", ".join(DUCKDB.name(name) for name in columns) if columns is not None else "*"
         where = f" WHERE {filter}\n" if filter is not None else ""
         return f"SELECT {shown} FROM ({self._view.text}) AS {DUCKDB.name(self._source.stored.name)}{where}"
@@ -155,12 +157,7 @@ class Table(Rows):
         Raises ConfigError, NoRowsYet for a table without a version, and Refused for a version that is not kept.
         """
         stored = AppBase.open(config).table(name)
-        snapshot = stored.newest() if version is None else stored.snapshot(version)
-        if snapshot is None and version is None:
-            raise NoRowsYet(f"table {name}: nothing is committed yet; `compactor run` does it")
-        if snapshot is None or snapshot.expired:
-            raise Refused(f"table {name}: version {version} is not kept; `compactor log {name}` shows those that are")
-        return cls(stored, snapshot)
+        return cls(stored, stored.kept(version))
 
     @property
     def name(self) -> str:

@@ -44,6 +44,8 @@ COMMANDS = (
         "plan",
         "log",
         "sql",
+        "shell",
+        "files",
         "verify",
         "reconcile",
         "publish",
@@ -169,7 +171,7 @@ class FakeApp:
         self.asked = {"name": name, "paths": list(paths), "label": label}
         return self.reports[0]
 
-    def sql(self, text: str, as_of: str | None = None) -> Rows:
+    def sql(self, text: str, as_of: str | None = None, engine: str = "auto") -> Rows:
         self.asked = {"sql": text}
         return self.rows
 
@@ -464,7 +466,7 @@ def test_sql_in_a_real_session(tmp_path: Path) -> None:
             "select 1.50 d, cast(null as int) n, timestamp'0001-01-01 00:00:00' - interval 5000 years t, x'00ff' b, "
             "date'9999-12-31' + interval 2 years y, double('nan') f, array(1, null) a, 2 d, 123456789012345678901234567890.12 l"
         )
-        (row,) = app.sql(statement)
+        (row,) = app.sql(statement, engine="spark")
         assert row == (
             '{"d":1.50,"n":null,"t":"-4999-01-01T00:00:00.000000Z","b":"AP8=","y":"+10001-12-31","f":"NaN",'
             '"a":[1,null],"d":2,"l":123456789012345678901234567890.12}'
@@ -474,11 +476,11 @@ def test_sql_in_a_real_session(tmp_path: Path) -> None:
         assert list(app.sql("select a from v")) == ['{"a":1}']
         for wrong, said in (("select nope from v", "nope"), ("selct 1", "selct"), ("select 1/0", "zero"), ("select * from x.y", "y")):
             with pytest.raises(Refused, match=said) as refused:
-                list(app.sql(wrong))
+                list(app.sql(wrong, engine="spark"))
             assert "at org.apache" not in str(refused.value)
         app.settings.catalog.__dict__["database"] = "school"
         with pytest.raises(Refused, match="the database school does not exist yet"):
-            app.sql("select 1")
+            app.sql("select 1", engine="spark")
 
 
 def test_jars_of_the_environment(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "compactor"
-ADAPTERS = ("storage", "catalog", "registry", "spark", "runners", "notify", "telemetry", "reconcile")
+ADAPTERS = ("storage", "catalog", "registry", "spark", "duckdb", "runners", "notify", "telemetry", "reconcile")
 CLUSTER = ("core", "flows", "aws", "storage", "catalog", "spark", "ports", "runtime", "job", "notify", "telemetry")
 """What travels to a cluster and must run on EMR's Python 3.9 with the standard library, PySpark and boto3 (H30)."""
 
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "config": {"core", "config"},
     "runtime": {"core", "ports", "flows", "aws", "runtime", *ADAPTERS},
     "app": {"core", "ports", "flows", "config", "app", "aws", "runtime", *ADAPTERS},
+    "read": {"core", "flows", "app", "duckdb", "read"},
     "cli": {"core", "ports", "flows", "config", "app", "cli", "demo"},
     "job": {"core", "ports", "flows", "aws", "job", "runtime", "storage", "catalog", "spark", "notify"},
     "airflow": {"core", "ports", "flows", "config", "app", "airflow"},
@@ -40,6 +41,10 @@ OWNERS = {
     "py4j": ("spark", "catalog/hive.py", "catalog/hive_client.py", "app/query.py"),
     "boto3": ("aws", "storage/s3/client.py", "runners", "notify/sns.py"),
     "botocore": ("aws", "storage/s3/client.py", "storage/s3/refusals.py", "runners", "notify/sns.py"),
+    "duckdb": ("duckdb", "read.py"),
+    "fsspec": ("duckdb/store.py",),
+    "pyarrow": ("read.py",),
+    "pandas": ("read.py",),
     "fastavro": ("registry", "demo"),
     "requests": ("registry", "runners", "demo", "notify/webhook.py"),
     "urllib3": ("registry",),
@@ -136,6 +141,8 @@ def test_a_package_from_outside_is_named_only_where_it_belongs(path: Path) -> No
         "app/versions.py",
         "app/spark.py",
         "app/query.py",
+        "app/local_sql.py",
+        "read.py",
         "cli/main.py",
         "__main__.py",
         "config/settings.py",
@@ -146,7 +153,7 @@ def test_what_needs_no_jvm_imports_no_spark_when_it_is_loaded(name: str) -> None
     path = PACKAGE / name
     tops = {found.split(".")[0] for found, _ in imports(path, whole=False)}
     layers = {layer(found) for found, _ in imports(path, whole=False) if found.startswith("compactor")}
-    assert not tops & {"pyspark", "py4j"}
+    assert not tops & {"pyspark", "py4j", "duckdb", "pyarrow", "pandas", "fsspec"}
     assert "spark" not in layers
 
 

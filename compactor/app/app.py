@@ -27,6 +27,7 @@ from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
+from compactor.core.results.files import TableFile, table_files
 from compactor.core.results.notice import Alert
 from compactor.core.results.reports import Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
@@ -49,6 +50,12 @@ class App(Versions, Runners, Reconcile):
     """A configuration and everything that can be done with it. Close it, or use it as a context manager: that stops Spark."""
 
     _local_sql: LocalSql | None = None
+
+    def close(self) -> None:
+        """Stop Spark and DuckDB if they were started. The App can be used again; it starts them again when needed."""
+        with self._lock:
+            self._local_sql = None
+        super().close()
 
     # ---- bring tables up to date ----
 
@@ -217,9 +224,21 @@ class App(Versions, Runners, Reconcile):
                 log.warning("%s among those of %s. Starting Spark, which reads every table of the catalog.", error, self.settings.file)
         return self._spark_sql(text, moment)
 
-    def sql_names(self) -> list[str]:
-        """Return the names that a statement can read without Spark."""
-        return self._local().names()
+    def sql_words(self, text: str) -> list[str]:
+        """Return names that may go on a statement typed so far: all tables, and the columns of those that it mentions. Starts no JVM."""
+        return self._local().words(text)
+
+    def files(self, name: str, version: int | None = None) -> tuple[Snapshot, list[TableFile]]:
+        """Return a version of a table (default: the newest) and its Parquet files. Starts no JVM."""
+        table = self.table(name)
+        snapshot = table.kept(version)
+        return snapshot, table_files(table.spec, snapshot)
+
+    def files_sql(self, name: str, version: int | None = None) -> str:
+        """Return the rows of a version as a query over its files, for DuckDB without compactor."""
+        from compactor.app.local_sql import text
+
+        return text(self.table(name), self.table(name).kept(version))
 
     def _reads_locally(self, text: str) -> bool:
         from compactor.duckdb.connection import installed

@@ -16,7 +16,9 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import queries
+from compactor.duckdb.connection import connect
 from compactor.duckdb.session import Session, UnknownTable
+from compactor.flows.table import Table
 from compactor.flows.write.feed import after
 
 if TYPE_CHECKING:
@@ -62,31 +64,34 @@ class LocalSql:
                 self._explain(error, moment)
                 raise
 
-    def names(self) -> list[str]:
-        """Return the names of all views, for the completion of a shell."""
-        return sorted({name for spec in self._specs for name in _names(spec)})
+    def words(self, statement: str) -> list[str]:
+        """Return the names of all views, and the columns of those that a statement mentions."""
+        names = {name for spec in self._specs for name in _names(spec)}
+        with self._lock:
+            views_ = self._define(statements.mentioned(statement), None)
+        return sorted(names | {column.name for view in views_.values() for column in view.columns})
 
     def _define(self, names: set[str], moment: int | None) -> dict[str, ViewDef]:
         """Define the views with these names, as of now or of a source time. Return name → view."""
         defined = {}
         for spec in self._specs:
-            wanted = {kind for kind in (_kind(spec, name) for name in names) if kind is not None}
-            snapshot = self._app.table(spec.name).newest() if wanted else None
+            kinds = {kind for kind in (_kind(spec, name) for name in names) if kind is not None}
+            snapshot = self._app.table(spec.name).newest() if kinds else None
             if snapshot is not None:
-                for view in self._views(spec, snapshot, wanted, moment):
+                for view in self._views(spec, snapshot, kinds, moment):
                     self._session.define(view)
                     defined[view.name] = view
         return defined
 
-    def _views(self, spec: TableSpec, snapshot: Snapshot, wanted: set[str], moment: int | None) -> Iterator[ViewDef]:
+    def _views(self, spec: TableSpec, snapshot: Snapshot, kinds: set[str], moment: int | None) -> Iterator[ViewDef]:
         connection = self._session.connection
-        if HISTORY in wanted and snapshot.history is not None:
+        if HISTORY in kinds and snapshot.history is not None:
             yield queries.history(connection, spec, snapshot)
-        if STORED in wanted:
+        if STORED in kinds:
             yield from queries.stored_tables(connection, spec, snapshot)
-        if CHANGES in wanted and snapshot.feed is not None:
+        if CHANGES in kinds and snapshot.feed is not None:
             yield from queries.feed_tables(connection, spec, list(after(self._app.table(spec.name), snapshot, snapshot.feed.first)))
-        if ROWS in wanted:
+        if ROWS in kinds:
             # what an earlier statement has defined is as of another time
             self._session.drop(spec.database, spec.view)
             if moment is None:
@@ -102,13 +107,19 @@ class LocalSql:
             if snapshot is not None:
                 names = [spec.view, *([history_views.name(spec)] if snapshot.history else []), *([_changes(spec, snapshot)] if snapshot.feed else [])]
                 for name in sorted(names):
-                    yield json.dumps({"namespace": spec.database, "tableName": name, "isTemporary": False}, ensure_ascii=False)
+                    yield json.dumps({"namespace": spec.database, "tableName": name, "isTemporary": False}, ensure_ascii=False, separators=(",", ":"))
 
     def _explain(self, error: UnknownTable, moment: int | None) -> None:
         """Raise Refused if the table is one of ours that has no history to read it as of a time."""
         for spec in self._specs:
             if moment is not None and spec.view == error.name.lower() and not spec.history:
                 raise Refused(f"table {spec.name} has no history: set `history: true`, or omit --as-of") from error
+
+
+def text(table: Table, snapshot: Snapshot) -> str:
+    """Return the query for a version's rows over its files."""
+    connection = connect(table.storage, table.spec.root.startswith("s3://"))
+    return queries.portable(queries.rows(connection, table.spec, snapshot))
 
 
 def _names(spec: TableSpec) -> dict[str, str]:
@@ -132,4 +143,4 @@ def _described(defined: dict[str, ViewDef], name: str) -> Rows:
     if name not in defined:
         raise UnknownTable(name)
     columns = [{"col_name": column.name, "data_type": column.type, "comment": column.comment or None} for column in defined[name].columns]
-    return Rows(["col_name", "data_type", "comment"], [json.dumps(column, ensure_ascii=False) for column in columns])
+    return Rows(["col_name", "data_type", "comment"], [json.dumps(column, ensure_ascii=False, separators=(",", ":")) for column in columns])

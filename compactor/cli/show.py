@@ -169,3 +169,35 @@ def verify(
     elif results:
         console.checks(results)
     raise typer.Exit(code or (0 if all(item.ok for item in results) else 1))
+
+
+def files(
+    table: OneTable,
+    config: ConfigFile = DEFAULT,
+    version: Annotated[int | None, typer.Option("--version", min=1, metavar="N", help="A version (default: the newest).", show_default=False)] = None,
+    query: Annotated[bool, typer.Option("--sql", help="Print one query over the files that shows the rows, for DuckDB without compactor.")] = False,
+    output: OutputForm = Output.text,
+    verbose: Verbose = False,
+) -> None:
+    """Show the Parquet files of a table.
+
+    These files, and no others, are the version. A row of the delta replaces the row of the base with its key, and rows whose `_op` is `d` are
+    deleted. Tools that read only the base miss what came since. The files stay for `grace` after a newer version has replaced theirs; `compactor
+    pin` keeps them. Reads files only, starts no Spark.
+
+    \b
+    Example:
+      compactor files student
+      compactor files student --version 41 --output json
+      duckdb -c "$(compactor files student --sql)"
+    """
+    with options.opened(config, verbose) as app:
+        if query:
+            print(app.files_sql(table, version))
+            return
+        snapshot, listed = app.files(table, version)
+    if output is Output.json:
+        console.as_json({"table": table, "version": snapshot.version, "files": [dataclasses.asdict(file) for file in listed]})
+        return
+    console.table(("part", "bytes", "file"), [(file.part, f"{file.size:,}", file.location) for file in listed], right=("bytes",))
+    print(f"version {snapshot.version} of {table}, {len(listed)} files")

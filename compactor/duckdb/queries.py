@@ -15,9 +15,6 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Feed, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import sources
-from compactor.duckdb.sources import PROTOCOL
-
-__all__ = ["PROTOCOL", "as_of", "changes", "check_history", "feed_tables", "history", "rows", "stored_tables"]
 
 
 def rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
@@ -33,6 +30,11 @@ def history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
     dialect = dataclasses.replace(DUCKDB, sources=sources.of_history(connection, spec, snapshot))
     view = history_views.view(spec, snapshot, snapshot.history, dialect)
     return dataclasses.replace(view, name=history_views.name(spec))
+
+
+def portable(view: ViewDef) -> str:
+    """Return the query of a view for a DuckDB without our file system."""
+    return view.text.replace(f"'{sources.PROTOCOL}://", "'s3://")
 
 
 def check_history(spec: TableSpec, snapshot: Snapshot) -> None:
@@ -70,8 +72,8 @@ def feed_tables(connection: Any, spec: TableSpec, snapshots: Sequence[Snapshot])
 
 def stored_tables(connection: Any, spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
     """Return the tables below the view as the catalog has them: base and Delta, with the files of this Snapshot only."""
-    found = sources.of_rows(connection, spec, snapshot)
-    return [_plain(spec, table, found[table.name]) for table in views.tables(spec, snapshot) if table.name in found]
+    texts = sources.of_rows(connection, spec, snapshot)
+    return [_plain(spec, table, texts[table.name]) for table in views.tables(spec, snapshot) if table.name in texts]
 
 
 def _plain(spec: TableSpec, table: TableDef, source: str) -> ViewDef:
@@ -92,6 +94,6 @@ def _check_types(spec: TableSpec, schema: Schema, newest: Snapshot) -> None:
         # other types are converted by a run, in ways that a cast does not follow
         if new is not None and old != new and not (types.widest(old, new) == new and {old[0], new[0]} <= {*_EXACT}):
             raise Refused(
-                f"table {spec.name}: the column {field.source} was {types.text(old)} and is {types.text(new)} now. Read the changes since the version "
-                f"that changed its type, or all of them with `compactor changes {spec.name} --from N`."
+                f"table {spec.name}: the column {field.source} was {types.text(old)} and is {types.text(new)} now. Read the changes since the "
+                f"version that changed its type, or all of them with `compactor changes {spec.name} --from N`."
             )

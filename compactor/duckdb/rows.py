@@ -69,7 +69,8 @@ def _text(value: str, kind: Any, depth: int) -> str:
     if family == "map":
         item = f"e{depth}"
         key = f"CAST(to_json(CAST({item}.key AS VARCHAR)) AS VARCHAR)"
-        texts = f"list_transform(map_entries({value}), lambda {item}: {key} || ':' || coalesce({_text(f'{item}.value', _child(kind, 'value'), depth + 1)}, 'null'))"
+        text = _text(f"{item}.value", _child(kind, "value"), depth + 1)
+        texts = f"list_transform(map_entries({value}), lambda {item}: {key} || ':' || coalesce({text}, 'null'))"
         return f"'{{' || array_to_string({texts}, ',') || '}}'"
     return f"CAST(to_json(CAST({value} AS VARCHAR)) AS VARCHAR)"
 

@@ -11,8 +11,8 @@ from compactor.core.catalog.ddl import ViewDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.catalog.statements import READS, first_word
 from compactor.core.model.errors import CompactorError, Refused
-from compactor.duckdb import rows
 from compactor.duckdb.connection import configure, connect
+from compactor.duckdb.rows import object_text
 from compactor.ports import Storage
 
 _T = TypeVar("_T")
@@ -63,7 +63,7 @@ class Session:
         columns, kinds = list(relation.columns), list(relation.types)
         # by place: two columns may have the same name
         names = [f"c{at}" for at in range(len(columns))]
-        chosen = rows.object_text(columns, [f"r.{name}" for name in names], kinds)
+        chosen = object_text(columns, [f"r.{name}" for name in names], kinds)
         # the statement may end in a comment
         with_errors(lambda: cursor.execute(f"SELECT {chosen} FROM ({text}\n) AS r({', '.join(names)})"))
         return columns, _rows(cursor)
@@ -82,8 +82,8 @@ def _other(cursor: Any, text: str) -> tuple[list[str], Iterator[str]]:
     """Run a statement that is no query, such as `explain` or `copy`. Its few rows are Python values."""
     with_errors(lambda: cursor.execute(text))
     columns: Sequence[str] = [column[0] for column in cursor.description or ()]
-    found = with_errors(cursor.fetchall) if columns else []
-    return list(columns), iter([json.dumps(dict(zip(columns, row)), ensure_ascii=False, default=str) for row in found])
+    rows = with_errors(cursor.fetchall) if columns else []
+    return list(columns), iter([json.dumps(dict(zip(columns, row)), ensure_ascii=False, separators=(",", ":"), default=str) for row in rows])
 
 
 def with_errors(call: Callable[[], _T]) -> _T:

@@ -38,8 +38,8 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """Return size and time. Objects of a table never change, so each is looked at once."""
-        found = self._info(path)
-        return {"name": path, "size": found.size, "type": "file", "mtime": found.modified}
+        info = self._info(path)
+        return {"name": path, "size": info.size, "type": "file", "mtime": info.modified}
 
     def modified(self, path: str) -> Any:
         """Return when the object was written."""
@@ -77,10 +77,10 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _info(self, path: str) -> FileInfo:
         if path not in self._infos:
-            found = self._storage.stat(_location(path))
-            if found is None:
+            info = self._storage.stat(_location(path))
+            if info is None:
                 raise FileNotFoundError(_location(path))
-            self._infos[path] = found
+            self._infos[path] = info
         return self._infos[path]
 
 
@@ -103,10 +103,6 @@ class StoredFile(io.RawIOBase):
         """Move to a place in the object."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
         self._at = offset + (self._system.info(self._path)["size"] if base is None else base)
-        return self._at
-
-    def tell(self) -> int:
-        """Return the place."""
         return self._at
 
     def read(self, size: int = -1) -> bytes:

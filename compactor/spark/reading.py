@@ -27,7 +27,6 @@ from compactor.core.schema.writer import WriterField, WriterSchema, decided, dec
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
 from compactor.spark import deletions, failures, protect
-from compactor.spark.columns import FILE, INVALID, TEXT
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame

@@ -1,8 +1,8 @@
 """SQL dialects of views: how names, strings, types and constants are written.
 
 Spark and Hive read views in Hive's dialect, Athena in Presto's. Trino reads both: its legacy translation of a Hive view rewrites quotes and nothing
-else (`HiveQlToTrinoTranslator`), so that every type name and function in Hive's dialect must mean the same in Trino. DuckDB reads no catalog: its text
-has a query over files in place of each table.
+else (`HiveQlToTrinoTranslator`), so that every type name and function in Hive's dialect must mean the same in Trino. DuckDB reads no catalog: in its
+text, queries over files stand for the tables.
 Type names: https://trino.io/docs/current/language/types.html, and the mapping of its Hive connector.
 """
 

@@ -29,12 +29,12 @@ def split(text: str) -> list[str]:
     ["select ';' a", '-- one; two\\nselect 2']
     """
     out, current, content = [], "", False
-    for kind, token in _tokens(text):
+    for kind, piece in _tokens(text):
         if kind == "end":
             out += [current.strip()] if content else []
             current, content = "", False
             continue
-        current, content = current + token, content or (kind != "comment" and not token.isspace())
+        current, content = current + piece, content or (kind != "comment" and not piece.isspace())
     return [*out, current.strip()] if content else out
 
 
@@ -45,19 +45,19 @@ def unfinished(text: str) -> bool:
     (True, False, True, False)
     """
     last, opened = "end", False
-    for kind, token in _tokens(text):
+    for kind, piece in _tokens(text):
         opened = opened or kind == "open"
-        if kind != "comment" and not token.isspace():
+        if kind != "comment" and not piece.isspace():
             last = kind
     return opened or last != "end"
 
 
 def first_word(text: str) -> str:
     """Return the first word in lower case, "" without one. Opening brackets are passed over."""
-    for kind, token in _tokens(text):
+    for kind, piece in _tokens(text):
         if kind == "word":
-            return token.lower()
-        if kind != "comment" and not token.isspace() and token != "(":
+            return piece.lower()
+        if kind != "comment" and not piece.isspace() and piece not in "(":
             return ""
     return ""
 
@@ -73,8 +73,8 @@ def mentioned(text: str) -> set[str]:
     >>> sorted(mentioned('select "A b", \\'text\\' from s.t'))
     ['a b', 'from', 's', 'select', 't']
     """
-    words = {token.lower() for kind, token in _tokens(text) if kind == "word"}
-    return words | {token[1:-1].replace('""', '"').lower() for kind, token in _tokens(text) if kind == "quoted"}
+    words = {piece.lower() for kind, piece in _tokens(text) if kind == "word"}
+    return words | {piece[1:-1].replace('""', '"').lower() for kind, piece in _tokens(text) if kind == "quoted"}
 
 
 def described(text: str) -> str | None:

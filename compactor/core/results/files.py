@@ -27,10 +27,10 @@ def table_files(spec: TableSpec, snapshot: Snapshot) -> list[TableFile]:
     A Delta row replaces the base row with its key, and rows with `_op` = 'd' are deleted. So the base alone is the table only if there is no Delta.
     """
     layout = Layout(spec.root, spec.landing)
-    found = [("base", segment.path, file.name, file.size) for segment in snapshot.segments for file in segment.files]
-    found += [("delta", snapshot.delta.path, file.name, file.size) for file in snapshot.delta.files] if snapshot.delta else []
+    listed = [("base", segment.path, file.name, file.size) for segment in snapshot.segments for file in segment.files]
+    listed += [("delta", snapshot.delta.path, file.name, file.size) for file in snapshot.delta.files] if snapshot.delta else []
     history = snapshot.history.parts if snapshot.history else ()
-    found += [("history", part.path, name, size) for part in history for name, size in part.files]
+    listed += [("history", part.path, name, size) for part in history for name, size in part.files]
     changes = snapshot.feed.part if snapshot.feed else None
-    found += [("changes", changes.path, file.name, file.size) for file in changes.files] if changes else []
-    return [TableFile(part, layout.inside(f"{path}/{name}"), size) for part, path, name, size in found]
+    listed += [("changes", changes.path, file.name, file.size) for file in changes.files] if changes else []
+    return [TableFile(part, layout.inside(f"{path}/{name}"), size) for part, path, name, size in listed]
