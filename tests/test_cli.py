@@ -39,6 +39,7 @@ COMMANDS = (
         "run",
         "compact",
         "status",
+        "report",
         "plan",
         "log",
         "sql",

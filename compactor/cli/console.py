@@ -55,6 +55,14 @@ def moment(text: str | None) -> str:
     return "" if text is None else text[:19].replace("T", " ")
 
 
+def clear(about: str) -> None:
+    """Clear the terminal, and print the time and `about`. In a file or a pipe, pictures follow each other."""
+    out = console()
+    if sys.stdout.isatty():
+        out.clear()
+    out.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}, {about}", style="dim", soft_wrap=True)
+
+
 # ---- reports ---------------------------------------------------------------------------------------------------------
 
 

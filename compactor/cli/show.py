@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -16,7 +17,15 @@ from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, One
 from compactor.core.model.inputs import Input
 
 
-def status(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+def status(
+    tables: Tables = None,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    watch: Annotated[
+        float | None, typer.Option("--watch", metavar="SECONDS", min=1, help="Show it again every so many seconds, until Ctrl-C.", show_default=False)
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
     """Show the state of tables.
 
     Version, rows, size of the Delta, and files that wait in landing. Reads files only, starts no Spark.
@@ -24,9 +33,17 @@ def status(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputFo
     \b
     Example:
       compactor status
+      compactor status --watch 10
       compactor status student --output json --config compactor.yaml
     """
+    if watch is not None and output is Output.json:
+        raise typer.BadParameter("--watch shows text; take --output json in a loop of your own")
     with options.opened(config, verbose) as app:
+        while watch is not None:
+            results, _ = options.each(app.specs(tables or ()), app.status)
+            console.clear(f"every {watch:g} s; Ctrl-C ends")
+            console.statuses(results)
+            time.sleep(watch)
         results, code = options.each(app.specs(tables or ()), app.status)
     if output is Output.json:
         console.as_json([item.to_json() for item in results])

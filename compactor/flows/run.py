@@ -20,7 +20,7 @@ from compactor.flows.listed import listed
 from compactor.flows.publish import archive, shown
 from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
-from compactor.flows.record import CpuMeter, Recorder
+from compactor.flows.record import CpuMeter, Recorder, remember_outcomes
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
@@ -70,6 +70,7 @@ def run_tables(
         if report.error is not None and report.record is None:
             # found while looking for work
             reports[spec.name] = Recorder(Table(env, spec), "run", label, silent, meter).recorded(report)
+    remember_outcomes(env, specs, list(reports.values()))
     return [reports[spec.name] for spec in specs]
 
 
