@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
@@ -280,6 +281,9 @@ class RemoteRunner(Runner, Protocol):
 
     def result(self, submitted: Submitted, log: Callable[[str], None], since: int = 0) -> Ended:
         """Return how the job ended. `log` is called with the lines of its log from line `since` on. Raises Unavailable if the result is unknown."""
+
+    def usage(self, submitted: Submitted) -> JobUsage | None:
+        """Return what a job that has ended used, as billed; None if the cluster does not report it."""
 
     def stop(self, submitted: Submitted) -> None:
         """Cancel the job. Harmless if it has ended."""

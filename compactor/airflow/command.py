@@ -95,6 +95,8 @@ class CommandOperator(BaseOperator):
             if remote is None:
                 raise Refused(f"table {self.table}: its runner was changed to local while its job ran. Run the task again.")
             ended = remote.result(Submitted(**event["submitted"]), lambda line: self.log.info("%s", line))
+            if "run" in self.words:
+                app.finished(ended.output, remote.usage(Submitted(**event["submitted"])))
         return self._finish(ended, context)
 
     def _finish(self, ended: Ended, context: Any) -> Any:

@@ -6,6 +6,7 @@ import sys
 
 from compactor.app.base import AppBase
 from compactor.config.values import absolute
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused
 from compactor.ports import RemoteRunner, Runner
 
@@ -20,6 +21,12 @@ class Runners(AppBase):
         program, *more = self.settings.airflow.command or (sys.executable, "-m", "compactor")
         folder = str(self.settings.file.parent)
         return LocalRunner((absolute(program, folder) if "/" in program else program, *more), ("--config", str(self.settings.file)))
+
+    def finished(self, output: str, usage: JobUsage | None) -> None:
+        """Add the usage of a job on a cluster to its run records, and send what the job could not. `output`: what its `run` printed."""
+        from compactor.app.usage import account
+
+        account(self, output, usage)
 
     def remote_runner(self, name: str, attempt: str = "") -> RemoteRunner | None:
         """Return the runner that sends one command line of a table to EMR, or None for a table that runs on this machine.

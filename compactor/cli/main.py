@@ -10,7 +10,7 @@ import traceback
 
 import typer
 
-from compactor.cli import adopt, changes, demo, ingest, init, package, quarantine, report, run, schema, show, sql, versions
+from compactor.cli import adopt, changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
 from compactor.core.model.errors import CompactorError
 
 app = typer.Typer(
@@ -35,7 +35,7 @@ app.command()(run.compact)
 app.command()(show.status)
 app.command()(show.plan)
 app.command()(show.log)
-app.command()(report.report)
+app.command()(show.report)
 app.command()(sql.sql)
 app.command()(show.verify)
 app.command()(demo.demo)

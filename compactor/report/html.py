@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
 from compactor.core.results.attention import duration
+
+_SPECIAL = re.compile("[&<>\"']").search
 
 
 class Html(str):
@@ -18,7 +21,10 @@ def safe(value: Any) -> str:
     >>> safe("a < b"), safe(Html("<b>"))
     ('a &lt; b', '<b>')
     """
-    return str(value) if isinstance(value, Html) else escape(str(value))
+    if isinstance(value, Html):
+        return value
+    text = str(value)
+    return escape(text) if _SPECIAL(text) else text
 
 
 def tag(name: str, *children: Any, **attributes: Any) -> Html:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
+from compactor.core.measures.price import JobUsage
 from compactor.runners.emr import Order, refusal
 
 ACTIVE = ("PENDING", "RUNNING", "CANCEL_PENDING")
@@ -46,6 +47,10 @@ class ClusterSteps:
             return status["State"] in ACTIVE, status["State"] + (f" ({why})" if why else "")
 
         return self._client.retry(job, "look at it on the EMR cluster", attempt)
+
+    def usage(self, job: str) -> JobUsage | None:
+        """Return None: a cluster is paid for whole, not by step."""
+        return None
 
     def cancel(self, job: str) -> None:
         """Cancel a step that waits, or end one that runs."""

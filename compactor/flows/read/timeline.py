@@ -37,12 +37,12 @@ def timelines(env: Environment, specs: Sequence[TableSpec], at: float, count: in
 
 def _timeline(table: Table, moment: str, count: int, last: Mapping[str, str]) -> Timeline:
     view = f"{table.spec.database}.{table.spec.view}"
-    seen = (last.get("time"), last.get("outcome"))
+    last_run = (last.get("time"), last.get("outcome"))
     try:
         runs = _runs(table, moment, count)
         texts = _snapshots(table, moment, count)
         if not texts:
-            return Timeline(table.name, view, runs=runs, looked=seen[0], looked_outcome=seen[1])
+            return Timeline(table.name, view, runs=runs, looked=last_run[0], looked_outcome=last_run[1])
         made = {int(each.split()[-1]): record for record in runs for each in record.made}
         versions = tuple(version_of(raw, made.get(raw["version"])) for raw, _ in texts)
         newest = Snapshot.from_bytes(texts[-1][1], table.layout.snapshot(versions[-1].number))
@@ -56,7 +56,7 @@ def _timeline(table: Table, moment: str, count: int, last: Mapping[str, str]) ->
             schema_changes(versions),
             compaction.delta_estimate(newest),
             compaction.DELTA_LIMIT,
-            *seen,
+            *last_run,
         )
     except CompactorError as error:
         return Timeline(table.name, view, problem=str(error))
