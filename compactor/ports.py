@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
@@ -292,6 +293,9 @@ class RemoteRunner(Runner, Protocol):
 
     def links(self, submitted: Submitted) -> dict[str, str]:
         """Return pages about the job for people: name → address."""
+
+    def usage(self, submitted: Submitted) -> JobUsage | None:
+        """Return what a job that has ended used, as billed; None if the cluster does not report it."""
 
     def stop(self, submitted: Submitted) -> None:
         """Cancel the job. Harmless if it has ended."""

@@ -70,23 +70,23 @@ class Runtime:
             share=self._share,
         )
 
-    def sinks(self, local: bool = True) -> list[Sink]:
-        """Return the sinks of measures. `local`: with files of this machine; False on a cluster, whose machines go with the job."""
+    def sinks(self, local: bool = True, remote: bool = True) -> list[Sink]:
+        """Return the sinks of measures. `local`: files of this machine, which a cluster has no use for; `remote`: all others."""
         settings = self.config.metrics
         if settings is None:
             return []
         sinks: list[Sink] = []
-        if settings.cloudwatch:
+        if settings.cloudwatch and remote:
             sinks.append(lambda measured: _to_cloudwatch(measured, settings))
         for name, sink in (("emf", files.write_emf), ("json", files.write_records), ("prometheus", files.write_prometheus)):
             place = getattr(settings, name)
-            if place and (local or place == LOG):
+            if place and (remote if place == LOG else local):
                 sinks.append(functools.partial(sink, settings=settings))
-        if settings.pushgateway:
+        if settings.pushgateway and remote:
             sinks.append(lambda measured: http.push(measured, settings))
-        if settings.openlineage and "://" in settings.openlineage:
+        if settings.openlineage and "://" in settings.openlineage and remote:
             sinks.append(lambda measured: http.send_events(measured, settings))
-        elif settings.openlineage and local:
+        elif settings.openlineage and "://" not in settings.openlineage and local:
             sinks.append(lambda measured: files.write_events(measured, settings))
         return sinks
 

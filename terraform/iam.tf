@@ -173,6 +173,8 @@ locals {
       [
         { Effect = "Allow", Action = local.caller_actions.lake_state, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/*" },
         { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/notices/*" },
+        { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/runs/*" },
+        { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/_runs/*" },
         { Effect = "Allow", Action = local.caller_actions.plans, Resource = "${local.code_arn}/plans/*" },
         { Effect = "Allow", Action = local.caller_actions.reports, Resource = "${local.logs_arn}/jobs/reports/*" },
         {

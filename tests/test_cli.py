@@ -41,6 +41,7 @@ COMMANDS = (
         "run",
         "compact",
         "status",
+        "report",
         "plan",
         "log",
         "sql",
@@ -655,3 +656,20 @@ def test_verify_may_go_deep(fake: FakeApp) -> None:
     """On request."""
     called("verify", "student", "--deep", "--files-only")
     assert fake.asked == {"files_only": True, "deep": True}
+
+
+def test_a_watched_status_is_shown_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until Ctrl-C; a table that cannot be read does not end it. JSON is for programs, which have loops of their own."""
+    (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id]}}")
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("compactor.cli.show.time.sleep", wait)
+    result = CliRunner().invoke(cli.app, ["status", "--watch", "2", "--config", str(tmp_path / "compactor.yaml")])
+    assert (waits, result.output.count("every 2 s"), result.output.count("student")) == ([2.0] * 3, 3, 3)
+    both = CliRunner().invoke(cli.app, ["status", "--watch", "2", "--output", "json", "--config", str(tmp_path / "compactor.yaml")])
+    assert both.exit_code == 2

@@ -120,6 +120,8 @@ class CommandOperator(BaseOperator):
             submitted = Submitted(**event["submitted"])
             self.links = remote.links(submitted)
             ended = remote.result(submitted, lambda line: self.log.info("%s", line))
+            if "run" in self.words:
+                app.finished(ended.output, remote.usage(submitted))
         return self._finish(ended, context)
 
     def _finish(self, ended: Ended, context: Any) -> Any:

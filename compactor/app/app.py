@@ -22,6 +22,7 @@ from compactor.app.runners import Runners
 from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, announce, check_schema, diff_schema, sync
 from compactor.app.spark import check_reader, coordinates, s3_packages, spark_reads
 from compactor.app.versions import Versions
+from compactor.config.values import absolute
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
@@ -89,6 +90,7 @@ class App(Versions, Runners, Reconcile):
 
         What cannot be found out is left out.
         """
+        from compactor.flows.record import remember_outcomes
         from compactor.flows.run_tables import idle_tables
 
         specs = []
@@ -97,6 +99,7 @@ class App(Versions, Runners, Reconcile):
                 specs.append(self._with_schema(spec))
         reports = [report for report in idle_tables(self.runtime.environment(), specs).values() if report.outcome == "idle"]
         idle = {report.table for report in reports}
+        remember_outcomes(self.runtime.environment(), specs, reports)
         self._send_metrics([spec for spec in specs if spec.name in idle], reports)
         return reports
 
@@ -158,6 +161,27 @@ class App(Versions, Runners, Reconcile):
         from compactor.flows.read.log import history
 
         return history(self.table(name))
+
+    def report(self, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
+        """Return an HTML page about tables. `at`: the page of that moment (ISO 8601, UTC unless it has a zone). `versions`: newest versions a table.
+
+        It is made from Snapshots and run records only. Starts no JVM.
+        """
+        from compactor.flows.read.timeline import timelines
+        from compactor.report.page import page
+
+        env = self.runtime.environment(files_only=True)
+        now = env.clock() if at is None else micros(at) / 1e6
+        title = self.settings.metrics.deployment or self.settings.file.parent.name or "compactor"
+        return page(timelines(env, self.specs(names), now, versions), now, title, past=at is not None)
+
+    def write_report(self, out: str, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
+        """Write the page of `report` to a file or into a folder, local or in S3. Return its location."""
+        text = self.report(names, at, versions)
+        place = absolute(out, os.getcwd())
+        place = place if place.endswith((".html", ".htm")) else join(place, "index.html")
+        self.runtime.storage.write(place, text.encode())
+        return place
 
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Check that files, ledger, counts and views agree. `files_only`: only checks without a JVM; `deep`: read every kept file."""

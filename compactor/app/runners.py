@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from compactor.app.base import AppBase
 from compactor.config.values import absolute
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused
 from compactor.ports import RemoteRunner, Runner
 
@@ -21,6 +22,12 @@ class Runners(AppBase):
         program, *more = self.settings.airflow.command or (sys.executable, "-m", "compactor")
         folder = str(self.settings.file.parent)
         return LocalRunner((absolute(program, folder) if "/" in program else program, *more), ("--config", str(self.settings.file)))
+
+    def finished(self, output: str, usage: JobUsage | None) -> None:
+        """Add the usage of a job on a cluster to its run records, and send what the job could not. `output`: what its `run` printed."""
+        from compactor.app.usage import account
+
+        account(self, output, usage)
 
     def remote_runner(self, names: Sequence[str], attempt: str = "", group: str = "", seconds: float = 0.0) -> RemoteRunner | None:
         """Return the runner that sends one command line of these tables to EMR, or None if they run on this machine.

@@ -35,6 +35,14 @@ def as_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def clear(about: str) -> None:
+    """Clear the terminal, and print the time and `about`. In a file or a pipe, pictures follow each other."""
+    out = console()
+    if sys.stdout.isatty():
+        out.clear()
+    out.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}, {about}", style="dim", soft_wrap=True)
+
+
 # ---- reports ---------------------------------------------------------------------------------------------------------
 
 

@@ -68,6 +68,8 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
         console.rows_as_text(rows.columns, rows)
         out.print("\nThe state of the tables:", style="bold")
         console.statuses(app.status())
+        page = app.write_report(str(directory / "report.html"))
+    out.print(f"\nA page about these tables, with what rewriting them would have written: {page}", style="bold", soft_wrap=True)
     out.print(f"\nDone in {time.monotonic() - began:.0f} s. Try next:", style="bold")
     for command in commands(config):
         out.print(f"  {command}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`compactor status`, `plan`, `check`, `log`, `verify`: look at tables without changing them."""
+"""`compactor status`, `plan`, `check`, `log`, `report`, `verify`: look at tables without changing them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -31,7 +32,14 @@ from compactor.core.model.inputs import Input
 
 
 def status(
-    tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, wide: Wide = False, verbose: Verbose = False
+    tables: Tables = None,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    watch: Annotated[
+        float | None, typer.Option("--watch", metavar="SECONDS", min=1, help="Show it again every so many seconds, until Ctrl-C.", show_default=False)
+    ] = None,
+    wide: Wide = False,
+    verbose: Verbose = False,
 ) -> None:
     """Show the state of tables.
 
@@ -41,9 +49,17 @@ def status(
     Example:
       compactor status
       compactor status --wide
+      compactor status --watch 10
       compactor status student --output json --config compactor.yaml
     """
+    if watch is not None and output is Output.json:
+        raise typer.BadParameter("--watch shows text; take --output json in a loop of your own")
     with options.opened(config, verbose) as app:
+        while watch is not None:
+            results, _ = options.each(app.specs(tables or ()), app.status)
+            console.clear(f"every {watch:g} s; Ctrl-C ends")
+            console.statuses(results, wide)
+            time.sleep(watch)
         results, code = options.each(app.specs(tables or ()), app.status)
     if output is Output.json:
         console.as_json([item.to_json() for item in results])
@@ -199,5 +215,33 @@ def files(
     if output is Output.json:
         console.as_json({"table": table, "version": snapshot.version, "files": [dataclasses.asdict(file) for file in listed]})
         return
-    console.table(("part", "bytes", "file"), [(file.part, f"{file.size:,}", file.location) for file in listed], right=("bytes",))
+    grid.table(("part", "bytes", "file"), [(file.part, f"{file.size:,}", file.location) for file in listed], right=("bytes",))
     print(f"version {snapshot.version} of {table}, {len(listed)} files")
+
+
+def report(
+    tables: Tables = None,
+    config: ConfigFile = DEFAULT,
+    out: Annotated[str, typer.Option("--out", metavar="PATH", help="File or folder, local or s3://..; a folder gets index.html.")] = "report.html",
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="Show the tables as of a past time: ISO 8601, UTC unless it has a zone.", show_default=False),
+    ] = None,
+    versions: Annotated[int, typer.Option("--versions", min=1, help="Newest versions and run records shown of each table.")] = 50,
+    verbose: Verbose = False,
+) -> None:
+    """Write a page about the tables.
+
+    One HTML file that needs no server: whether everything is all right, what to do if not, and for each table its commits, freshness,
+    sizes, bytes written, schema changes, quarantine and runs. Made from Snapshots and run records, so --at shows any past day. Starts no
+    Spark.
+
+    \b
+    Example:
+      compactor report
+      compactor report student --at 2026-11-20T18:00 --out student.html
+      compactor report --out s3://bucket/compactor/ --config compactor.yaml
+    """
+    with options.opened(config, verbose) as app:
+        place = app.write_report(out, tables or (), at, versions)
+    grid.console().print(place, soft_wrap=True)

@@ -7,14 +7,19 @@ nothing, or a record. Idle runs write none.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from compactor.core.measures.record import Phase, RunRecord
 from compactor.core.model import times
 from compactor.core.model.errors import CompactorError
+from compactor.core.model.layout import join
+from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress, TableReport
+from compactor.flows.environment import Environment
 from compactor.flows.table import Table
 
 log = logging.getLogger(__name__)
@@ -116,3 +121,46 @@ class Recorder:
 
 def _since(moment: str | None, now: float) -> float | None:
     return None if moment is None else round(max(0.0, now - times.to_seconds(moment)), 3)
+
+
+# ---- the last outcome of each table -----------------------------------------------------------------------------------
+
+
+def remember_outcomes(env: Environment, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
+    """Overwrite the file that shows when these tables were last looked at, and with which outcome: one file for each set of tables that run together.
+
+    Idle runs leave no other trace.
+    """
+    outcomes = {report.table: report.outcome for report in reports}
+    for folder, names in _by_warehouse([spec for spec in specs if spec.name in outcomes]).items():
+        content = {"time": env.now(), "outcomes": {name: outcomes[name] for name in names}}
+        digest = hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:16]
+        try:
+            env.storage.write(join(folder, f"{digest}.json"), json.dumps(content).encode())
+        except CompactorError as error:
+            log.warning("the outcomes of this run were not written: %s", error)
+
+
+def looked(env: Environment, specs: Sequence[TableSpec], moment: str) -> dict[str, dict[str, str]]:
+    """Return table → time and outcome of its last run, idle ones too, where the last one was no later than `moment` (ISO 8601)."""
+    last: dict[str, dict[str, str]] = {}
+    for folder in _by_warehouse(specs):
+        for info in env.storage.list(folder):
+            try:
+                content = json.loads(env.storage.read(info.path))
+                time, outcomes = str(content["time"]), dict(content["outcomes"])
+            except (FileNotFoundError, ValueError, KeyError, TypeError):
+                # nothing is lost with it: the next run writes it again
+                continue
+            for name, outcome in outcomes.items():
+                if time <= moment and time > last.get(name, {"time": ""})["time"]:
+                    last[name] = {"time": time, "outcome": str(outcome)}
+    return last
+
+
+def _by_warehouse(specs: Sequence[TableSpec]) -> dict[str, list[str]]:
+    """Return folder of the outcomes → names of the tables."""
+    folders: dict[str, list[str]] = {}
+    for spec in specs:
+        folders.setdefault(join(spec.root.rstrip("/").rpartition("/")[0], "_runs"), []).append(spec.name)
+    return folders

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.aws.retry import access_problem, api_name, code_of, words
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.results.reports import Ended
@@ -102,6 +103,9 @@ class Jobs(Protocol):
 
     def links(self, job: str) -> dict[str, str]:
         """Return pages about the job for people: name → address. A page that cannot be found out is left out."""
+
+    def usage(self, job: str) -> JobUsage | None:
+        """Return what a job that has ended used, as billed; None if EMR does not report it."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +191,10 @@ class EmrRunner:
             raise Unavailable(f"job {submitted.job} on {self._jobs.place} ended without a report: {state}; {where}") from None
         except (ValueError, KeyError, TypeError) as error:
             raise Unavailable(f"{submitted.report}: expected a job's report, found something else ({error})") from None
+
+    def usage(self, submitted: Submitted) -> JobUsage | None:
+        """Return what the job used, as billed; None if EMR does not report it."""
+        return self._jobs.usage(submitted.job)
 
     def stop(self, submitted: Submitted) -> None:
         """Cancel the job. A job that has ended is left unchanged."""

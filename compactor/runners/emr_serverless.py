@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from compactor.aws.client import AwsClient, ClientConfig
+from compactor.core.measures.price import JobUsage
 from compactor.runners.emr import JobState, Order, refusal
 
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
@@ -60,6 +61,16 @@ class ServerlessJobs:
             # a link is not worth failing for
             return {}
         return {"Spark UI": str(answer["url"])} if answer.get("url") else {}
+
+    def usage(self, job: str) -> JobUsage | None:
+        """Return what a job run used. The billed figures come a moment after its end; until then the used ones are returned."""
+
+        def attempt() -> JobUsage | None:
+            run = self._client.request("get_job_run", job, applicationId=self._application, jobRunId=job)["jobRun"]
+            used = run.get("billedResourceUtilization") or run.get("totalResourceUtilization")
+            return JobUsage(job, float(used.get("vCPUHour", 0)), float(used.get("memoryGBHour", 0))) if used else None
+
+        return self._client.retry(job, "look at its usage on EMR Serverless", attempt)
 
     def cancel(self, job: str) -> None:
         """Cancel a job run. One that has ended is left unchanged."""

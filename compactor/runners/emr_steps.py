@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
+from compactor.core.measures.price import JobUsage
 from compactor.runners.emr import JobState, Order, refusal
 
 ACTIVE = ("PENDING", "RUNNING", "CANCEL_PENDING")
@@ -53,6 +54,10 @@ class ClusterSteps:
         if self._region is None:
             return {}
         return {"EMR console": f"https://{self._region}.console.aws.amazon.com/emr/home?region={self._region}#/clusterDetails/{self._cluster}"}
+
+    def usage(self, job: str) -> JobUsage | None:
+        """Return None: a cluster is paid for whole, not by step."""
+        return None
 
     def cancel(self, job: str) -> None:
         """Cancel a step that waits, or end one that runs."""

@@ -60,6 +60,9 @@ class Jobs:
                     raise found
                 return found
 
+            def usage(self, submitted: Submitted) -> None:
+                return None
+
             def result(self, submitted: Submitted, told: Any) -> Ended:
                 told("a line of the job's log")
                 if isinstance(jobs.ended_with, CompactorError):

@@ -402,3 +402,22 @@ def test_a_cost_needs_prices() -> None:
     usage = JobUsage("j", 2.0, 8.0)
     assert usage.share(0.5, Prices(0.05, 0.005, "EUR")) == JobUsage("j", 1.0, 4.0, 0.07, "EUR")
     assert usage.share(1.0, Prices()) == usage
+
+
+# ---- a job on EMR ----------------------------------------------------------------------------------------------------
+
+
+def test_the_sender_of_a_job_adds_its_bill_to_the_records(tmp_path: Path, receiver: str) -> None:
+    """By the seconds of each table's run; files are written here, and the pushgateway gets what the job could not know."""
+    text = f"deployment: acme, cloudwatch: false, json: runs.jsonl, pushgateway: '{receiver}', prices: {{vcpu_hour: 0.05, memory_gb_hour: 0.005}}"
+    (tmp_path / "compactor.yaml").write_text(f"metrics: {{{text}}}\ntables: {{a: {{key: [id]}}, b: {{key: [id]}}, c: {{key: [id]}}}}")
+    records = [dataclasses.replace(RECORD, table=name, seconds=seconds, job=None) for name, seconds in (("a", 30.0), ("b", 90.0))]
+    reports = [TableReport(record.table, record.outcome, record=record) for record in records] + [TableReport("c", "idle")]
+    with App.open(tmp_path / "compactor.yaml") as app:
+        app.finished(json.dumps([report.to_json() for report in reports]), JobUsage("job-1", 2.0, 8.0))
+        stored = [RunRecord.from_bytes(app.runtime.storage.read(app.table(name).layout.run(RECORD.started, RECORD.id))) for name in "ab"]
+        assert [record.job for record in stored] == [JobUsage("job-1", 0.5, 2.0, 0.035, "USD"), JobUsage("job-1", 1.5, 6.0, 0.105, "USD")]
+        app.finished("no JSON", None)
+    assert [RunRecord.from_json(json.loads(each)) for each in (tmp_path / "runs.jsonl").read_text().splitlines()] == stored
+    pushed = [{family.name for family in text_string_to_metric_families(body.decode())} for _, _, body in _Receiver.got]
+    assert pushed == [{"compactor_vcpu_hours", "compactor_memory_gb_hours", "compactor_estimated_cost"}] * 2

@@ -16,6 +16,7 @@ import pytest
 from botocore.stub import Stubber
 
 from compactor.aws.client import ClientConfig
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.ports import Submitted
 from compactor.runners.emr import EmrRunner, Jobs, JobState, Order, Sending
@@ -243,6 +244,27 @@ def test_a_job_run_of_an_application(aws: None) -> None:
     assert told["tags"] == {"cost-center": "data"}
     assert jobs.state(job).text.startswith(told["state"])
     jobs.cancel(job)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"billedResourceUtilization": {"vCPUHour": 0.5, "memoryGBHour": 2.0}, "totalResourceUtilization": {"vCPUHour": 0.4}}, (0.5, 2.0)),
+        ({"totalResourceUtilization": {"vCPUHour": 0.4, "memoryGBHour": 1.6, "storageGBHour": 4.0}}, (0.4, 1.6)),
+        ({}, None),
+    ],
+    ids=["billed", "used", "nothing yet"],
+)
+def test_what_a_job_used(aws: None, answer: dict[str, Any], expected: tuple[float, float] | None) -> None:
+    """As billed, else as used. A step of a cluster has no bill of its own."""
+    jobs = ServerlessJobs("00app", ROLE, REACH)
+    run = {
+        "applicationId": "00app", "jobRunId": "j", "arn": "a" * 60, "createdBy": "arn:aws:iam::123456789012:user/me", "createdAt": 0, "updatedAt": 0,
+        "executionRole": ROLE, "state": "SUCCESS", "stateDetails": "done", "releaseLabel": "emr-7.13.0", "jobDriver": {"sparkSubmit": {"entryPoint": "x"}},
+    }  # fmt: skip
+    stubbed(jobs).add_response("get_job_run", {"jobRun": {**run, **answer}}, {"applicationId": "00app", "jobRunId": "j"})
+    assert jobs.usage("j") == (JobUsage("j", *expected) if expected else None)
+    assert ClusterSteps("j-1", REACH).usage("s-1") is None
 
 
 def test_a_step_of_a_cluster_is_added_once(aws: None) -> None:
