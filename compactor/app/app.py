@@ -15,10 +15,11 @@ from datetime import datetime
 from typing import Any
 
 from compactor.app.as_of import as_of_views, micros
+from compactor.app.packages import coordinates, s3_packages
 from compactor.app.query import AS_JSON, Rows, row_texts, with_sql_errors
 from compactor.app.runners import Runners
 from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, announce, check_schema, diff_schema, sync
-from compactor.app.spark import check_reader, coordinates, s3_packages
+from compactor.app.spark import check_reader
 from compactor.app.versions import Versions
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
