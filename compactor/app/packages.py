@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +12,9 @@ from compactor.aws.emr import on_emr
 from compactor.config.settings import Settings
 from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
+
+REPOSITORY = "DEFAULT_ARTIFACT_REPOSITORY"
+"""Environment variable: the address of a repository in place of Maven Central. The name is Spark's."""
 
 _GROUPS = "com.aliyun com.fasterxml com.google com.microsoft commons- io.opentracing javax joda-time org.apache.hadoop.thirdparty \
 org.apache.httpcomponents org.codehaus org.eclipse org.ini4j org.jdom org.slf4j org.xerial stax"
@@ -30,6 +35,8 @@ def fetch_properties(packages: Sequence[str]) -> dict[str, str]:
     properties = {"spark.jars.packages": ",".join(sorted(packages)), "spark.jars.excludes": ",".join(_NOT_S3)}
     if "spark.jars.ivySettings" not in session.defaults_file():
         properties["spark.jars.ivySettings"] = str(Path(session.__file__).parent / "ivysettings.xml")
+        if REPOSITORY in os.environ:
+            properties["spark.driver.defaultJavaOptions"] = shlex.quote(f"-Dcompactor.repository={os.environ[REPOSITORY]}")
     return properties
 
 

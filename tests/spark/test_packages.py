@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from compactor.app.packages import fetch_error, fetch_properties
+from compactor.app.packages import REPOSITORY, fetch_error, fetch_properties
 from compactor.spark.java import find_java
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -63,11 +63,12 @@ def environment(tmp_path: Path, central: str) -> dict[str, str]:
     for group, name in (("org.example", "part"), ("org.apache.hadoop", "hadoop-aws"), ("org.example", "lost")):
         put(tmp_path / "home/.m2/repository", group, name, jar=False)
     java = {"JAVA_HOME": find_java(), "JAVA_TOOL_OPTIONS": f"-Duser.home={tmp_path}/home", "SPARK_CONF_DIR": str(tmp_path)}
-    return {**os.environ, **java, "DEFAULT_ARTIFACT_REPOSITORY": central, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return {**os.environ, **java, REPOSITORY: central, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
-def test_a_local_maven_repository_with_poms_alone_is_not_asked(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_local_maven_repository_with_poms_alone_is_not_asked(tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Any machine where Maven has run has one. The clients of other clouds are not fetched."""
+    monkeypatch.setenv(REPOSITORY, environment[REPOSITORY])
     submit = [f"{Path(pyspark.__file__).parent}/bin/spark-submit", "--class", "NoSuchClass"]
     for name, value in fetch_properties(["org.example:part:1.0"]).items():
         submit += ["--conf", f"{name}={value}"]
