@@ -27,7 +27,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.notice import Alert
-from compactor.core.results.reports import Progress, TablePlan, TableReport, TableStatus, silent
+from compactor.core.results.reports import LastFailure, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
@@ -49,6 +49,7 @@ class App(Versions, Runners):
         Raises only errors that concern all tables, such as a missing Java or a metastore in use. `parallel`: tables at a time; `label`: a name
         for the run, kept in its Snapshots; `compact`: compaction is due now, whatever `compaction:` says.
         """
+        from compactor.flows.failures import remember
         from compactor.flows.run import failure, run_tables
 
         requested, specs, failed = self.specs(names), [], {}
@@ -57,7 +58,7 @@ class App(Versions, Runners):
                 with_schema = self._with_schema(spec)
                 specs.append(with_schema.compacting_now if compact else with_schema)
             except CompactorError as error:
-                failed[spec.name] = failure(spec.name, error)
+                failed[spec.name] = remember(self.runtime.table(spec, files_only=True), failure(spec.name, error))
                 progress(spec.name, "done", 1.0)
         env, start = self.runtime.environment(), lambda busy: self._start_for(busy, archived=False)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
@@ -137,6 +138,14 @@ class App(Versions, Runners):
         from compactor.flows.read.log import history
 
         return history(self.table(name))
+
+    def last_failure(self, name: str) -> LastFailure | None:
+        """Return the last failure of a table's runs, or None if none has failed since the newest version. Starts no JVM."""
+        from compactor.flows.failures import recall
+
+        table = self.table(name)
+        last = recall(table, table.newest())
+        return None if last is None or last.over else last
 
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Check that files, ledger, counts and views agree. `files_only`: only checks without a JVM; `deep`: read every kept file."""

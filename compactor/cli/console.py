@@ -18,8 +18,8 @@ from rich.table import Table
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.checks import Check
+from compactor.core.results.reports import LastFailure, TablePlan, TableReport, TableStatus
 from compactor.core.results.reports import Progress as ProgressCallback
-from compactor.core.results.reports import TablePlan, TableReport, TableStatus
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
@@ -112,6 +112,16 @@ def statuses(statuses: Sequence[TableStatus]) -> None:
         for item in statuses
     ]
     table(columns, rows, right=("version", "max rows", "segments", "bytes", "delta rows", "quarantine"))
+    for item in statuses:
+        last_failure(item.table, item.last_failure)
+
+
+def last_failure(name: str, failure: LastFailure | None) -> None:
+    """Print the failures of a table since its newest version."""
+    if failure is None or failure.over:
+        return
+    times = f"failed {failure.count:,} times since {moment(failure.first)}, last" if failure.count > 1 else "failed"
+    console().print(f"{name}: {times} at {moment(failure.time)} ({failure.error_class}): {failure.text}", soft_wrap=True)
 
 
 def _read_strategy(item: TableStatus) -> str:

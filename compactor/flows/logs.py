@@ -8,6 +8,7 @@ Whoever logs uses Python's logging. What a line belongs to is a context of the t
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import logging
@@ -17,6 +18,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from compactor.core.results.reports import TableReport
 
 if TYPE_CHECKING:
     from compactor.flows.table import Table
@@ -39,6 +42,9 @@ RUN = secrets.token_hex(4)
 
 FIELDS = "fields"
 """Attribute of a log record with the figures of its message, for JSON."""
+
+REPORTED = "reported"
+"""Attribute of a log record whose message the command's report has too."""
 
 _context: ContextVar[dict[str, Any]] = ContextVar("compactor_log", default={})  # noqa: B039 - nothing changes the default
 
@@ -125,13 +131,22 @@ def phase(table: Table, doing: str) -> Iterator[Phase]:
             work.end()
 
 
+def failed(report: TableReport) -> None:
+    """Log why a table failed. On a terminal only the report shows it."""
+    fields = {"table": report.table, "outcome": report.outcome, "error_class": report.error_class}
+    level = logging.WARNING if report.outcome == "stopped" else logging.ERROR
+    log.log(level, "%s: %s: %s", report.table, report.outcome, report.error, extra={FIELDS: fields, REPORTED: True})
+
+
 def of_table(verb: F) -> F:
-    """Decorate a verb, whose first argument is a Table: all lines that it logs belong to the table."""
+    """Decorate a verb, whose first argument is a Table: all lines that it logs belong to the table, and its report has the seconds that it took."""
 
     @functools.wraps(verb)
     def call(table: Table, *arguments: Any, **options: Any) -> Any:
+        began = time.monotonic()
         with about(table=table.name):
-            return verb(table, *arguments, **options)
+            result = verb(table, *arguments, **options)
+        return dataclasses.replace(result, seconds=round(time.monotonic() - began, 3)) if isinstance(result, TableReport) else result
 
     return cast(F, call)
 
@@ -178,6 +193,8 @@ def configure(handler: logging.Handler, form: str, level: int, run: str = "", ba
     RUN = run or RUN
     handler.setFormatter(Line(form, bare))
     handler.addFilter(without_py4j)
+    if bare:
+        handler.addFilter(lambda record: not hasattr(record, REPORTED))
     logging.getLogger().addHandler(handler)
     logging.getLogger("compactor").setLevel(level)
     if level <= logging.INFO and not any(thread.name == _WATCH for thread in threading.enumerate()):

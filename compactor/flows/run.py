@@ -14,7 +14,7 @@ from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress, RebuildReport, TableReport, silent
-from compactor.flows import logs
+from compactor.flows import failures, logs
 from compactor.flows.environment import Environment
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
@@ -66,7 +66,7 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
         ran = pool.map(lambda spec: _reported(spec.name, lambda: run_table(Table(env, spec), progress, label), progress, env.stop), busy)
         reports.update((spec.name, report) for spec, report in zip(busy, ran) if report is not None)
-    return [reports[spec.name] for spec in specs]
+    return [failures.remember(Table(env, spec), reports[spec.name]) for spec in specs]
 
 
 def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
@@ -102,6 +102,8 @@ def _reported(name: str, run: Callable[[], TableReport | None], progress: Progre
     except Exception as error:
         # after Ctrl-C a cancelled computation raises anything
         report = _failed(name, stopped() if stop.requested else error)
+    if report.error is not None:
+        logs.failed(report)
     progress(name, "done", 1.0)
     return _timed(report, time.monotonic() - began)
 

@@ -125,3 +125,19 @@ def test_a_line_of_an_adapter_carries_the_table_too(log: Log) -> None:
         )
     assert log.lines[0].startswith("s3://lake/x: could not list [t, version 4, run nightly, 20")
     assert log.lines[1:] == ["compactor: t: no"]
+
+
+@pytest.mark.parametrize("log", ["json"], indirect=True)
+def test_a_table_that_fails_is_a_line_of_level_error(log: Log) -> None:
+    """For a rule of a log collector. On a terminal, where the report follows, only the report shows it."""
+    lake = Lake(table())
+    lake.storage.write("/lake/t/incremental/wrong/a.json", b"{}")
+    run_tables(lake.env(), [lake.spec])
+    (value,) = [json.loads(text) for text in log.lines]
+    assert (value["level"], value["table"], value["outcome"], value["error_class"]) == ("ERROR", "t", "failed", "InputRefused")
+    assert value["message"].startswith("t: failed: table t: no file below /lake/t/incremental")
+    terminal = logging.StreamHandler(io.StringIO())
+    logs.configure(terminal, "text", logging.WARNING, bare=True)
+    run_tables(lake.env(), [lake.spec])
+    logging.getLogger().removeHandler(terminal)
+    assert terminal.stream.getvalue() == ""

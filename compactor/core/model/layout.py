@@ -11,6 +11,7 @@ _compactor/snapshots/latest                 the number of some version that exis
 _compactor/ledger/<commit id>.jsonl.gz      inputs of older Snapshots
 _compactor/notices/<digest>.json            schema changes that people were notified of
 _compactor/shown.json                       what the catalog shows; remembered so that an idle run need not ask it
+_compactor/last_failure.json                the last failure of a run; nothing decides by it
 _compactor/publishing/<id>                  a publication that has begun
 _compactor/owner.json                       the owner of the catalog objects
 """
@@ -32,6 +33,7 @@ _KINDS = (
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
     ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32})\.json")),
     ("shown", re.compile(r"_compactor/shown\.json")),
+    ("failure", re.compile(r"_compactor/last_failure\.json")),
     ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
@@ -111,6 +113,10 @@ class Layout:
     def shown(self) -> str:
         """Return the file that remembers what the catalog shows."""
         return join(self.root, "_compactor/shown.json")
+
+    def last_failure(self) -> str:
+        """Return the file with the last failure of a run."""
+        return join(self.root, "_compactor/last_failure.json")
 
     def publications(self) -> str:
         """Return the directory of the marks of publications that have begun."""
