@@ -20,6 +20,7 @@ from compactor.core.model.errors import Stopped
 from compactor.spark import gateway
 from compactor.spark.failures import environment_error
 from compactor.spark.gateway import end_finalizer, keeping_interrupts
+from compactor.spark.progress import join_group, tasks
 from tests.spark.lake import Lake
 
 
@@ -64,6 +65,28 @@ def test_ctrl_c_does_what_it_did_before_spark_started() -> None:
     with keeping_interrupts():
         signal.signal(signal.SIGINT, lambda *_: None)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.spark
+def test_the_tasks_of_a_table_are_counted_while_its_jobs_run(spark: SparkSession) -> None:
+    """Those of another table are not, and none are left when the jobs have ended."""
+
+    def compute() -> None:
+        join_group(spark, "t", "t: resolving")
+        spark.range(0, 6, 1, 6).selectExpr("reflect('java.lang.Thread', 'sleep', 300L) AS slept").collect()
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    counts = []
+    while thread.is_alive():
+        counts.append(tasks(spark, "t"))
+        assert tasks(spark, "u") is None
+        thread.join(0.1)
+    running = [each for each in counts if each is not None]
+    assert {each.all for each in running} == {6}
+    assert max(each.running for each in running) > 0
+    assert max(each.done for each in running) > 0
+    assert tasks(spark, "t") is None
 
 
 @pytest.mark.spark
