@@ -59,8 +59,8 @@ def s3_packages(settings: Settings) -> Iterator[str]:
     if not settings.uses_s3 or on_emr():
         return
     yield from coordinates("spark-hadoop-cloud")
-    (client,) = _jars().glob("hadoop-client-api-*.jar")
-    if not [*_jars().glob("hadoop-aws-*.jar")]:
+    # a Spark without Hadoop has its jars elsewhere, S3's client among them
+    for client in [] if [*_jars().glob("hadoop-aws-*.jar")] else _jars().glob("hadoop-client-api-*.jar"):
         yield f"org.apache.hadoop:hadoop-aws:{client.stem.removeprefix('hadoop-client-api-')}"
 
 

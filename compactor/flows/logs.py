@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import logging
 import secrets
@@ -46,6 +47,10 @@ FIELDS = "fields"
 REPORTED = "reported"
 """Attribute of a log record whose message the command's report has too."""
 
+GROUP = "group"
+"""Name in the context of a phase for the computations that it starts; no log line shows it."""
+
+_numbers = itertools.count(1)
 _context: ContextVar[dict[str, Any]] = ContextVar("compactor_log", default={})  # noqa: B039 - nothing changes the default
 
 
@@ -84,6 +89,7 @@ class Phase:
 
     def __init__(self, table: Table, doing: str, context: dict[str, Any]) -> None:
         self.table, self.doing, self.context = table, doing, context
+        self.group: str = context[GROUP]
         self.began = self._logged = time.monotonic()
         self.sentence, self.figures = "", dict[str, Any]()
 
@@ -103,7 +109,7 @@ class Phase:
             return
         self._logged = now
         try:
-            tasks = self.table.env.tasks(self.table.name)
+            tasks = self.table.env.tasks(self.group)
         except Exception:
             # the session may be ending; the phase is logged without them
             tasks = None
@@ -120,7 +126,7 @@ _open: dict[int, Phase] = {}
 @contextlib.contextmanager
 def phase(table: Table, doing: str) -> Iterator[Phase]:
     """Log what a phase did when it ends, and every 30 s that it goes on. `doing`: a participle, such as `decoding`."""
-    with about(table=table.name, phase=doing):
+    with about(table=table.name, phase=doing, **{GROUP: f"{table.name}-{next(_numbers)}"}):
         work = Phase(table, doing, current())
         _open[id(work)] = work
         try:
@@ -169,7 +175,7 @@ class Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line. A command's last message, `compactor: ..`, stays as it is, because callers look for it."""
         text = super().format(record)
-        context = {name: value for name, value in current().items() if value is not None}
+        context = {name: value for name, value in current().items() if value is not None and name != GROUP}
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
         if self._form == JSON:
             figures = getattr(record, FIELDS, {})

@@ -69,24 +69,26 @@ def test_ctrl_c_does_what_it_did_before_spark_started() -> None:
 
 @pytest.mark.spark
 def test_the_tasks_of_a_table_are_counted_while_its_jobs_run(spark: SparkSession) -> None:
-    """Those of another table are not, and none are left when the jobs have ended."""
+    """Those of another phase are not."""
 
     def compute() -> None:
-        join_group(spark, "t", "t: resolving")
+        join_group(spark, "t-1", "t: resolving")
         spark.range(0, 6, 1, 6).selectExpr("reflect('java.lang.Thread', 'sleep', 300L) AS slept").collect()
 
     thread = threading.Thread(target=compute)
     thread.start()
     counts = []
     while thread.is_alive():
-        counts.append(tasks(spark, "t"))
-        assert tasks(spark, "u") is None
+        counts.append(tasks(spark, "t-1"))
+        assert tasks(spark, "t-2") is None
         thread.join(0.1)
     running = [each for each in counts if each is not None]
     assert {each.all for each in running} == {6}
     assert max(each.running for each in running) > 0
     assert max(each.done for each in running) > 0
-    assert tasks(spark, "t") is None
+    ended = tasks(spark, "t-1")
+    assert ended is not None
+    assert (ended.done, ended.all) == (6, 6)
 
 
 @pytest.mark.spark
