@@ -23,6 +23,7 @@ from compactor.core.results.reports import Progress as ProgressCallback
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
+from compactor.flows import logs
 from compactor.flows.land.ingest import Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
 
@@ -385,4 +386,5 @@ class _Lines:
             spent = time.monotonic() - self._began
             left = spent / self._done * (self._total - self._done)
             more = f", about {left:.0f} s left" if self._done < self._total else ""
-            log.info("%s: done after %.0f s, %d of %d tables%s", name, spent, self._done, self._total, more)
+            fields = {logs.FIELDS: {"table": name, "done": self._done, "tables": self._total}}
+            log.info("%s: done after %.0f s, %d of %d tables%s", name, spent, self._done, self._total, more, extra=fields)

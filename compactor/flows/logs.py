@@ -113,6 +113,9 @@ class Phase:
         except Exception:
             # the session may be ending; the phase is logged without them
             tasks = None
+        if id(self) not in _open:
+            # it has ended meanwhile
+            return
         done = f", {tasks.done:,} of {counted(tasks.all, 'task')} done, {tasks.running:,} running" if tasks else ""
         figures = {"tasks_done": tasks.done, "tasks": tasks.all, "tasks_running": tasks.running} if tasks else {}
         seconds = now - self.began
