@@ -171,8 +171,9 @@ $(spark4)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
 	@echo 'setup: installing PySpark 4.1 into $(spark4) (460 MB)'
 	@rm -rf $(spark4)
 	@$(python) -m venv --without-pip $(spark4)
-	@sed '/^pyspark==/d; /^py4j==/d' constraints.txt > $(spark4)/constraints.txt
-	@scripts/install.sh $(spark4)/bin/python -c $(spark4)/constraints.txt -e '.[dev]' 'pyspark==4.1.*'
+	@# as a user does who wants Spark 4: first compactor with its own PySpark, then the other one over it
+	@scripts/install.sh $(spark4)/bin/python -c constraints.txt -e '.[dev]'
+	@scripts/install.sh $(spark4)/bin/python 'pyspark==4.1.*'
 	@touch $@
 
 # Looked at every time, because a Java can come and go.

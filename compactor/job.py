@@ -28,7 +28,7 @@ from compactor.core.results.notice import Message, Target
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.s3 import S3Settings
 from compactor.flows import logs
-from compactor.flows.keep.vacuum import vacuum
+from compactor.flows.keep.vacuum import vacuum, vacuum_if_due
 from compactor.flows.read.measure import measure
 from compactor.flows.read.verify import verify
 from compactor.flows.run import rebuild_table, replay_table
@@ -173,7 +173,8 @@ def _each(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespa
     for spec in specs:
         try:
             if arguments.command == "vacuum":
-                results.append(vacuum(here.table(spec, files_only=not arguments.run), not arguments.run, arguments.label).to_json())
+                done = vacuum_if_due(here.table(spec), arguments.label) if arguments.run else vacuum(here.table(spec, files_only=True), True)
+                results.append(done.to_json())
                 continue
             checks = verify(here.table(spec, files_only=arguments.files_only), arguments.deep)
         except CompactorError as error:

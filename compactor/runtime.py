@@ -150,17 +150,17 @@ class Runtime:
         return engine
 
     def _join_group(self) -> None:
-        """Put the Spark jobs of this thread into the group of its table, so that their tasks can be counted."""
+        """Put the Spark jobs of this thread into the group of its phase, so that their tasks can be counted."""
         from compactor.spark.progress import join_group
 
         context = logs.current()
         if "table" in context:
-            join_group(self.spark(), context["table"], f"{context['table']}: {context.get('phase', 'running')}")
+            join_group(self.spark(), context.get(logs.GROUP, context["table"]), f"{context['table']}: {context.get('phase', 'running')}")
 
-    def _tasks(self, table: str) -> Tasks | None:
+    def _tasks(self, group: str) -> Tasks | None:
         from compactor.spark.progress import tasks
 
-        return tasks(self.spark(), table) if self.started else None
+        return tasks(self.spark(), group) if self.started else None
 
     def _catalog(self) -> Catalog:
         if self.config.catalog == "glue":

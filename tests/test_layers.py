@@ -38,7 +38,17 @@ EXCEPTIONS = {("demo/__init__.py", "compactor.spark.session")}
 """What ought to go by way of `app`: the demo asks for the embedded metastore's lock before it empties its directory."""
 
 OWNERS = {
-    "pyspark": ("spark", "catalog/hive.py", "catalog/hive_client.py", "runtime.py", "app/base.py", "app/as_of.py", "app/query.py", "app/spark.py"),
+    "pyspark": (
+        "spark",
+        "catalog/hive.py",
+        "catalog/hive_client.py",
+        "runtime.py",
+        "app/base.py",
+        "app/as_of.py",
+        "app/query.py",
+        "app/spark.py",
+        "app/packages.py",
+    ),
     "py4j": ("spark", "catalog/hive.py", "catalog/hive_client.py", "app/query.py"),
     "boto3": ("aws", "storage/s3/client.py", "runners", "notify/sns.py"),
     "botocore": ("aws", "storage/s3/client.py", "storage/s3/refusals.py", "runners", "notify/sns.py"),

@@ -48,7 +48,7 @@ def judge(ended: Ended) -> Outcome:
     for item in items:
         if item.get("ok") is False:
             reasons[item["table"]] = "; ".join(filter(None, (reasons.get(item["table"]), f"{item['name']}: {item['detail']}")))
-    lines = [f"{table}: {reason}" for table, reason in reasons.items()] or [_last_message(ended.errors) or _silent_end(ended.code)]
+    lines = [f"{table}: {reason}" for table, reason in reasons.items()] or [_end(ended)]
     return Outcome(result, "\n".join(lines), _retryable(ended, [item.get("error_class") for item in failed]), reasons)
 
 
@@ -66,14 +66,23 @@ def reason(report: dict[str, Any]) -> str:
     return str(report["error"]).removeprefix(f"table {table}: ").removeprefix(f"{table}: ")
 
 
-def _silent_end(code: int) -> str:
-    """Describe an end without any message, most of all one by a signal."""
-    number = -code if code < 0 else code - 128
-    if number == signal.SIGKILL:
-        return "killed by SIGKILL, most likely out of memory; raise the memory of the worker, or lower COMPACTOR_DRIVER_MEMORY"
+_SIGNALS = {
+    signal.SIGKILL: "most likely out of memory. Raise the memory of the worker, or lower --parallel or COMPACTOR_DRIVER_MEMORY",
+    signal.SIGTERM: "because something stopped it: a timeout, a cleared task, or the end of the worker",
+    signal.SIGABRT: "because the JVM or a library aborted; `hs_err_pid*.log` in its working directory says why",
+    signal.SIGSEGV: "because the JVM or a library crashed; `hs_err_pid*.log` in its working directory says why",
+}
+
+
+def _end(ended: Ended) -> str:
+    """Describe the end of a command without a report: the signal that killed it with the last line of its log, or its last message."""
+    number = -ended.code if ended.code < 0 else ended.code - 128
+    lines = ended.errors.strip().splitlines()
     if number in {int(each) for each in signal.Signals}:
-        return f"killed by {signal.Signals(number).name}"
-    return f"ended with exit code {code} without a message"
+        reason = _SIGNALS.get(signal.Signals(number))
+        end = f"killed by {signal.Signals(number).name}" + (f", {reason}" if reason else "")
+        return end + (f". The last line of its log: {lines[-1][:500]}" if lines else "")
+    return _last_message(ended.errors) or f"ended with exit code {ended.code} without a message"
 
 
 def _retryable(ended: Ended, classes: list[str | None]) -> bool:

@@ -16,11 +16,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from compactor.app.as_of import as_of_views, micros
+from compactor.app.packages import coordinates, s3_packages
 from compactor.app.query import AS_JSON, Rows, row_texts, with_sql_errors
 from compactor.app.reconcile import Reconcile
 from compactor.app.runners import Runners
 from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, announce, check_schema, diff_schema, sync
-from compactor.app.spark import check_reader, coordinates, s3_packages, spark_reads
+from compactor.app.spark import check_reader, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute
 from compactor.core.model.errors import CompactorError, Refused
@@ -30,7 +31,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.files import TableFile, table_files
 from compactor.core.results.notice import Alert
-from compactor.core.results.reports import Progress, TablePlan, TableReport, TableStatus, silent
+from compactor.core.results.reports import LastFailure, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
@@ -68,6 +69,7 @@ class App(Versions, Runners, Reconcile):
         Raises only errors that concern all tables, such as a missing Java or a metastore in use. `parallel`: tables at a time; `label`: a name
         for the run, kept in its Snapshots; `compact`: compaction is due now, whatever `compaction:` says.
         """
+        from compactor.flows.failures import remember
         from compactor.flows.run import failure
         from compactor.flows.run_tables import run_tables
 
@@ -77,7 +79,7 @@ class App(Versions, Runners, Reconcile):
                 with_schema = self._with_schema(spec)
                 specs.append(with_schema.compacting_now if compact else with_schema)
             except CompactorError as error:
-                failed[spec.name] = failure(spec.name, error)
+                failed[spec.name] = remember(self.runtime.table(spec, files_only=True), failure(spec.name, error))
                 progress(spec.name, "done", 1.0)
         env, start = self.runtime.environment(), lambda busy: self._start_for(busy, archived=False)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
@@ -182,6 +184,14 @@ class App(Versions, Runners, Reconcile):
         place = place if place.endswith((".html", ".htm")) else join(place, "index.html")
         self.runtime.storage.write(place, text.encode())
         return place
+
+    def last_failure(self, name: str) -> LastFailure | None:
+        """Return the last failure of a table's runs, or None if none has failed since the newest version. Starts no JVM."""
+        from compactor.flows.failures import recall
+
+        table = self.table(name)
+        last = recall(table, table.newest())
+        return None if last is None or last.over else last
 
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Check that files, ledger, counts and views agree. `files_only`: only checks without a JVM; `deep`: read every kept file."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from compactor.app import registry as app_registry
 from compactor.app.notify import notify
-from compactor.app.spark import avro_package, coordinates, open_session, s3_packages
+from compactor.app.packages import avro_package, coordinates, s3_packages
+from compactor.app.spark import open_session
 from compactor.config.settings import Settings, load
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.job_config import JobConfig

@@ -19,11 +19,12 @@ from compactor.cli.grid import coloured, console, moment, size, table, warned
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
+from compactor.core.results.reports import LastFailure, TablePlan, TableReport, TableStatus
 from compactor.core.results.reports import Progress as ProgressCallback
-from compactor.core.results.reports import TablePlan, TableReport, TableStatus
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
+from compactor.flows import logs
 from compactor.flows.land.ingest import Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
 
@@ -102,6 +103,16 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
     for item in statuses:
         if item.blocked:
             print(item.blocked)
+    for item in statuses:
+        last_failure(item.table, item.last_failure)
+
+
+def last_failure(name: str, failure: LastFailure | None) -> None:
+    """Print the failures of a table since its newest version."""
+    if failure is None or failure.over:
+        return
+    times = f"failed {failure.count:,} times since {moment(failure.first)}, last" if failure.count > 1 else "failed"
+    console().print(f"{name}: {times} at {moment(failure.time)} ({failure.error_class}): {failure.text}", soft_wrap=True)
 
 
 def _read_strategy(item: TableStatus) -> str:
@@ -389,4 +400,5 @@ class _Lines:
             spent = time.monotonic() - self._began
             left = spent / self._done * (self._total - self._done)
             more = f", about {left:.0f} s left" if self._done < self._total else ""
-            log.info("%s: done after %.0f s, %d of %d tables%s", name, spent, self._done, self._total, more)
+            fields = {logs.FIELDS: {"table": name, "done": self._done, "tables": self._total}}
+            log.info("%s: done after %.0f s, %d of %d tables%s", name, spent, self._done, self._total, more, extra=fields)

@@ -133,12 +133,13 @@ def log(
         if inputs:
             _show_inputs(app.inputs(table), output)
             return
-        snapshots = app.log(table)
+        snapshots, failure = app.log(table), app.last_failure(table)
     snapshots = snapshots[:limit] if limit else snapshots
     if output is Format.json:
         console.as_json([console.snapshot_json(snapshot) for snapshot in snapshots])
     else:
         console.snapshots(snapshots, wide)
+        console.last_failure(table, failure)
 
 
 def _show_inputs(inputs: Sequence[Input], output: Format) -> None:

@@ -34,8 +34,8 @@ def vacuum(
     Lists the files with their size and the reason; deletes only with --run. Versions are kept if they are younger than `keep`, among
     the newest `keep_versions`, pinned, or shown by the catalog (and all newer versions). Files of expired versions are first
     unregistered from the catalog and deleted by a later vacuum, at least `grace` later. Files of killed runs are deleted when they are
-    older than `grace`. Stops at any file that it does not recognise. The dry run starts no Spark, so it does not know which version the
-    catalog shows.
+    older than `grace`. Stops at any file that it does not recognise. Starts no Spark where nothing may go. The dry run never starts
+    it, so it does not know which version the catalog shows.
 
     \b
     Example:

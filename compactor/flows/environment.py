@@ -27,7 +27,7 @@ def _nobody(target: Target, message: Message) -> None:
     """Notify nobody."""
 
 
-def _no_tasks(table: str) -> None:
+def _no_tasks(group: str) -> None:
     """Count none."""
 
 
@@ -42,8 +42,8 @@ class Environment:
     `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
     `catalog_name` identifies the catalog without connecting to it, because what is remembered of one catalog counts for no other. None: nothing is
     remembered of what the catalog shows. `cpu` returns the CPU seconds of this process and its children so far, None if unknown. `program` is the
-    version of compactor. `stop` ends a run early. `tasks` counts the engine's tasks for a table; None where it runs none. `share` gives what the
-    calling thread computes a fair share of the engine, under this name.
+    version of compactor. `stop` ends a run early. `tasks` counts the engine's tasks for a phase (`logs.GROUP`); None where it has none. `share` gives
+    what the calling thread computes a fair share of the engine, under this name.
     """
 
     storage: Storage

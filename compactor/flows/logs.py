@@ -8,7 +8,9 @@ Whoever logs uses Python's logging. What a line belongs to is a context of the t
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
+import itertools
 import json
 import logging
 import secrets
@@ -19,6 +21,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from compactor.core.results.phrases import counted
+from compactor.core.results.reports import TableReport
 
 if TYPE_CHECKING:
     from compactor.flows.table import Table
@@ -42,6 +45,13 @@ RUN = secrets.token_hex(4)
 FIELDS = "fields"
 """Attribute of a log record with the figures of its message, for JSON."""
 
+REPORTED = "reported"
+"""Attribute of a log record whose message the command's report has too."""
+
+GROUP = "group"
+"""Name in the context of a phase for the computations that it starts; no log line shows it."""
+
+_numbers = itertools.count(1)
 _context: ContextVar[dict[str, Any]] = ContextVar("compactor_log", default={})  # noqa: B039 - nothing changes the default
 
 
@@ -71,6 +81,7 @@ class Phase:
 
     def __init__(self, table: Table, doing: str, context: dict[str, Any]) -> None:
         self.table, self.doing, self.context = table, doing, context
+        self.group: str = context[GROUP]
         self.began = self._logged = time.monotonic()
         self.sentence, self.figures = "", dict[str, Any]()
 
@@ -90,10 +101,13 @@ class Phase:
             return
         self._logged = now
         try:
-            tasks = self.table.env.tasks(self.table.name)
+            tasks = self.table.env.tasks(self.group)
         except Exception:
             # the session may be ending; the phase is logged without them
             tasks = None
+        if id(self) not in _open:
+            # it has ended meanwhile
+            return
         done = f", {tasks.done:,} of {counted(tasks.all, 'task')} done, {tasks.running:,} running" if tasks else ""
         figures = {"tasks_done": tasks.done, "tasks": tasks.all, "tasks_running": tasks.running} if tasks else {}
         seconds = now - self.began
@@ -107,7 +121,7 @@ _open: dict[int, Phase] = {}
 @contextlib.contextmanager
 def phase(table: Table, doing: str) -> Iterator[Phase]:
     """Log what a phase did when it ends, and every 30 s that it goes on. `doing`: a participle, such as `decoding`."""
-    with about(table=table.name, phase=doing):
+    with about(table=table.name, phase=doing, **{GROUP: f"{table.name}-{next(_numbers)}"}):
         work = Phase(table, doing, current())
         _open[id(work)] = work
         try:
@@ -118,13 +132,22 @@ def phase(table: Table, doing: str) -> Iterator[Phase]:
             work.end()
 
 
+def failed(report: TableReport) -> None:
+    """Log why a table failed. On a terminal only the report shows it."""
+    fields = {"table": report.table, "outcome": report.outcome, "error_class": report.error_class}
+    level = logging.WARNING if report.outcome == "stopped" else logging.ERROR
+    log.log(level, "%s: %s: %s", report.table, report.outcome, report.error, extra={FIELDS: fields, REPORTED: True})
+
+
 def of_table(verb: F) -> F:
-    """Decorate a verb, whose first argument is a Table: all lines that it logs belong to the table."""
+    """Decorate a verb, whose first argument is a Table: all lines that it logs belong to the table, and its report has the seconds that it took."""
 
     @functools.wraps(verb)
     def call(table: Table, *arguments: Any, **options: Any) -> Any:
+        began = time.monotonic()
         with about(table=table.name):
-            return verb(table, *arguments, **options)
+            result = verb(table, *arguments, **options)
+        return dataclasses.replace(result, seconds=round(time.monotonic() - began, 3)) if isinstance(result, TableReport) else result
 
     return cast(F, call)
 
@@ -147,7 +170,7 @@ class Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line. A command's last message, `compactor: ..`, stays as it is, because callers look for it."""
         text = super().format(record)
-        context = {name: value for name, value in current().items() if value is not None}
+        context = {name: value for name, value in current().items() if value is not None and name != GROUP}
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
         if self._form == JSON:
             figures = getattr(record, FIELDS, {})
@@ -171,6 +194,8 @@ def configure(handler: logging.Handler, form: str, level: int, run: str = "", ba
     RUN = run or RUN
     handler.setFormatter(Line(form, bare))
     handler.addFilter(without_py4j)
+    if bare:
+        handler.addFilter(lambda record: not hasattr(record, REPORTED))
     logging.getLogger().addHandler(handler)
     logging.getLogger("compactor").setLevel(level)
     if level <= logging.INFO and not any(thread.name == _WATCH for thread in threading.enumerate()):

@@ -12,7 +12,7 @@ from typing import TypeVar
 from compactor.core.model.errors import CompactorError, NoRowsYet
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress, TableReport, silent
-from compactor.flows import logs
+from compactor.flows import failures, logs
 from compactor.flows.environment import Environment
 from compactor.flows.record import CpuMeter, Recorder, remember_outcomes
 from compactor.flows.run import Committed, commit_table, failure, finish_table, look_at
@@ -84,7 +84,7 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
             # found while looking for work
             reports[spec.name] = recorder(spec, silent).recorded(report)
     remember_outcomes(env, specs, list(reports.values()))
-    return [reports[spec.name] for spec in specs]
+    return [failures.remember(Table(env, spec), reports[spec.name]) for spec in specs]
 
 
 def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
@@ -113,6 +113,8 @@ def _reported(name: str, run: Callable[[], _T], progress: Progress, stop: Stop) 
         result = _failed(name, stopped() if stop.requested else error)
     if not isinstance(result, TableReport):
         return result
+    if result.error is not None:
+        logs.failed(result)
     progress(name, "done", 1.0)
     return dataclasses.replace(result, seconds=round(time.monotonic() - began, 3))
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker
+from pyspark import SparkContext
 
 _WAIT_SECONDS = 5.0
+_NOTICED_SECONDS = 1.0
 
 
 def end_finalizer(gateway: Any) -> None:
@@ -23,6 +26,19 @@ def end_finalizer(gateway: Any) -> None:
     for thread in threading.enumerate():
         if isinstance(thread, FinalizerWorker) and thread.deque is queue:
             thread.join(_WAIT_SECONDS)
+
+
+def jvm_end() -> str:
+    """Return how the JVM that this process started has ended, such as `killed by SIGKILL`; empty if that is unknown."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        # its end is noticed a moment after that of its connections
+        code = process.wait(_NOTICED_SECONDS) if process is not None else None
+    except subprocess.TimeoutExpired:
+        return ""
+    if code is None:
+        return ""
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 @contextlib.contextmanager

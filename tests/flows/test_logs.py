@@ -99,7 +99,7 @@ def test_a_run_with_nothing_to_do_logs_nothing(log: Log) -> None:
 def test_a_long_phase_is_logged_while_it_goes_on(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the counts of Spark's tasks where some run; the thread that looks has no part in the run."""
     lake = Lake(table())
-    env = dataclasses.replace(lake.env(), tasks=lambda name: Tasks(12, 2, 1_040) if name == "t" else None)
+    env = dataclasses.replace(lake.env(), tasks=lambda group: Tasks(12, 2, 1_040) if group.startswith("t-") else None)
     monkeypatch.setattr(logs, "EVERY_SECONDS", 0.0)
     with logs.phase(Table(env, lake.spec), "resolving") as phase:
         threading.Thread(target=phase.go_on).start()
@@ -125,3 +125,19 @@ def test_a_line_of_an_adapter_carries_the_table_too(log: Log) -> None:
         )
     assert log.lines[0].startswith("s3://lake/x: could not list [t, version 4, run nightly, 20")
     assert log.lines[1:] == ["compactor: t: no"]
+
+
+@pytest.mark.parametrize("log", ["json"], indirect=True)
+def test_a_table_that_fails_is_a_line_of_level_error(log: Log) -> None:
+    """For a rule of a log collector. On a terminal, where the report follows, only the report shows it."""
+    lake = Lake(table())
+    lake.storage.write("/lake/t/incremental/wrong/a.json", b"{}")
+    run_tables(lake.env(), [lake.spec])
+    (value,) = [json.loads(text) for text in log.lines]
+    assert (value["level"], value["table"], value["outcome"], value["error_class"]) == ("ERROR", "t", "failed", "InputRefused")
+    assert value["message"].startswith("t: failed: table t: no file below /lake/t/incremental")
+    terminal = logging.StreamHandler(io.StringIO())
+    logs.configure(terminal, "text", logging.WARNING, bare=True)
+    run_tables(lake.env(), [lake.spec])
+    logging.getLogger().removeHandler(terminal)
+    assert terminal.stream.getvalue() == ""

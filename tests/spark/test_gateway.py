@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import logging
 import signal
+import subprocess
 import threading
+import time
 from collections import deque
 from types import SimpleNamespace
 
 import pytest
 from py4j.clientserver import FinalizerWorker
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from compactor.core.model.errors import Stopped
+from compactor.spark import gateway
+from compactor.spark.failures import environment_error
 from compactor.spark.gateway import end_finalizer, keeping_interrupts
+from compactor.spark.progress import join_group, tasks
 from tests.spark.lake import Lake
 
 
 def test_no_java_object_is_released_once_the_jvm_is_about_to_end() -> None:
     """Ten thousand wait. The thread that releases them would call a JVM that has ended, and log a traceback for the call that failed."""
     calls: list[str] = []
-    client = SimpleNamespace(garbage_collect_object=lambda target, _: calls.append(target))
+    client = SimpleNamespace(garbage_collect_object=lambda target, _: calls.append(target) or time.sleep(0.001))  # type: ignore[func-returns-value]
     queue: deque[object] = deque((client, str(number)) for number in range(10_000))
     worker = FinalizerWorker(queue)
     worker.daemon = True
@@ -37,12 +44,51 @@ def test_a_gateway_without_such_a_thread_is_left_alone() -> None:
     end_finalizer(SimpleNamespace(_gateway_client=SimpleNamespace()))
 
 
+@pytest.mark.parametrize(
+    ("command", "end"), [("kill -9 $$", "killed by SIGKILL"), ("kill -6 $$", "killed by SIGABRT"), ("exit 3", "exit code 3"), ("sleep 9", "")]
+)
+def test_an_error_says_how_the_jvm_ended(command: str, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel kills the larger process: the JVM, not Python. One that goes on has not ended."""
+    monkeypatch.setattr(gateway, "_NOTICED_SECONDS", 1.0 if end else 0.05)
+    with subprocess.Popen(["sh", "-c", command]) as process:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+        assert gateway.jvm_end() == end
+        process.kill()
+    text = str(environment_error(Py4JNetworkError("Answer from Java side is empty")))
+    assert text.startswith(f"Spark's JVM has ended ({end or 'killed by SIGKILL'}). Most likely the machine had too little memory.")
+    assert "lower --parallel or COMPACTOR_DRIVER_MEMORY" in text
+
+
 def test_ctrl_c_does_what_it_did_before_spark_started() -> None:
     """A SparkContext sets a handler of its own."""
     before = signal.getsignal(signal.SIGINT)
     with keeping_interrupts():
         signal.signal(signal.SIGINT, lambda *_: None)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.spark
+def test_the_tasks_of_a_table_are_counted_while_its_jobs_run(spark: SparkSession) -> None:
+    """Those of another phase are not."""
+
+    def compute() -> None:
+        join_group(spark, "t-1", "t: resolving")
+        spark.range(0, 6, 1, 6).selectExpr("reflect('java.lang.Thread', 'sleep', 300L) AS slept").collect()
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    counts = []
+    while thread.is_alive():
+        counts.append(tasks(spark, "t-1"))
+        assert tasks(spark, "t-2") is None
+        thread.join(0.1)
+    running = [each for each in counts if each is not None]
+    assert {each.all for each in running} == {6}
+    assert max(each.running for each in running) > 0
+    assert max(each.done for each in running) > 0
+    ended = tasks(spark, "t-1")
+    assert ended is not None
+    assert (ended.done, ended.all) == (6, 6)
 
 
 @pytest.mark.spark

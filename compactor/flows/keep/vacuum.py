@@ -89,6 +89,23 @@ def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
     return _report(table, inspection, dry=False, version=newest.version)
 
 
+@logs.of_table
+def vacuum_if_due(table: Table, label: str = "") -> VacuumReport:
+    """Delete what may go. The catalog is not asked if nothing may go by the files alone: what it shows can only keep more.
+
+    A partition that is registered and that nothing reads (see `_orphan_partitions`) stays until a vacuum has something to delete.
+    """
+    by_files = dataclasses.replace(table, env=dataclasses.replace(table.env, files_only=True))
+    newest = by_files.newest()
+    if newest is None:
+        return vacuum(by_files, True)
+    inspection = _look(by_files, newest)
+    sweep = inspection.sweep
+    if sweep.newly_pending or sweep.expired or inspection.discards.entries or _files(by_files, inspection):
+        return vacuum(table, False, label)
+    return _report(by_files, inspection, dry=False, version=newest.version)
+
+
 def _look(table: Table, newest: Snapshot) -> _Inspection:
     layout = table.layout
     now = table.storage.now()
