@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from compactor.app.app import App
 from compactor.app.query import Rows
 from compactor.app.spark import local_jars
-from compactor.cli import console, options
 from compactor.cli import main as cli
+from compactor.cli import options
 from compactor.core.model.errors import Busy, CheckFailed, ConfigError, InputRefused, Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
@@ -384,14 +384,14 @@ def test_sql_without_a_result(fake: FakeApp, form: str, shown: str) -> None:
 def test_cells_keep_what_was_written() -> None:
     """Nested values, escapes, equal names, an empty object."""
     row = '{"a":1E+2,"a":"\\u00e9\\n","b":{"c":[1,null,{"d":2.0}]},"e":true,"f":""}'
-    assert console.cells(row) == [("a", "1E+2"), ("a", "é\n"), ("b", '{"c":[1,null,{"d":2.0}]}'), ("e", "true"), ("f", "")]
-    assert console.cells("{}") == []
+    assert grid.cells(row) == [("a", "1E+2"), ("a", "é\n"), ("b", '{"c":[1,null,{"d":2.0}]}'), ("e", "true"), ("f", "")]
+    assert grid.cells("{}") == []
 
 
 def test_csv_is_what_a_csv_reader_reads(capsys: pytest.CaptureFixture[str]) -> None:
     """Quotes, commas, line ends, blanks."""
     values = ["", " x", 'a"b', "c,d", "e\nf", "g\r", "é"]
-    console.rows_as_csv(["v,w"], [json.dumps({"v": value}, separators=(",", ":")) for value in values])
+    grid.rows_as_csv(["v,w"], [json.dumps({"v": value}, separators=(",", ":")) for value in values])
     assert [*csv.reader(io.StringIO(capsys.readouterr().out, newline=""))] == [["v,w"], *([value] for value in values)]
 
 

@@ -65,7 +65,7 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
         query = "select id, full_name, birth_date, tuition, email from student order by id limit 5"
         out.print(f"\nThe view `student`:  {query}", style="bold", soft_wrap=True)
         rows = app.sql(query)
-        console.rows_as_text(rows.columns, rows)
+        grid.rows_as_text(rows.columns, rows)
         out.print("\nThe state of the tables:", style="bold")
         console.statuses(app.status())
         page = app.write_report(str(directory / "report.html"))

@@ -1,7 +1,8 @@
-"""Tables for people: columns that fit the terminal, sizes with units, times in UTC, colours for what needs attention."""
+"""Tables for people: columns that fit the terminal, sizes with units, times in UTC, colours; and rows of queries as text, JSON and CSV."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
@@ -97,3 +98,67 @@ def size(count: int | None) -> str | None:
 def moment(text: str | None) -> str:
     """Return an ISO time, which is UTC, without fractions of a second, for people."""
     return "" if text is None else text[:19].replace("T", " ")
+
+
+# ---- rows of a query -------------------------------------------------------------------------------------------------
+
+
+def cells(row: str) -> list[tuple[str, str | None]]:
+    """Return a JSON object as (column, text) pairs: strings without quotes, null as None, everything else as written.
+
+    Numbers are not converted, so no digit is lost. Two columns with the same name stay two.
+
+    >>> cells('{"a":1.50,"a":null,"b":[1,"x"],"c":"y"}')
+    [('a', '1.50'), ('a', None), ('b', '[1,"x"]'), ('c', 'y')]
+    """
+    decode = json.JSONDecoder().raw_decode
+    pairs: list[tuple[str, str | None]] = []
+    at = 1
+    while row[at] != "}":
+        at += row[at] == ","
+        name, at = decode(row, at)
+        value, end = decode(row, at + 1)
+        pairs.append((name, value if isinstance(value, str) or value is None else row[at + 1 : end]))
+        at = end
+    return pairs
+
+
+def rows_as_json(rows: Iterable[str]) -> None:
+    """Print one array of objects, row by row."""
+    sys.stdout.write("[")
+    before = "\n"
+    for row in rows:
+        sys.stdout.write(before + row)
+        before = ",\n"
+    sys.stdout.write("\n]\n" if before == ",\n" else "]\n")
+
+
+def rows_as_csv(columns: Sequence[str], rows: Iterable[str]) -> None:
+    """Print a header, then one line a row. Null is an empty field, an empty text is quoted."""
+    if not columns:
+        return
+    sys.stdout.write(",".join(map(_csv_cell, columns)) + "\n")
+    for row in rows:
+        sys.stdout.write(",".join(_csv_cell(cell) for _, cell in cells(row)) + "\n")
+
+
+def _csv_cell(cell: str | None) -> str:
+    # Python's csv module writes null and "" the same way
+    if cell is None:
+        return ""
+    quote = cell == "" or any(char in cell for char in ',"\r\n') or cell != cell.strip()
+    return '"' + cell.replace('"', '""') + '"' if quote else cell
+
+
+def rows_as_text(columns: Sequence[str], rows: Iterable[str]) -> int:
+    """Print a table of all rows. Return how many there are."""
+    lines = [[cell if cell is not None else "null" for _, cell in cells(row)] for row in rows]
+    if columns:
+        table(columns, lines)
+    return len(lines)
+
+
+def objects_as_text(rows: Iterable[str]) -> None:
+    """Print a table of JSON objects that all have the same names."""
+    lines = [cells(row) for row in rows]
+    table([name for name, _ in lines[0]] if lines else [], [[cell if cell is not None else "null" for _, cell in line] for line in lines])

@@ -36,8 +36,8 @@ def package(
       compactor package s3://compactor-code/jobs/0.1.0
       compactor package --config compactor.yaml --output json
     """
-    from compactor.app import mwaa as mwaa_files
-    from compactor.app.package import upload
+    from compactor.app.packaging import mwaa as mwaa_files
+    from compactor.app.packaging.job_zip import upload
 
     if mwaa:
         if folder is None:

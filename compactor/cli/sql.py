@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from compactor.cli import console, options
+from compactor.cli import grid, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, Verbose, Wait
 from compactor.core.catalog import statements
 from compactor.core.model.errors import CompactorError
@@ -83,11 +83,11 @@ def sql(
 def show(rows: Any, output: Format) -> None:
     """Print rows."""
     if output is Format.json:
-        console.rows_as_json(rows)
+        grid.rows_as_json(rows)
     elif output is Format.csv:
-        console.rows_as_csv(rows.columns, rows)
+        grid.rows_as_csv(rows.columns, rows)
     else:
-        console.rows_as_text(rows.columns, rows)
+        grid.rows_as_text(rows.columns, rows)
 
 
 def shell(

@@ -26,7 +26,7 @@ from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
-from compactor.spark import deletions, failures, protect
+from compactor.spark import failures
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
@@ -34,10 +34,10 @@ from compactor.spark.decode.order import expression
 from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
-from compactor.spark.invalid import unusable_records, without_invalid
-from compactor.spark.rows import keyless, position, survey
+from compactor.spark.rows import deletions, keyless, position, protect, survey
 from compactor.spark.rows.comparable import joined
 from compactor.spark.rows.conform import conform, link_key_changes, with_position, writer_positions
+from compactor.spark.rows.invalid import unusable_records, without_invalid
 from compactor.spark.sql import cast, literal
 from compactor.spark.tables import exactness, table_writer
 

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from compactor.app.app import App
-from compactor.app.package import package, write
+from compactor.app.packaging.job_zip import package, write
 from compactor.core.results.reports import Ended
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.settings.s3a import s3a_properties

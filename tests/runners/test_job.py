@@ -13,7 +13,7 @@ import pytest
 
 from compactor import job
 from compactor.app.app import App
-from compactor.app.package import package
+from compactor.app.packaging.job_zip import package
 from compactor.aws import metrics
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.results.checks import Difference

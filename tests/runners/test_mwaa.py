@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from compactor import __version__
-from compactor.app import mwaa
+from compactor.app.packaging import mwaa
 
 ROOT = Path(__file__).parents[2]
 

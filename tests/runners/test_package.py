@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.app import package as app_package
-from compactor.app.package import Package, package, write
+from compactor.app.packaging import job_zip as app_package
+from compactor.app.packaging.job_zip import Package, package, write
 from compactor.config.settings import load
 from compactor.core.model.errors import ConfigError, Refused
 from compactor.core.settings.job_config import JobConfig
@@ -33,7 +33,7 @@ def sources(packed: Package) -> dict[str, str]:
 
 def test_the_same_sources_are_the_same_bytes(packed: Package) -> None:
     """Whenever, and in whatever process: jobs of one version can be told from those of another by their digest."""
-    program = "from compactor.app.package import package; import hashlib; print(package().digest)"
+    program = "from compactor.app.packaging.job_zip import package; import hashlib; print(package().digest)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
     assert said.strip() == packed.digest
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.app import mwaa as app_mwaa
+from compactor.app.packaging import mwaa as app_mwaa
 from tests.terraform import provider
 from tests.terraform.module import EXAMPLES, MODULE, ROOT, used_types
 from tests.terraform.provider_schema import NEWEST, OLDEST, Version, kept_text, read_package

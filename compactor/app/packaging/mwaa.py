@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 from compactor import __version__
-from compactor.app.package import add, opened
+from compactor.app.packaging.job_zip import add, opened
 from compactor.core.model.layout import join
 
 REQUIREMENTS = ("boto3", "fastavro", "pydantic>=2", "pyyaml", "requests>=2.32", "rich", "typer", "urllib3>=2.2")
