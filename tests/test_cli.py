@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from compactor.app.app import App
 from compactor.app.query import Rows
 from compactor.app.spark import local_jars
+from compactor.cli import grid, options
 from compactor.cli import main as cli
-from compactor.cli import options
 from compactor.core.model.errors import Busy, CheckFailed, ConfigError, InputRefused, Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
