@@ -80,7 +80,7 @@ test-airflow: setup $(airflow)/.installed ## the DAGs in a real Airflow (COMPACT
 	@COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow -m airflow $(ARGS)
 
 test-airflow-server: setup $(airflow)/.installed ## the DAGs in an Airflow with all its processes, asked through REST (minutes)
-	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow/test_server.py -m airflow $(ARGS)
+	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow/test_server.py tests/airflow/test_server_group.py -m airflow $(ARGS)
 
 test-spark4: $(spark4)/.installed ## the suite's core on PySpark 4.1 (needs Java 17 or 21; fetches 460 MB)
 	@$(spark4)/bin/python -m pytest $(or $(ARGS),$(core4))
@@ -106,6 +106,7 @@ docs: $(venv)/.installed-dev ## write the generated documents again
 	@$(python) -m tests.terraform.readme
 	@$(python) -c 'import json; from compactor.config.settings import json_schema; print(json.dumps(json_schema(), indent=2))' \
 	    > docs/compactor.schema.json
+	@PYTHONPATH=. $(python) scripts/generated.py
 
 site: $(venv)/.installed-dev ## build the documentation into build/site; a link that leads nowhere fails
 	@NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet --strict
@@ -159,10 +160,10 @@ $(tools)/.installed: tests/terraform/tools.txt | $(venv)/.installed-dev
 
 # An environment of its own, as on a worker: Airflow and what reading the configuration takes, no PySpark. All from constraints.txt.
 $(airflow)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
-	@echo 'setup: installing Airflow into $(airflow) (130 packages)'
+	@echo 'setup: installing Airflow into $(airflow) (150 packages)'
 	@rm -rf $(airflow)
 	@$(python) -m venv --without-pip $(airflow)
-	@scripts/install.sh $(airflow)/bin/python -c constraints.txt apache-airflow apache-airflow-providers-standard boto3 pydantic pyyaml pytest
+	@scripts/install.sh $(airflow)/bin/python -c constraints.txt apache-airflow apache-airflow-providers-standard apache-airflow-providers-amazon boto3 pydantic pyyaml pytest
 	@touch $@
 
 # An environment of its own: two PySparks cannot share one.
@@ -170,8 +171,9 @@ $(spark4)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
 	@echo 'setup: installing PySpark 4.1 into $(spark4) (460 MB)'
 	@rm -rf $(spark4)
 	@$(python) -m venv --without-pip $(spark4)
-	@sed '/^pyspark==/d; /^py4j==/d' constraints.txt > $(spark4)/constraints.txt
-	@scripts/install.sh $(spark4)/bin/python -c $(spark4)/constraints.txt -e '.[dev]' 'pyspark==4.1.*'
+	@# as a user does who wants Spark 4: first compactor with its own PySpark, then the other one over it
+	@scripts/install.sh $(spark4)/bin/python -c constraints.txt -e '.[dev]'
+	@scripts/install.sh $(spark4)/bin/python 'pyspark==4.1.*'
 	@touch $@
 
 # Looked at every time, because a Java can come and go.

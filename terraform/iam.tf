@@ -27,8 +27,9 @@ locals {
 
   caller_actions = {
     application  = ["emr-serverless:StartJobRun", "emr-serverless:StartApplication"]  # submit, which starts one that is stopped
-    job_tags     = ["emr-serverless:TagResource"]                                     # submit, with the tags of the job
     job_runs     = ["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"]        # wait, cancel on kill
+    job_tags     = ["emr-serverless:TagResource"]                                     # tags of a job, for cost allocation
+    job_pages    = ["emr-serverless:GetDashboardForJobRun"]                           # the link to Spark's UI
     pass         = ["iam:PassRole"]                                                   # the job's role, to EMR Serverless only
     steps        = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:ListSteps"] # runner: emr-steps: add one, unless it is there
     steps_follow = ["elasticmapreduce:DescribeStep", "elasticmapreduce:CancelSteps"]  # wait, cancel on kill
@@ -154,7 +155,7 @@ locals {
       }],
       [for application in aws_emrserverless_application.this : {
         Effect   = "Allow"
-        Action   = concat(local.caller_actions.job_runs, local.caller_actions.job_tags)
+        Action   = concat(local.caller_actions.job_runs, local.caller_actions.job_tags, local.caller_actions.job_pages)
         Resource = "${application.arn}/jobruns/*"
       }],
       [for role in aws_iam_role.job : {
@@ -172,6 +173,8 @@ locals {
       [
         { Effect = "Allow", Action = local.caller_actions.lake_state, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/*" },
         { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/notices/*" },
+        { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/runs/*" },
+        { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/_runs/*" },
         { Effect = "Allow", Action = local.caller_actions.plans, Resource = "${local.code_arn}/plans/*" },
         { Effect = "Allow", Action = local.caller_actions.reports, Resource = "${local.logs_arn}/jobs/reports/*" },
         {

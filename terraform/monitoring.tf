@@ -181,3 +181,16 @@ resource "aws_cloudwatch_metric_alarm" "table" {
   ok_actions          = var.alarms.notify_when_fine_again ? [local.topic_arn] : []
   tags                = var.tags
 }
+
+# The body is made from the list of measures (compactor/core/measures): `make docs`.
+resource "aws_cloudwatch_dashboard" "this" {
+  count = var.dashboard ? 1 : 0
+
+  dashboard_name = var.name
+
+  dashboard_body = templatefile("${path.module}/dashboard.json.tftpl", {
+    namespace  = var.alarms == null ? "Compactor" : var.alarms.namespace
+    deployment = var.name
+    region     = local.region
+  })
+}

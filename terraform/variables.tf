@@ -374,6 +374,13 @@ variable "notifications" {
   nullable = false
 }
 
+variable "dashboard" {
+  description = "Create a CloudWatch dashboard of all metrics in docs/terraform.md, in the namespace of `alarms`, else `Compactor`."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "alarms" {
   description = <<-EOT
     Alarms on the metrics in docs/terraform.md; null: none. Each limit is the largest value without an alarm. `tables`: tables with their own alarm

@@ -44,9 +44,13 @@ def test_what_reads_views_through_spark_is_refused_outside_emr(tmp_path: Path, m
     monkeypatch.delenv("EMR_RELEASE_LABEL", raising=False)
     with opened(tmp_path) as app:
         with pytest.raises(Refused, match="Spark outside EMR cannot read; query it with Athena"):
-            app.sql("select 1")
+            app.sql("select 1", engine="spark")
         with pytest.raises(Refused, match="verify --files-only` compares"):
             app.verify()
+        # DuckDB asks no catalog
+        with pytest.raises(Refused, match="there is no table others"):
+            app.sql("select * from others")
+        assert list(app.sql("select 1 as n")) == ['{"n":1}']
         assert not app.runtime.started
 
 

@@ -9,8 +9,10 @@ What it gives the flows is what Spark gives them: Segments that tile the keys, o
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from compactor.core.model.position import Position, at_or_below, earliest, event
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, DataFile, Delta, FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning.audit import Measured, Rule, query
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase, adoption, unplaced
@@ -417,6 +420,18 @@ class ListEngine:
         named = {f"{quote}{table.database}{quote}.{quote}{table.name}{quote} " for table in tables}
         if not any(name in view.text for name in named):
             raise CheckFailed(f"{view.name}: reads none of {sorted(named)}")
+
+    def audit(self, spec: TableSpec, snapshot: Snapshot, measured: Sequence[Rule]) -> Measured:
+        """The queries, as SQLite answers them."""
+        rows = list(self.rows(spec, snapshot, snapshot.schema).values())
+        with contextlib.closing(sqlite3.connect(":memory:")) as database:
+            names = ", ".join(f"`{name}`" for name in snapshot.schema.names)
+            database.execute(f"CREATE TABLE `{spec.view}` ({names})")
+            marks = ", ".join("?" * len(snapshot.schema.names))
+            values = [[row.get(name) for name in snapshot.schema.names] for row in rows]
+            database.executemany(f"INSERT INTO `{spec.view}` VALUES ({marks})", values)
+            answers = [database.execute(query(rule, f"`{spec.view}`")).fetchall() for rule in measured]
+        return Measured(len(rows), tuple((len(answer), str(answer[0]) if answer else "") for answer in answers))
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """What the visible rows of two Snapshots differ in, by the key that `after` has."""

@@ -110,10 +110,11 @@ LOOKS: dict[str, Callable[[App], object]] = {
 
 def sent(app: App, table: str, found: Calls) -> None:
     """A job from its submission to its report; and one that is ended."""
-    runner = app.remote_runner(table, "a try")
+    runner = app.remote_runner([table], "a try")
     assert runner is not None
     submitted = runner.submit(["run", table, "--output", "json"])
     runner.ended(submitted)
+    runner.links(submitted)
     with suppress(CompactorError):
         runner.result(submitted, lambda line: None)
     with unheard(found):

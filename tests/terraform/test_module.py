@@ -144,7 +144,7 @@ def test_an_input_says_its_type_and_what_it_is_for(block: Declared) -> None:
 @pytest.mark.parametrize("name", sorted(of_kind(MODULE, "variable")))
 def test_an_input_can_be_refused(name: str) -> None:
     """By a validation with a refusal among the tests, unless every value of its type makes sense (or S3 and SNS know best)."""
-    free = {"tags", "force_destroy", "code_bucket", "logs_bucket", "notifications"}
+    free = {"tags", "force_destroy", "code_bucket", "logs_bucket", "notifications", "dashboard"}
     refusals = (MODULE / "tests" / "refusals.tftest.hcl").read_text(encoding="utf-8")
     validated = "validation" in of_kind(MODULE, "variable")[name].body
     tested = f"expect_failures = [var.{name}]" in refusals

@@ -91,6 +91,8 @@ module "compactor" {
     tables                = { orders = 90, payments = 90 }
   }
 
+  dashboard = true
+
   log_retention_days = 365
 
   roles = {
