@@ -3,7 +3,7 @@
 Writes tests/releases/<version>.tar.gz. `tests/spark/test_releases.py` then checks that every later version reads the warehouse and continues it. The
 archive contains:
 
-    compactor.yaml, <table>/...    the warehouse after three runs, a compaction and a pin, with a file in quarantine
+    compactor.yaml, <table>/...    the warehouse after three runs and a pin, with a file in quarantine
     later/<table>/...              increments that land after the upgrade
     expected.json                  rows of every view: before, and after a run with `later/`, as this version shows them
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from compactor import __version__
 from compactor.app.app import App
+from compactor.demo import SPARK
 
 ROOT = Path(__file__).parents[1]
 CAPTURE = ROOT / "compactor" / "demo" / "landing"
@@ -34,6 +35,10 @@ tables:
   price: {key: [id], envelope: flat, order_by: [seq], write_mode: merge-on-read, archive: copy}
 """
 VIEWS = ("student", "student_changes", "enrollment", "enrollment_history", "trunc_solo", "audit_log", "price")
+VERSIONS = {"student": 3, "enrollment": 3, "trunc_solo": 1, "audit_log": 3, "price": 4}
+"""Table → version after the three runs and the pin."""
+OUTCOMES = {"student": "committed", "enrollment": "idle", "trunc_solo": "committed", "audit_log": "committed", "price": "committed"}
+"""Table → outcome of the run with `later/`."""
 PRICES = {
     0: [{"id": 1, "seq": 1, "price": 10}, {"id": 2, "seq": 2, "price": 20}],
     1: [{"id": 2, "seq": 3, "price": 21}],
@@ -41,6 +46,12 @@ PRICES = {
     3: [{"id": 1, "seq": 5, "price": 11, "currency": "USD"}, {"id": 4, "seq": 6, "price": 40, "currency": "EUR"}],
 }
 """Hour → rows of the flat table, which gets a column in hour 2."""
+
+
+def require(result: object, expected: object) -> None:
+    """Stop if the warehouse is not what the test expects of every release's warehouse."""
+    if result != expected:
+        raise SystemExit(f"expected {expected}, got {result}")
 
 
 def land(folder: Path, hours: range) -> None:
@@ -70,7 +81,7 @@ def shown(text: str) -> str:
 def play(folder: Path) -> None:
     """Write the warehouse, and what a later version must show."""
     (folder / "compactor.yaml").write_text(CONFIG, encoding="utf-8")
-    with App.open(folder / "compactor.yaml") as app:
+    with App.open(folder / "compactor.yaml", conf=SPARK) as app:
         for hour in range(3):
             land(folder, range(hour, hour + 1))
             if hour == 1:
@@ -79,13 +90,13 @@ def play(folder: Path) -> None:
             failed = [f"{report.table}: {report.error}" for report in reports if report.error]
             if failed:
                 raise SystemExit("\n".join(failed))
-        app.run(["enrollment"], compact=True)
         app.pin("price", 1, "first")
         before = rows(app)
+        require({each.table: each.version for each in app.status()}, VERSIONS)
     shutil.copytree(folder, folder.with_name("continued"), ignore=shutil.ignore_patterns("metastore"))
     land(folder.with_name("continued"), range(3, 9))
-    with App.open(folder.with_name("continued") / "compactor.yaml") as app:
-        app.run()
+    with App.open(folder.with_name("continued") / "compactor.yaml", conf=SPARK) as app:
+        require({report.table: report.outcome for report in app.run()}, OUTCOMES)
         after = rows(app)
     land(folder / "later", range(3, 9))
     text = json.dumps({"before": before, "after": after}, indent=0, ensure_ascii=False)
