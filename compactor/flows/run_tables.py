@@ -72,7 +72,7 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
     def finish(step: Committed, record: Recorder) -> TableReport:
         if step.compaction_due:
             env.share("compactions")
-        report = _reported(step.table.name, lambda: finish_table(step, record.progress), record.progress, env.stop)
+        report = _reported(step.table.name, lambda: finish_table(step, record.progress), record.progress, env.stop, begun=True)
         return record.recorded(dataclasses.replace(report, seconds=round(report.seconds + step.seconds, 3)))
 
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
@@ -98,11 +98,14 @@ def _look_at(env: Environment, specs: Sequence[TableSpec], progress: Progress) -
         return {spec.name: look for spec, look in zip(specs, looks)}
 
 
-def _reported(name: str, run: Callable[[], _T], progress: Progress, stop: Stop) -> TableReport | _T:
-    """Return what `run` returns, or the report of its failure. A report gets the seconds that it took."""
+def _reported(name: str, run: Callable[[], _T], progress: Progress, stop: Stop, begun: bool = False) -> TableReport | _T:
+    """Return what `run` returns, or the report of its failure. A report gets the seconds that it took.
+
+    `begun`: the first part of the table's run is done, and its report must say so even after Ctrl-C.
+    """
     began = time.monotonic()
     try:
-        if stop.requested:
+        if stop.requested and not begun:
             raise stopped()
         with logs.about(table=name):
             result: TableReport | _T = run()

@@ -66,3 +66,24 @@ def test_a_compaction_that_fails_is_its_tables_failure_and_no_others(monkeypatch
         assert [(report.table, report.outcome, report.error) for report in reports] == [
             ("small", "committed" if parallel == 1 else "idle", None), ("large", "failed", "unexpected OSError: disk"),
         ]  # fmt: skip
+
+
+def test_a_table_that_committed_before_ctrl_c_is_reported_as_committed(monkeypatch: Any) -> None:
+    """Its compaction is left to the next run; a table that has not begun is stopped."""
+    lake = Lake(table(compact_every=0.0))
+    specs = [sized(lake, "small", 1), sized(lake, "large", 50)]
+    env, real = lake.env(), many.commit_table
+
+    def interrupted(*given: Any) -> Any:
+        step = real(*given)
+        step.compaction_due = True
+        env.stop.request()
+        return step
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("compacted after Ctrl-C")
+
+    monkeypatch.setattr(many, "commit_table", interrupted)
+    monkeypatch.setattr(run, "compact", never)
+    reports = run_tables(env, specs, parallel=1)
+    assert [(report.table, report.outcome, report.version) for report in reports] == [("small", "stopped", None), ("large", "committed", 1)]
