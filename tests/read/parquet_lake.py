@@ -48,11 +48,21 @@ class ParquetLake:
 
 def export(lake: Lake, storage: Storage, root: str) -> None:
     """Write all Snapshots of an oracle's lake and their files, so that any program finds the table below `root`."""
-    written: set[str] = set()
+    sizes: dict[str, int] = {}
     for snapshot in lake.committed():
-        for path, data in files(lake, snapshot, written):
+        for path, data in files(lake, snapshot, set(sizes)):
             storage.write(f"{root}/{path}", data)
-        storage.write(Layout(root, "").snapshot(snapshot.version), snapshot.to_bytes())
+            sizes[path] = len(data)
+        made = dataclasses.replace(
+            snapshot,
+            segments=tuple(_sized(segment, sizes) for segment in snapshot.segments),
+            delta=_sized(snapshot.delta, sizes) if snapshot.delta else None,
+        )
+        storage.write(Layout(root, "").snapshot(snapshot.version), made.to_bytes())
+
+
+def _sized(part: Any, sizes: dict[str, int]) -> Any:
+    return dataclasses.replace(part, files=tuple(dataclasses.replace(file, size=sizes[f"{part.path}/{file.name}"]) for file in part.files))
 
 
 def files(lake: Lake, snapshot: Snapshot, written: set[str]) -> Iterator[tuple[str, bytes]]:
