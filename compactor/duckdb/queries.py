@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ def history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
 
 def portable(view: ViewDef) -> str:
     """Return the query of a view for a DuckDB without our file system."""
-    return view.text.replace(f"'{sources.PROTOCOL}://", "'s3://")
+    return re.sub(f"'{sources.PROTOCOL}://[0-9]+@", "'s3://", view.text)
 
 
 def check_history(spec: TableSpec, snapshot: Snapshot) -> None:

@@ -19,26 +19,26 @@ from compactor.core.catalog.ddl import TableDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model.history import values
 from compactor.core.model.layout import Layout
-from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.snapshot import Delta, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 
 PROTOCOL = "compactor"
-"""`compactor://bucket/key` is DuckDB's name for `s3://bucket/key`: its own S3 client is an extension that it would have to download."""
+"""`compactor://512@bucket/key` is DuckDB's name for `s3://bucket/key` of 512 bytes: its own S3 client is an extension that it would download."""
 
 _FILE = "__compactor_file"
 _INSTANT = "TIMESTAMP WITH TIME ZONE"
 
 
-def address(location: str) -> str:
-    """Return the name of a location in DuckDB's SQL. A local file's characters `*?[` stand for themselves.
+def address(location: str, size: int) -> str:
+    """Return the name of a file in DuckDB's SQL. An object in S3 has its size in it, so that nobody has to ask for it.
 
-    >>> address("s3://lake/a.parquet"), address("file:///lake/a[1].parquet")
-    ('compactor://lake/a.parquet', '/lake/a[[]1].parquet')
+    >>> address("s3://lake/a.parquet", 512), address("file:///lake/a.parquet", 512)
+    ('compactor://512@lake/a.parquet', '/lake/a.parquet')
     """
     if location.startswith("s3://"):
-        return f"{PROTOCOL}://{location[len('s3://') :]}"
-    path = "/" + location.removeprefix("file:").lstrip("/") if location.startswith("file:") else location
-    return "".join(f"[{char}]" if char in "*?[" else char for char in path)
+        return f"{PROTOCOL}://{size}@{location[len('s3://') :]}"
+    # a configuration with `*?[` in a location is refused
+    return "/" + location.removeprefix("file:").lstrip("/") if location.startswith("file:") else location
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Part:
     """Files with the same values of the partition columns."""
 
     files: tuple[str, ...]
-    """Locations."""
+    """Names in SQL, as `address` returns them."""
     fixed: Mapping[str, str]
     """Partition column → SQL."""
 
@@ -56,14 +56,14 @@ def of_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, s
     layout = Layout(spec.root, spec.landing)
     base, delta = views.tables(spec, snapshot)
     text = DUCKDB.text
-    segments = [
-        Part(tuple(layout.inside(f"{segment.path}/{file.name}") for file in segment.files), {"base_version": text(snapshot.base_id)})
-        for segment in snapshot.segments
-    ]
+
+    def part(stored: Segment | Delta, fixed: Mapping[str, str]) -> Part:
+        return Part(tuple(address(layout.inside(f"{stored.path}/{file.name}"), file.size) for file in stored.files), fixed)
+
+    segments = [part(segment, {"base_version": text(snapshot.base_id)}) for segment in snapshot.segments]
     sources = {base.name: _query(connection, base, _merged(segments))}
     if snapshot.delta is not None:
-        files = tuple(layout.inside(f"{snapshot.delta.path}/{file.name}") for file in snapshot.delta.files)
-        sources[delta.name] = _query(connection, delta, [Part(files, {"delta_version": text(snapshot.delta.id)})])
+        sources[delta.name] = _query(connection, delta, [part(snapshot.delta, {"delta_version": text(snapshot.delta.id)})])
     return sources
 
 
@@ -80,7 +80,7 @@ def of_history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str
     for (set_, value, id_), part in values(history):
         in_path = part.path.endswith(f"history_part={value}")
         where = (set_, day, newest) if in_path else (set_, DUCKDB.text(value), id_)
-        parts.setdefault(where, []).extend(layout.inside(f"{part.path}/{name}") for name, _ in part.files)
+        parts.setdefault(where, []).extend(address(layout.inside(f"{part.path}/{name}"), size) for name, size in part.files)
     fixed = [
         Part(tuple(files), {"history_set": DUCKDB.text(set_), "history_day": value, "history_part": DUCKDB.text(id_)})
         for (set_, value, id_), files in parts.items()
@@ -97,7 +97,7 @@ def of_feed(connection: Any, spec: TableSpec, snapshots: Iterable[Snapshot]) -> 
             definition = feed.table(spec, snapshot)
             files = tables.get(definition.name, (definition, []))[1]
             part = snapshot.feed.part
-            more = [layout.inside(f"{part.path}/{file.name}") for file in part.files] if part else []
+            more = [address(layout.inside(f"{part.path}/{file.name}"), file.size) for file in part.files] if part else []
             tables[definition.name] = (definition, [*files, *more])
     version = f"regexp_extract({DUCKDB.name(_FILE)}, 'feed/([^/]+)/[^/]*$', 1)"
     return {
@@ -149,7 +149,7 @@ def _column(name: str, kind: str, declared: str, stored: str | None) -> str:
 
 def _read(files: Sequence[str], named: bool = False) -> str:
     """Return the table function that reads files. `named`: with a column of their names."""
-    listed = ", ".join(DUCKDB.text(address(file)) for file in files)
+    listed = ", ".join(map(DUCKDB.text, files))
     return f"read_parquet([{listed}], hive_partitioning = false{f', filename = {DUCKDB.text(_FILE)}' if named else ''})"
 
 
@@ -165,13 +165,13 @@ def _alike(connection: Any, files: Sequence[str]) -> list[list[str]]:
         commits.setdefault(_commit(file), []).append(file)
     if len(commits) < 2:
         return [list(group) for group in commits.values()]
-    listed = ", ".join(DUCKDB.text(address(group[0])) for group in commits.values())
+    listed = ", ".join(DUCKDB.text(group[0]) for group in commits.values())
     about = "name, type, num_children, converted_type, scale, precision, CAST(logical_type AS VARCHAR)"
     rows = connection.execute(f"SELECT file_name, list(row({about})) FROM parquet_schema([{listed}]) GROUP BY file_name").fetchall()
     signatures = {name: repr(signature) for name, signature in rows}
     groups: dict[str, list[str]] = {}
     for group in commits.values():
-        groups.setdefault(signatures[address(group[0])], []).extend(group)
+        groups.setdefault(signatures.get(group[0], group[0]), []).extend(group)
     return list(groups.values())
 
 

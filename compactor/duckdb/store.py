@@ -1,6 +1,6 @@
 """DuckDB's file system over a Storage: one set of credentials, endpoints and retries for everything that compactor reads.
 
-DuckDB's own S3 client is an extension that it downloads. Its names are `compactor://bucket/key` for `s3://bucket/key`.
+DuckDB's own S3 client is an extension that it downloads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 
 from fsspec.spec import AbstractFileSystem
 
-from compactor.core.model.files import FileInfo
 from compactor.duckdb.sources import PROTOCOL
 from compactor.ports import Storage
 
@@ -27,7 +26,6 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def __init__(self, storage: Storage) -> None:
         super().__init__()
         self._storage = storage
-        self._infos: dict[str, FileInfo] = {}
         self._tails: dict[str, bytes] = {}
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> StoredFile:
@@ -37,34 +35,30 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return StoredFile(self, path)
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Return size and time. Objects of a table never change, so each is looked at once."""
-        info = self._info(path)
-        return {"name": path, "size": info.size, "type": "file", "mtime": info.modified}
+        """Return the size, which is part of the name. No request is sent: if the object is gone, reading it fails."""
+        return {"name": path, "size": _size(path), "type": "file", "mtime": 0.0}
 
     def modified(self, path: str) -> Any:
-        """Return when the object was written."""
+        """Return the same time for every object: none ever changes."""
         from datetime import datetime, timezone
 
-        return datetime.fromtimestamp(self._info(path).modified, timezone.utc)
+        return datetime.fromtimestamp(0, timezone.utc)
 
     def glob(self, path: str, **_: Any) -> list[str]:
         """Return the path: every file is named."""
         return [path]
 
     def exists(self, path: str, **_: Any) -> bool:
-        """Return whether the object exists."""
-        try:
-            return bool(self._info(path))
-        except FileNotFoundError:
-            return False
+        """Return True: only files of a Snapshot are named."""
+        return True
 
     def isfile(self, path: str) -> bool:
-        """Return whether the object exists."""
-        return self.exists(path)
+        """Return True."""
+        return True
 
     def read(self, path: str, start: int, length: int) -> bytes:
         """Return bytes of an object. Those near its end are kept, because every query reads the footer."""
-        size = self._info(path).size
+        size = _size(path)
         length = min(length, size - start)
         if length <= 0:
             return b""
@@ -74,14 +68,6 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if path not in self._tails:
             self._tails[path] = self._storage.read_range(_location(path), begin, size - begin)
         return self._tails[path][start - begin : start - begin + length]
-
-    def _info(self, path: str) -> FileInfo:
-        if path not in self._infos:
-            info = self._storage.stat(_location(path))
-            if info is None:
-                raise FileNotFoundError(_location(path))
-            self._infos[path] = info
-        return self._infos[path]
 
 
 class StoredFile(io.RawIOBase):
@@ -102,16 +88,20 @@ class StoredFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to a place in the object."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
-        self._at = offset + (self._system.info(self._path)["size"] if base is None else base)
+        self._at = offset + (_size(self._path) if base is None else base)
         return self._at
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
-        length = size if size >= 0 else self._system.info(self._path)["size"] - self._at
+        length = size if size >= 0 else _size(self._path) - self._at
         data = self._system.read(self._path, self._at, length)
         self._at += len(data)
         return data
 
 
+def _size(path: str) -> int:
+    return int(path.removeprefix(f"{PROTOCOL}://").partition("@")[0])
+
+
 def _location(path: str) -> str:
-    return "s3://" + path.removeprefix(f"{PROTOCOL}://")
+    return "s3://" + path.partition("@")[2]

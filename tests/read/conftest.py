@@ -36,7 +36,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         warehouse = f"s3://lake/{folder.name}"
         storage = S3Storage(warehouse, S3Settings(path_style=True).within(os.environ))
     else:
-        warehouse, storage = str(folder / "w"), LocalStorage()  # type: ignore[assignment]
+        warehouse, storage = str(folder / "w 'x"), LocalStorage()  # type: ignore[assignment]
     lake = Lake(table(compact_every=1e9))
     lake.deliver("increment_2026010100/a.json", [line("c", [at], [at], {"a": at * 10, "b": f"n{at}"}) for at in range(1, 41)])
     lake.run()
@@ -49,5 +49,5 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     export(lake, storage, f"{warehouse}/t")
     config = folder / "compactor.yaml"
     tables = "tables:\n  t: {key: [id], order_by: [seq]}\n  empty: {key: [id], order_by: [seq]}\n"
-    config.write_text(f"warehouse: {warehouse}\ncatalog: {{database: school}}\ns3: {{path_style: true}}\n{tables}")
+    config.write_text(f'warehouse: "{warehouse}"\ncatalog: {{database: school}}\ns3: {{path_style: true}}\n{tables}')
     return Place(config, lake)
