@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import sys
+import time
 
 import pytest
 
@@ -76,6 +77,26 @@ def test_log_and_run_fit_into_80_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     lines = printed(terminal)
     assert max(map(len, lines[:2])) <= 80
     assert lines[0].split()[:2] == ["table", "outcome"]
+
+
+def test_bars_say_that_spark_starts_and_how_many_tables_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first moment on. Spark's own bar counts as no table; outside of a run it has a line of its own."""
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    with console.progress(2) as update:
+        with console.starting():
+            time.sleep(0.25)
+        update("student", "read", 0.2)
+        update("student", "done", 1.0)
+        time.sleep(0.25)
+    for words in ("0 of 2 tables", "Spark", "starting", "1 of 2 tables, about "):
+        assert words in shown.getvalue()
+    shown.truncate(0)
+    with console.starting():
+        time.sleep(0.25)
+    assert "Starting Spark" in shown.getvalue()
 
 
 def test_a_pipe_gets_all_columns_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
 from compactor.cli.grid import coloured, console, moment, size, table, warned
@@ -271,17 +271,21 @@ def progress(total: int, quiet: bool = False) -> Iterator[ProgressCallback]:
     elif quiet:
         yield lambda name, step, share: None
     else:
-        with _Bars() as bars:
+        with _Bars(total) as bars:
             yield bars.update
+
+
+SPARK = "Spark"
+"""The bar of Spark's start, beside those of the tables."""
 
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
     """Show on a terminal that Spark starts, beside the bars of the tables if there are any."""
     if _Bars.current:
-        _Bars.current.update("Spark", "starting", 0.0)
+        _Bars.current.update(SPARK, "starting", 0.0)
         yield
-        _Bars.current.update("Spark", "done", 1.0)
+        _Bars.current.update(SPARK, "done", 1.0)
     elif sys.stderr.isatty():
         columns = (TextColumn("Starting Spark"), SpinnerColumn("line"), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
@@ -295,13 +299,14 @@ class _Bars:
     current: _Bars | None = None
     """The bars on the screen."""
 
-    def __init__(self) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[step]:<8}"))
-        self._progress = Progress(
-            *columns, TimeElapsedColumn(), TextColumn("eta"), TimeRemainingColumn(), console=Console(stderr=True), transient=True
-        )
+    def __init__(self, total: int) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[step]:<8}"), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._tasks: dict[str, TaskID] = {}
         self._lock = threading.Lock()
+        self._total, self._done, self._began = total, 0, time.monotonic()
+        # a table's own steps take too different times for an estimate; the tables that are done allow one
+        self._all = self._progress.add_task(f"0 of {counted(total, 'table')}", total=total, step="")
 
     def __enter__(self) -> _Bars:
         self._progress.start()
@@ -318,6 +323,10 @@ class _Bars:
             if name not in self._tasks:
                 self._tasks[name] = self._progress.add_task(name, total=1.0, step=step)
             self._progress.update(self._tasks[name], completed=share, step=step, visible=step != "done")
+            if step == "done" and name != SPARK:
+                self._done += 1
+                left = _left(self._began, self._done, self._total)
+                self._progress.update(self._all, completed=self._done, description=f"{self._done} of {counted(self._total, 'table')}{left}")
 
 
 class _Lines:
@@ -333,8 +342,11 @@ class _Lines:
             return
         with self._lock:
             self._done += 1
-            spent = time.monotonic() - self._began
-            left = spent / self._done * (self._total - self._done)
-            more = f", about {left:.0f} s left" if self._done < self._total else ""
+            spent, left = time.monotonic() - self._began, _left(self._began, self._done, self._total)
             fields = {logs.FIELDS: {"table": name, "done": self._done, "tables": self._total}}
-            log.info("%s: done after %.0f s, %d of %d tables%s", name, spent, self._done, self._total, more, extra=fields)
+            log.info("%s: done after %.0f s, %d of %d tables%s", name, spent, self._done, self._total, left, extra=fields)
+
+
+def _left(began: float, done: int, total: int) -> str:
+    """Return an estimate for the tables that are not done, "" if all are. `began`: seconds of the monotonic clock."""
+    return f", about {(time.monotonic() - began) / done * (total - done):.0f} s left" if done < total else ""
