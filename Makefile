@@ -33,7 +33,7 @@ spark4  := build/spark4
 # What every table goes through; Avro files and topics need jars that Maven Central does not have for every Spark 4.1.
 core4   := $(addprefix tests/spark/test_,settings.py flat.py debezium.py compaction.py schema_changes.py csv.py change_event.py wal2json.py)
 
-.PHONY: help setup java wheel demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-airflow-server test-spark4 test-all bench lint format docs constraints clean
+.PHONY: help setup java wheel demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-airflow-server test-spark4 test-all bench lint format docs site constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -105,6 +105,10 @@ docs: $(venv)/.installed-dev ## write the generated documents again
 	@$(python) -c 'import json; from compactor.config.settings import json_schema; print(json.dumps(json_schema(), indent=2))' \
 	    > docs/compactor.schema.json
 	@PYTHONPATH=. $(python) scripts/generated.py
+
+site: $(venv)/.installed-dev ## build the documentation into build/site; a link that leads nowhere fails
+	@NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet --strict
+	@echo build/site/index.html
 
 constraints: $(venv)/.installed-dev ## resolve constraints.txt again, from all extras
 	@{ sed -n '/^#/p' constraints.txt; \

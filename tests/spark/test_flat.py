@@ -241,6 +241,7 @@ def test_a_record_that_cannot_be_used_waits_in_quarantine(lake: Lake) -> None:
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", [None, 256], ids=["whole files", "files in blocks"])
 def test_the_record_number_of_an_error_counts_in_its_own_file(lake: Lake, split: int | None) -> None:
     """Spark reads several small files in one task, and one large file in several. Line 6 of a file is record 6 whatever else a run reads."""
@@ -371,6 +372,7 @@ def test_an_lsn_written_as_text_orders_as_a_number(lake: Lake) -> None:
         assert ["new"] == [row["v"] for row in lake.rows(spec)]
 
 
+@pytest.mark.slow
 def test_a_payload_column_called_op_is_a_column_where_a_connector_adds_its_own(lake: Lake) -> None:
     """An audit table: `__op` says what happened to the row, `op` is what the row tells. The same however the files are split into runs."""
     known = {"__deleted": "false", "__lsn": 1}
@@ -401,6 +403,7 @@ def test_a_payload_column_called_op_is_a_column_where_a_connector_adds_its_own(l
         assert [] == lake.landed(spec)
 
 
+@pytest.mark.slow
 def test_json_keys_that_differ_in_case_only_are_two_columns(lake: Lake) -> None:
     """The second is `val_2`, as an order, in a key, inside structs and among unknown values too; in one run and in several."""
     rows = [
