@@ -284,7 +284,7 @@ def test_it_fits_any_width_and_its_script_works(school: Path, tmp_path: Path, wi
 @pytest.mark.engines
 @pytest.mark.parametrize("name", PICTURES)
 def test_pictures_of_the_page(school: Path, tmp_path: Path, name: str) -> None:
-    """`COMPACTOR_PICTURES=docs/pictures` writes those of the documents again."""
+    """`COMPACTOR_PICTURES=docs/images` writes those of the documents again."""
     fragment, width, height, dark = PICTURES[name]
     script = "const part = page.querySelector('details[open]'); if (part) page.body.replaceChildren(part);"
     source = page(school).replace(" &lt;script&gt;alert(1)&lt;/script&gt;", "")
@@ -294,5 +294,5 @@ def test_pictures_of_the_page(school: Path, tmp_path: Path, name: str) -> None:
     chromium(f"--screenshot={target}", f"--window-size={max(width, 500)},{height}", address)
     assert target.read_bytes().startswith(b"\x89PNG")
     assert 10_000 < target.stat().st_size < 400_000
-    kept = ROOT / "docs/pictures" / name
+    kept = ROOT / "docs/images" / name
     assert kept.exists(), "the documents show it"
