@@ -26,7 +26,7 @@ from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
-from compactor.spark import failures
+from compactor.spark import failures, measured
 from compactor.spark.columns import FILE, INVALID, TEXT
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
@@ -39,7 +39,7 @@ from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.comparable import joined
 from compactor.spark.rows.conform import EVENTS_MAX, conform, link_key_changes, with_position, writer_positions
 from compactor.spark.sql import cast, literal, quoted
-from compactor.spark.tables import exactness, table_writer
+from compactor.spark.tables import exactness
 
 ENVELOPES = {
     "change-event": Decoder(change_event.decode),
@@ -156,8 +156,7 @@ class Reader:
         changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking))
         if counts.unlinked and not spec.keyless:
             changes = link_key_changes(changes, evolved.schema)
-        changes = table_writer.materialize(changes)
-        changes, mistyped, listed = _without_invalid(opened, changes, evolved.schema)
+        changes, mistyped, listed = _without_invalid(opened, changes.coalesce(1) if opened.small else changes, evolved.schema)
         if mistyped:
             counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
             opened.within_limits(counts.invalid, counts.read, unusable)
@@ -181,7 +180,7 @@ class Reader:
                 f"table {spec.name}: in rows of {spec.landing}, such as in {unplaced[0]}, {', '.join(base.order_by)} is null or does not have the "
                 "changes' type. Any change in landing, however old, would win over them: use --ingested-through FOLDER too, or other columns."
             )
-        changes = table_writer.materialize(conform(frames, evolved, spec, base.order, False))
+        changes = measured.materialize(conform(frames, evolved, spec, base.order, False))
         foreign_base.check_keys(changes, spec, adopted.schema)
         return SparkBatch(summary, spec, None, FIRST, changes)
 
@@ -213,7 +212,7 @@ class Reader:
             writers = signatures.writers_of(frame, stored, schema, spec)
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
-            writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.source.plain_rows)
+            writers = survey.writers_of(self.spark, frame, spec.key, schema, spec.source.plain_rows, opened.size <= survey.INFERRED_HERE)
             frame = frame.parsed(decided(writers, _stored_fields(parent)), _stored_fields(parent))
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
@@ -244,13 +243,14 @@ def record_place(spec: TableSpec) -> tuple[str, str]:
 
 
 def _without_invalid(opened: Inputs, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
-    """Return the changes that have a key (H27) and values of their types, the number of others by file, and the first of the others."""
+    """Compute the changes once. Return those with a key (H27) and values of their types, the number of others by file, and the first others."""
     keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
     invalid = f"(_mistyped IS NOT NULL OR {keyless})"
+    changes, numbers = measured.materialize_and_measure(changes, {"invalid": f"count_if({invalid})"})
+    if not numbers["invalid"]:
+        return changes, {}, ()
     rows = changes.where(invalid).selectExpr("*", *record_place(opened.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
-    if not counts:
-        return changes, {}, ()
     kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
     no_key = literal(f"a column of the key ({', '.join(schema.key)}) is null or cannot be read as its type")
     why = (
