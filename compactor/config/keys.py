@@ -135,6 +135,9 @@ class Table(Section):
         "int96", "Parquet type of timestamps. Hive 2 and 3 read int96 only. All tables of a file have the same."
     )
     target_file_bytes: Size = setting(256 << 20, "Target size of a Segment.", written="256 MB")
+    small_batch: Size = setting(
+        64 << 20, "Landed files up to this size are computed by one task: for few rows, exchanging them costs more than it gains.", written="64 MB"
+    )
     comment: Text | None = setting(None, "Comment of the view.")
     engines: Annotated[tuple[str, ...], Read(values.engines, values.NAMES)] = setting(
         ("spark", "hive"), "Engines that read the view. For athena (with Glue) there is also <view>_athena in Athena's dialect."

@@ -134,6 +134,8 @@ class TableSpec:
     """Parquet type of timestamps: `int96` or `int64`."""
     target_file_bytes: int = 256 << 20
     """Bytes that a Segment should have."""
+    small_batch: int = 64 << 20
+    """Bytes of landed files up to which one task computes a batch."""
     compact_every: float = 6 * 3600.0
     """Least seconds between two compactions."""
     compact_window: tuple[int, int] = ALWAYS
