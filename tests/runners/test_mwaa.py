@@ -83,7 +83,7 @@ def test_commands_of_a_worker_run_without_spark(wheel: zipfile.ZipFile, tmp_path
     landing.mkdir(parents=True)
     (landing / "a.json").write_text('{"id": 1}\n', encoding="utf-8")
     config = tmp_path / "compactor.yaml"
-    config.write_text("warehouse: lake\ntables: {t: {key: [id]}}\n", encoding="utf-8")
+    config.write_text("warehouse: lake\ntables: {t: {key: [id], order_by: [id]}}\n", encoding="utf-8")
 
     def said(*arguments: str) -> tuple[int, str]:
         command = [sys.executable, "-c", WITHOUT_SPARK, str(tmp_path / "unpacked"), *arguments, "--config", str(config)]

@@ -16,7 +16,7 @@ from compactor import __version__
 from compactor.app.app import App
 from compactor.core.model.snapshot import FORMAT
 from compactor.core.settings import job_config
-from scripts.make_release_warehouse import OUTCOMES, VERSIONS, rows
+from scripts.make_release_warehouse import OUTCOMES, VERSIONS, rows, shown
 from tests.parts.one_spark import app_on_one_spark
 
 __all__ = ["app_on_one_spark"]
@@ -40,6 +40,18 @@ def app(warehouse: Path, app_on_one_spark: None) -> Iterator[App]:
         yield opened
 
 
+def test_a_warehouse_of_each_release_is_read_without_spark(warehouse: Path) -> None:
+    """In another place than it was written: versions, rows, files, the pin and the file in quarantine."""
+    expected: dict[str, Any] = json.loads((warehouse / "expected.json").read_text(encoding="utf-8"))
+    with App.open(warehouse / "compactor.yaml") as opened:
+        assert {each.table: each.version for each in opened.status()} == VERSIONS
+        for table in VERSIONS:
+            assert sorted(shown(text) for text in opened.sql(f"select * from {table}", engine="duckdb")) == expected["before"][table]
+        assert [check for check in opened.verify(files_only=True) if not check.ok] == []
+        assert [pin.version for pin in opened.pins("price")] == [1]
+        assert [file.table for file in opened.quarantined()] == ["price"]
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_warehouse_of_each_release_is_read_and_continued(app: App, warehouse: Path) -> None:
@@ -61,7 +73,7 @@ def test_a_warehouse_of_each_release_is_read_and_continued(app: App, warehouse: 
     app.vacuum(dry=False)
     assert rows(app) == expected["after"]
     app.restore("price", version=1)
-    assert [json.loads(text)["price"] for text in app.sql("select price from price order by id")] == [10, 20]
+    assert [json.loads(text)["price"] for text in app.sql("select price from price order by id", engine="spark")] == [10, 20]
 
 
 def test_every_version_in_the_changelog_has_its_warehouse() -> None:
