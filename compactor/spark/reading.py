@@ -216,7 +216,7 @@ class Reader:
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
             writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.source.plain_rows)
-            stored = [*protection.as_text(spec.columns), *_stored_fields(parent)]
+            stored = [*protection.as_text(writers, spec.columns), *_stored_fields(parent)]
             frame = frame.parsed(decided(writers, _stored_fields(parent)), stored)
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
