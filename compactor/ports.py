@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
@@ -34,6 +35,9 @@ class Storage(Protocol):
 
     def read(self, path: str) -> bytes:
         """Return the content. Raises FileNotFoundError."""
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return `length` bytes from `start` on, which lies inside the object; fewer at its end. Raises FileNotFoundError."""
 
     def stat(self, path: str) -> FileInfo | None:
         """Return the object at this location, or None if there is none."""
@@ -270,7 +274,9 @@ class Submitted:
     report: str
     """The directory into which the job writes its report."""
     until: float
-    """When the job must have ended, in epoch seconds."""
+    """When the job must have ended, even if it waited for resources; in epoch seconds."""
+    seconds: float = 7200.0
+    """How long it may run after that wait."""
 
 
 class RemoteRunner(Runner, Protocol):
@@ -284,6 +290,12 @@ class RemoteRunner(Runner, Protocol):
 
     def result(self, submitted: Submitted, log: Callable[[str], None], since: int = 0) -> Ended:
         """Return how the job ended. `log` is called with the lines of its log from line `since` on. Raises Unavailable if the result is unknown."""
+
+    def links(self, submitted: Submitted) -> dict[str, str]:
+        """Return pages about the job for people: name → address."""
+
+    def usage(self, submitted: Submitted) -> JobUsage | None:
+        """Return what a job that has ended used, as billed; None if the cluster does not report it."""
 
     def stop(self, submitted: Submitted) -> None:
         """Cancel the job. Harmless if it has ended."""

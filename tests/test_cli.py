@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from compactor.app.app import App
 from compactor.app.query import Rows
 from compactor.app.spark import local_jars
-from compactor.cli import console, options
+from compactor.cli import grid, options
 from compactor.cli import main as cli
 from compactor.core.model.errors import Busy, CheckFailed, ConfigError, InputRefused, Refused
 from compactor.core.model.inputs import Input
@@ -28,7 +28,7 @@ from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
 from compactor.core.planning.landing import Landing
 from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference
 from compactor.core.results.checks import Check, Difference
-from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.core.results.reports import AdoptReport, LastFailure, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile
 from compactor.flows.read.reconcile import Options
@@ -41,9 +41,12 @@ COMMANDS = (
         "run",
         "compact",
         "status",
+        "report",
         "plan",
         "log",
         "sql",
+        "shell",
+        "files",
         "verify",
         "reconcile",
         "publish",
@@ -152,6 +155,9 @@ class FakeApp:
     def pins(self, name: str) -> tuple[Pin, ...]:
         return (PIN,)
 
+    def last_failure(self, name: str) -> LastFailure | None:
+        return LastFailure("2024-03-05T08:00:00.000Z", "Unavailable", "no answer", 3, "2024-03-05T06:00:00.000Z")
+
     def inputs(self, name: str) -> list[Input]:
         return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]
 
@@ -169,7 +175,7 @@ class FakeApp:
         self.asked = {"name": name, "paths": list(paths), "label": label}
         return self.reports[0]
 
-    def sql(self, text: str, as_of: str | None = None) -> Rows:
+    def sql(self, text: str, as_of: str | None = None, engine: str = "auto") -> Rows:
         self.asked = {"sql": text}
         return self.rows
 
@@ -318,11 +324,13 @@ def test_compact_is_a_run_with_compaction_due_now(fake: FakeApp) -> None:
     assert called("compact")[0] == 75
 
 
-def test_run_tells_its_progress_in_lines(fake: FakeApp) -> None:
+def test_run_logs_each_table_that_is_done(fake: FakeApp, caplog: pytest.LogCaptureFixture) -> None:
     """Where there is no terminal."""
-    told = called("run", "a", "b")[2]
-    assert told.splitlines()[0].startswith("[1/2] a done after 0 s, about ")
-    assert told.splitlines()[1] == "[2/2] b done after 0 s"
+    caplog.set_level("INFO", "compactor")
+    called("run", "a", "b")
+    first, second = caplog.messages
+    assert first.startswith("a: done after 0 s, 1 of 2 tables, about ")
+    assert second == "b: done after 0 s, 2 of 2 tables"
 
 
 @pytest.mark.parametrize(("command", "keys"), [("status", STATUS.to_json()), ("plan", None), ("verify", None)])
@@ -376,14 +384,14 @@ def test_sql_without_a_result(fake: FakeApp, form: str, shown: str) -> None:
 def test_cells_keep_what_was_written() -> None:
     """Nested values, escapes, equal names, an empty object."""
     row = '{"a":1E+2,"a":"\\u00e9\\n","b":{"c":[1,null,{"d":2.0}]},"e":true,"f":""}'
-    assert console.cells(row) == [("a", "1E+2"), ("a", "é\n"), ("b", '{"c":[1,null,{"d":2.0}]}'), ("e", "true"), ("f", "")]
-    assert console.cells("{}") == []
+    assert grid.cells(row) == [("a", "1E+2"), ("a", "é\n"), ("b", '{"c":[1,null,{"d":2.0}]}'), ("e", "true"), ("f", "")]
+    assert grid.cells("{}") == []
 
 
 def test_csv_is_what_a_csv_reader_reads(capsys: pytest.CaptureFixture[str]) -> None:
     """Quotes, commas, line ends, blanks."""
     values = ["", " x", 'a"b', "c,d", "e\nf", "g\r", "é"]
-    console.rows_as_csv(["v,w"], [json.dumps({"v": value}, separators=(",", ":")) for value in values])
+    grid.rows_as_csv(["v,w"], [json.dumps({"v": value}, separators=(",", ":")) for value in values])
     assert [*csv.reader(io.StringIO(capsys.readouterr().out, newline=""))] == [["v,w"], *([value] for value in values)]
 
 
@@ -393,7 +401,8 @@ def test_files_alone_need_no_spark(tmp_path: Path, arguments: tuple[str, ...]) -
     (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id], envelope: debezium}}")
     code = "import sys; from compactor.cli.main import app; app(standalone_mode=False); assert 'pyspark' not in sys.modules"
     found = program(tmp_path, *arguments, "--output", "json", code=code)
-    assert (found.returncode, found.stderr) == (0, "")
+    log = [line for line in found.stderr.splitlines() if not line.startswith("student: done after 0 s, 1 of 1 tables [run ")]
+    assert (found.returncode, log) == (0, [])
     assert isinstance(json.loads(found.stdout), list)
 
 
@@ -461,7 +470,7 @@ def test_sql_in_a_real_session(tmp_path: Path) -> None:
             "select 1.50 d, cast(null as int) n, timestamp'0001-01-01 00:00:00' - interval 5000 years t, x'00ff' b, "
             "date'9999-12-31' + interval 2 years y, double('nan') f, array(1, null) a, 2 d, 123456789012345678901234567890.12 l"
         )
-        (row,) = app.sql(statement)
+        (row,) = app.sql(statement, engine="spark")
         assert row == (
             '{"d":1.50,"n":null,"t":"-4999-01-01T00:00:00.000000Z","b":"AP8=","y":"+10001-12-31","f":"NaN",'
             '"a":[1,null],"d":2,"l":123456789012345678901234567890.12}'
@@ -471,11 +480,11 @@ def test_sql_in_a_real_session(tmp_path: Path) -> None:
         assert list(app.sql("select a from v")) == ['{"a":1}']
         for wrong, said in (("select nope from v", "nope"), ("selct 1", "selct"), ("select 1/0", "zero"), ("select * from x.y", "y")):
             with pytest.raises(Refused, match=said) as refused:
-                list(app.sql(wrong))
+                list(app.sql(wrong, engine="spark"))
             assert "at org.apache" not in str(refused.value)
         app.settings.catalog.__dict__["database"] = "school"
         with pytest.raises(Refused, match="the database school does not exist yet"):
-            app.sql("select 1")
+            app.sql("select 1", engine="spark")
 
 
 def test_jars_of_the_environment(tmp_path: Path) -> None:
@@ -650,3 +659,20 @@ def test_verify_may_go_deep(fake: FakeApp) -> None:
     """On request."""
     called("verify", "student", "--deep", "--files-only")
     assert fake.asked == {"files_only": True, "deep": True}
+
+
+def test_a_watched_status_is_shown_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until Ctrl-C; a table that cannot be read does not end it. JSON is for programs, which have loops of their own."""
+    (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id]}}")
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("compactor.cli.show.time.sleep", wait)
+    result = CliRunner().invoke(cli.app, ["status", "--watch", "2", "--config", str(tmp_path / "compactor.yaml")])
+    assert (waits, result.output.count("every 2 s"), result.output.count("student")) == ([2.0] * 3, 3, 3)
+    both = CliRunner().invoke(cli.app, ["status", "--watch", "2", "--output", "json", "--config", str(tmp_path / "compactor.yaml")])
+    assert both.exit_code == 2

@@ -31,10 +31,12 @@ from compactor.config.sections import (
     setting,
 )
 from compactor.config.values import Count, Duration, Flag, Names, Read, Size, Text, absolute, is_s3
+from compactor.core.measures import price
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.policy import EVOLVE, Policy
 from compactor.core.schema.protection import Protection
+from compactor.core.settings.metrics import LOG, MetricsSettings
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources.envelopes import ENVELOPES
 
@@ -74,6 +76,11 @@ class Table(Section):
     op: Text | None = setting(None, "(flat) Column with the operation. Default: op, else __op, else Op; if there is none, every row is an upsert.")
     op_map: Annotated[dict[str, str], Read(compound.op_map, compound.OP_MAP)] = setting(
         {}, "(flat) The source's operation codes: each to c, u, d, r, t or ignore."
+    )
+    delete_when: Text | None = setting(
+        None,
+        "(flat) SQL condition on a row that makes it a delete, such as status = 'deleted' or deleted_at IS NOT NULL. Its columns stay visible; rows "
+        "for which it is false or null are what their operation says, else upserts.",
     )
     metadata_columns: Names = setting((), "(flat, dms) Columns such as __op or Op to store and show in the view.")
     csv: Csv = setting(Csv(), "Dialect of CSV files.")
@@ -128,6 +135,9 @@ class Table(Section):
         "int96", "Parquet type of timestamps. Hive 2 and 3 read int96 only. All tables of a file have the same."
     )
     target_file_bytes: Size = setting(256 << 20, "Target size of a Segment.", written="256 MB")
+    small_batch: Size = setting(
+        64 << 20, "Landed files up to this size are computed by one task: for few rows, exchanging them costs more than it gains.", written="64 MB"
+    )
     comment: Text | None = setting(None, "Comment of the view.")
     engines: Annotated[tuple[str, ...], Read(values.engines, values.NAMES)] = setting(
         ("spark", "hive"), "Engines that read the view. For athena (with Glue) there is also <view>_athena in Athena's dialect."
@@ -208,7 +218,7 @@ class Keys(Section):
     s3: S3 = setting(S3(), "Access to S3.")
     airflow: Airflow = setting(Airflow(), "How Airflow runs the tables.")
     emr: Emr = setting(Emr(), "Where EMR jobs are sent.")
-    metrics: Metrics = setting(Metrics(), "CloudWatch metrics.")
+    metrics: Metrics = setting(Metrics(), "Where the measures and records of runs are sent.")
     defaults: Table = setting(Table(), "Keys of every table that does not set them itself.")
     tables: dict[str, Table] = Field(description="The tables, by name.")
 
@@ -230,10 +240,22 @@ class Keys(Section):
         return is_s3(self.warehouse_dir) or any(is_s3(table.increments or "") for table in self.tables.values())
 
     @property
-    def metrics_target(self) -> tuple[str, str, str | None] | None:
-        """Return namespace, deployment and region of the metrics, or None if no metrics are sent."""
-        metrics = self.metrics
-        return None if metrics.deployment is None else (metrics.namespace, metrics.deployment, metrics.region)
+    def metrics_target(self) -> MetricsSettings | None:
+        """Return where metrics are sent, or None if they are not sent anywhere."""
+        keys, home = self.metrics, str(self._file.parent)
+        places = {"emf": keys.emf, "json": keys.json_, "prometheus": keys.prometheus, "openlineage": keys.openlineage}
+        if not (keys.deployment or keys.pushgateway or any(places.values())):
+            return None
+        paths = {name: place if not place or place == LOG or "://" in place else absolute(place, home) for name, place in places.items()}
+        return MetricsSettings(
+            keys.deployment or "compactor",
+            keys.namespace,
+            keys.region,
+            cloudwatch=keys.cloudwatch and keys.deployment is not None,
+            pushgateway=keys.pushgateway,
+            prices=price.Prices(**keys.prices.model_dump()),
+            **paths,
+        )
 
     def runner_of(self, name: str) -> str:
         """Return where Spark runs for a table: local, emr-serverless or emr-steps."""

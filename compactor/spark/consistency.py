@@ -68,7 +68,7 @@ class ConsistentReads:
                 )
             return rows
 
-        return _retried(attempt)
+        return retried(attempt)
 
     def materialize(self, rows: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
         """Return `keep(rows)`, which computes remote rows once for all later work, if a second reading has as many rows of each `_file`.
@@ -90,7 +90,7 @@ class ConsistentReads:
                     )
             return kept
 
-        return _retried(attempt)
+        return retried(attempt)
 
     def confirmed(self, failures: Mapping[str, str]) -> bool:
         """Return whether `failures` (location, or another name → reason) are final; False asks the caller to read once more.
@@ -122,7 +122,8 @@ class ConsistentReads:
         return sum(head.size for head in heads if head is not None)
 
 
-def _retried(attempt: Callable[[], T]) -> T:
+def retried(attempt: Callable[[], T]) -> T:
+    """Return what `attempt` returns. An InconsistentRead is tried again, up to `TRIES` times."""
     for number in range(1, TRIES):
         try:
             return attempt()

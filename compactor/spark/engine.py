@@ -6,6 +6,7 @@ modules only build SQL.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
@@ -26,23 +27,21 @@ from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
-from compactor.spark import audit, failures, view_check
+from compactor.spark import audit, failures, measured, view_check
 from compactor.spark.columns import BEHIND, OLDER, POSITION
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
 from compactor.spark.input import wire
 from compactor.spark.input.files import reason
 from compactor.spark.keys import segment_index
+from compactor.spark.measured import Pass
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.rows import keyless, position
 from compactor.spark.rows.precedence import BASE, Resolver, union
-from compactor.spark.rows.resolution import Resolution, resolve
+from compactor.spark.rows.resolution import Resolution, resolve, segments
 from compactor.spark.sql import named, quoted
 from compactor.spark.tables import compare, feed, table_writer
 from compactor.spark.tables.table_reader import TableReader
-
-_MAX_SEGMENTS = 1000
-"""The greatest number of Segments of a table. They are registered in bulk and every query lists them (H17)."""
 
 Range = tuple["tuple[str, ...] | None", "tuple[str, ...] | None", int]
 """(low, high, number of Segments) of a key range; bounds as `keys.key_text` writes them, None is open."""
@@ -85,30 +84,30 @@ class SparkEngine:
         directory = work.layout.delta(commit)
         # a base row that was looked up and did not change stays in the base
         rows = work.heads.where(f"_origin <> {BASE} OR _version = {work.version}")
-        expected = rows.count()
-        table_writer.write(rows, work.schema, work.order, directory)
-        written = table_writer.inspect(self._spark, self._storage, work.schema, work.order, directory, work.spec.name, expected)
-        if not written:
-            return Staged(None, (), work.counts, work.ties)
-        made = written[0]
+        made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial)
+        counts, ties = work.counts(done)
+        if made is None:
+            return Staged(None, (), counts, ties)
         path, columns = relative(directory, work.spec.root), made.unavailable_columns
         delta = Delta(commit, path, made.rows, made.tombstones, made.files, made.position_min, made.position_max, columns)
-        return Staged(delta, (), work.counts, work.ties, self._unresolved(work, {directory: delta.size}) if columns else 0)
+        return Staged(delta, (), counts, ties, self._unresolved(work, {directory: delta.size}) if columns else 0)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:
-        size = (work.parent.size if work.parent else 0) + compaction.estimated_bytes(work.schema, work.summary.changes)
         keep = compaction.keeps_tombstones(work.spec, work.order, work.summary.offsets or (work.parent.offsets if work.parent else ()))
-        rows, purged = _purged(work.heads, purge_through, work.schema, keep)
-        ranges: list[Range] = [(None, None, _segment_count(size, size, work.spec))]
-        made = self._write_segments(rows, rows.count(), work.schema, work.order, work.spec, commit, ranges, work.version)
+        rows = _purged(work.heads, purge_through, work.schema, keep)
+        made, done = self._write_segments(
+            rows, work.schema, work.order, work.spec, commit, [(None, None, segments(work.batch))], work.version, work.partial
+        )
+        counts, ties = work.counts(done)
         unknown = sum(self._unresolved(work, {work.layout.inside(segment.path): segment.size}) for segment in made if segment.unavailable_columns)
-        return Staged(None, tuple(made), work.counts, work.ties, unknown, purged)
+        return Staged(None, tuple(made), counts, ties, unknown, _purged_to(work.heads, purge_through, keep, work.order, done))
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
         """Return the number of Delta rows that are not compacted yet, by Segment id."""
         delta = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, snapshot.schema).delta()
         if delta is None or not snapshot.segments:
             return {}
+        delta = delta.coalesce(1) if snapshot.delta is not None and snapshot.delta.size <= spec.small_batch else delta
         rows = delta.groupBy(named(segment_index(snapshot.segments, snapshot.schema), "i")).count().collect()
         return {snapshot.segments[row.i].id: row["count"] for row in rows}
 
@@ -124,15 +123,21 @@ class SparkEngine:
         if delta is not None:
             frames.append(delta.where(f"{index} IN ({', '.join(str(number) for number in at)})"))
         states = union(frames).selectExpr("*", f"false AS {BEHIND}")
-        heads = resolver.heads(resolver.outcomes(states, () if spec.keyless else snapshot.unavailable_columns)).persist()
+        if snapshot.size <= spec.small_batch:
+            states = states.coalesce(1)
+        runs = _runs(at)
+        ranges = [_range(snapshot, run, len(runs), spec) for run in runs]
+        heads = resolver.heads(resolver.outcomes(states, () if spec.keyless else snapshot.unavailable_columns))
+        # the bounds of several Segments are sampled before they are written
+        several = sum(count for _, _, count in ranges) > 1
+        heads = measured.materialize(heads) if several else heads
         try:
             keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
-            rows, purged = _purged(heads, purge_through, schema, keep)
-            runs = _runs(at)
+            rows = _purged(heads, purge_through, schema, keep)
             case = " ".join(f"WHEN {index} BETWEEN {run[0]} AND {run[-1]} THEN {number}" for number, run in enumerate(runs))
             tagged = rows.selectExpr("*", f"CASE {case} END AS _run") if len(runs) > 1 else rows
-            ranges = [_range(snapshot, run, len(runs), spec) for run in runs]
-            made = self._write_segments(tagged, tagged.count(), schema, order, spec, commit, ranges, snapshot.version)
+            made, done = self._write_segments(tagged, schema, order, spec, commit, ranges, snapshot.version, snapshot.unavailable_columns)
+            purged = _purged_to(heads, purge_through, keep, order, done)
         finally:
             heads.unpersist()
         return Staged(None, tuple(made), {}, purged_to=purged)
@@ -144,7 +149,7 @@ class SparkEngine:
             key = [*made.schema.key, POSITION]
             joined = resolution.changes.where("_op <> 't'").join(resolution.event_outcomes, key, "left")
             events = joined.where("NOT (_event_outcome <=> 'duplicate')")
-        return feed.write(self._spark, self._storage, spec, parent, made, events)
+        return feed.write(self._spark, self._storage, spec, parent, made, events, resolution is not None and resolution.one_task)
 
     def read_feed(self, spec: TableSpec, snapshot: Snapshot) -> Iterator[str]:
         """Yield the changes of one Snapshot as JSON objects."""
@@ -179,7 +184,7 @@ class SparkEngine:
         batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
-            work = self.resolve(batch, whole=True)
+            work = resolve(self._spark, batch, True, several_passes=True)
             scratch.callback(work.close)
             checks.append(compare.compare_with_archive(self._spark, spec, snapshot, work.resolver, work.heads))
             return [*checks, *self._history(spec, snapshot, inputs, work)]
@@ -196,7 +201,7 @@ class SparkEngine:
         batch = self.read(spec.unguarded, snapshot, waiting, snapshot.version + 1, locations)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
-            work = self.resolve(batch, whole=True)
+            work = resolve(self._spark, batch, True, several_passes=True)
             scratch.callback(work.close)
             return compare.compare_live(self._spark, spec, snapshot, work.resolver, work.heads)
 
@@ -241,35 +246,38 @@ class SparkEngine:
     def _write_segments(
         self,
         rows: DataFrame,
-        expected: int,
         schema: Schema,
         order: position.Order,
         spec: TableSpec,
         commit: str,
         ranges: Sequence[Range],
         through: int,
-    ) -> list[Segment]:
-        """Write rows as Segments that cover each key range without gaps.
+        partial: Sequence[str],
+    ) -> tuple[list[Segment], Pass | None]:
+        """Write rows as Segments that cover each key range without gaps. Returns the pass too, if there was one.
 
-        `expected` is the number of rows. If there are several ranges, the column `_run` has the number of each row's range. `through` is the version
-        up to which the Delta is compacted into these Segments.
+        If there are several ranges, the column `_run` has the number of each row's range. `through` is the version up to which the Delta is compacted
+        into these Segments. `partial` are the columns that may have a register of their own.
         """
         directory = Layout(spec.root, spec.landing).base(commit)
-        keys = [quoted(name) for name in schema.key]
         total = sum(count for _, _, count in ranges)
-        by = [*(["_run"] if len(ranges) > 1 else []), *keys]
-        spread = rows.repartitionByRange(total, *by) if total > 1 else rows.coalesce(1)
+        if total == 1:
+            name = "segment=0-00000"
+            one, done = table_writer.write_one(self._storage, rows.coalesce(1), schema, order, join(directory, name), spec.name, partial)
+            low, high, _ = ranges[0]
+            return ([_segment(commit, dataclasses.replace(one, name=name), low, high, through)] if one else []), done
+        by = [*(["_run"] if len(ranges) > 1 else []), *(quoted(name) for name in schema.key)]
         run = "_run" if len(ranges) > 1 else "0"
-        tagged = spread.selectExpr("*", f"concat({run}, '-', lpad(spark_partition_id(), 5, '0')) AS segment")
-        table_writer.write(tagged, schema, order, directory, by_segment=True)
-        written = table_writer.inspect(self._spark, self._storage, schema, order, directory, spec.name, expected)
+        tagged = rows.repartitionByRange(total, *by).selectExpr("*", f"concat({run}, '-', lpad(spark_partition_id(), 5, '0')) AS segment")
+        table_writer.write_segments(tagged, schema, order, directory)
+        written = table_writer.inspect(self._spark, self._storage, schema, order, directory, spec.name, rows.count())
         out = []
         for number, (low, high, _) in enumerate(ranges):
             mine = [made for made in written if made.name.startswith(f"segment={number}-")]
             bounds = [low, *(made.key_min for made in mine[1:]), high]
             for at, made in enumerate(mine):
                 out.append(_segment(commit, made, bounds[at], bounds[at + 1], through))
-        return out
+        return out, None
 
 
 def _segment(commit: str, made: table_writer.Written, low: object, high: object, through: int) -> Segment:
@@ -288,15 +296,10 @@ def _segment(commit: str, made: table_writer.Written, low: object, high: object,
     )
 
 
-def _segment_count(size: int, table_size: int, spec: TableSpec) -> int:
-    """Return the number of Segments for `size` bytes of a table."""
-    return max(1, round(size / max(spec.target_file_bytes, table_size // _MAX_SEGMENTS, 1)))
-
-
 def _range(snapshot: Snapshot, run: Sequence[int], runs: int, spec: TableSpec) -> Range:
     """Return the key range of neighbouring Segments, with the number of Segments to write it as."""
     size = sum(snapshot.segments[number].size for number in run) + (snapshot.delta.size // runs if snapshot.delta else 0)
-    count = _segment_count(size, snapshot.size, spec)
+    count = compaction.segment_count(size, snapshot.size, spec)
     return snapshot.segments[run[0]].low, snapshot.segments[run[-1]].high, count
 
 
@@ -311,19 +314,29 @@ def _runs(indexes: list[int]) -> list[list[int]]:
     return runs
 
 
-def _purged(heads: DataFrame, purge_through: int, schema: Schema, keep: bool) -> tuple[DataFrame, Position | None]:
-    """Return the rows without tombstones of versions ≤ `purge_through`, and the greatest Position of those tombstones.
-
-    With `keep` these tombstones stay, without the values of the rows that they hide.
-    """
+def _purged(heads: DataFrame, purge_through: int, schema: Schema, keep: bool) -> DataFrame:
+    """Return the rows without tombstones of versions ≤ `purge_through`. With `keep` they stay, without the values of the rows that they hide."""
     if purge_through <= 0:
-        return heads, None
-    old = f"_op = 'd' AND _version <= {purge_through}"
+        return heads
+    old = _old_tombstone(purge_through)
     if keep:
         # a removal that waits for its row still needs its values
         bare = f"({old} AND NOT {keyless.is_waiting()})"
         emptied = {OLDER, *schema.values}
         columns = [f"CASE WHEN NOT {bare} THEN {quoted(name)} END AS {quoted(name)}" if name in emptied else quoted(name) for name in heads.columns]
-        return heads.selectExpr(*columns), None
-    greatest = heads.where(old).agg(named("max(_position)", "p")).collect()[0].p
-    return heads.where(f"NOT ({old})"), position.from_row(greatest)
+        return heads.selectExpr(*columns)
+    return measured.observe(heads, "purged", {"last": f"max(CASE WHEN {old} THEN _position END)"}).where(f"NOT ({old})")
+
+
+def _purged_to(heads: DataFrame, purge_through: int, keep: bool, order: position.Order, done: Pass | None) -> Position | None:
+    """Return the greatest Position of the tombstones that `_purged` left out. `done` is the pass that wrote the others, if it was one."""
+    if purge_through <= 0 or keep:
+        return None
+    numbers = done.numbers("purged") if done is not None else None
+    if numbers is None:
+        numbers = measured.compute(heads, {"last": f"max(CASE WHEN {_old_tombstone(purge_through)} THEN _position END)"})
+    return position.from_json(numbers["last"], order)
+
+
+def _old_tombstone(purge_through: int) -> str:
+    return f"(_op = 'd' AND _version <= {purge_through})"

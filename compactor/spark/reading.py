@@ -26,7 +26,7 @@ from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
-from compactor.spark import failures, protect
+from compactor.spark import failures, measured
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
@@ -34,12 +34,12 @@ from compactor.spark.decode.order import expression
 from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
-from compactor.spark.invalid import unusable_records, without_invalid
-from compactor.spark.rows import keyless, position, survey
+from compactor.spark.rows import deletions, keyless, position, protect, survey
 from compactor.spark.rows.comparable import joined
 from compactor.spark.rows.conform import conform, link_key_changes, with_position, writer_positions
+from compactor.spark.rows.invalid import unusable_records, without_invalid
 from compactor.spark.sql import cast, literal
-from compactor.spark.tables import exactness, table_writer
+from compactor.spark.tables import exactness
 
 ENVELOPES = {
     "change-event": Decoder(change_event.decode),
@@ -158,8 +158,8 @@ class Reader:
         changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking))
         if counts.unlinked and not spec.keyless:
             changes = link_key_changes(changes, evolved.schema)
-        changes = table_writer.materialize(protect.protect(changes, evolved.schema, spec.columns, spec.name))
-        changes, mistyped, listed = without_invalid(opened, changes, evolved.schema)
+        changes = protect.protect(changes, evolved.schema, spec.columns, spec.name)
+        changes, mistyped, listed = without_invalid(opened, changes.coalesce(1) if opened.small else changes, evolved.schema)
         if mistyped:
             counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
             opened.within_limits(counts.invalid, counts.read, unusable)
@@ -183,7 +183,7 @@ class Reader:
                 f"table {spec.name}: in rows of {spec.landing}, such as in {unplaced[0]}, {', '.join(base.order_by)} is null or does not have the "
                 "changes' type. Any change in landing, however old, would win over them: use --ingested-through FOLDER too, or other columns."
             )
-        changes = table_writer.materialize(conform(frames, evolved, spec, base.order, False))
+        changes = measured.materialize(conform(frames, evolved, spec, base.order, False))
         foreign_base.check_keys(changes, spec, adopted.schema)
         return SparkBatch(summary, spec, None, FIRST, changes)
 
@@ -205,6 +205,7 @@ class Reader:
                 for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
                 frames += [self._described(frame, part, opened, parent, schema) for part, frame in decoded]
+        deletions.check_columns(spec, frames)
         return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items())
 
     def _described(self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None) -> Frame:
@@ -215,12 +216,13 @@ class Reader:
             writers = signatures.writers_of(frame, stored, schema, spec)
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
-            writers = survey.writers_of(self.spark, frame, spec.key, schema, bare=spec.source.plain_rows)
+            bare, small = spec.source.plain_rows, opened.size <= survey.INFERRED_HERE
+            writers = survey.writers_of(self.spark, frame, spec.key, schema, bare, small)
             stored = [*protection.as_text(writers, spec.columns), *_stored_fields(parent)]
             frame = frame.parsed(decided(writers, _stored_fields(parent)), stored)
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
-        frame = ENVELOPES[spec.envelope].settle(frame, spec, opened.inputs)
+        frame = ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
         return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:

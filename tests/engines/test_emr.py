@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from compactor.app.app import App
-from compactor.app.package import package, write
+from compactor.app.packaging.job_zip import package, write
 from compactor.core.results.reports import Ended
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.settings.s3a import s3a_properties
@@ -153,7 +153,7 @@ def test_what_was_submitted_brings_the_tables_up_to_date(company: Path, server: 
         assert [settings.runner_of(name) for name in TABLES] == ["emr-serverless", "emr-steps"]
 
         def brought(table: str, attempt: str, *words: str) -> tuple[Submitted, Ended]:
-            runner = app.remote_runner(table, attempt)
+            runner = app.remote_runner([table], attempt)
             assert runner is not None
             job = runner.submit([*(words or ("run",)), table, "--output", "json", "--label", "a label"])
             on_cluster = settings.runner_of(table) == "emr-steps"

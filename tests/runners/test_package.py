@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.app import package as app_package
-from compactor.app.package import Package, package, write
+from compactor.app.packaging import job_zip as app_package
+from compactor.app.packaging.job_zip import Package, package, write
 from compactor.config.settings import load
 from compactor.core.model.errors import ConfigError, Refused
 from compactor.core.settings.job_config import JobConfig
@@ -33,9 +33,28 @@ def sources(packed: Package) -> dict[str, str]:
 
 def test_the_same_sources_are_the_same_bytes(packed: Package) -> None:
     """Whenever, and in whatever process: jobs of one version can be told from those of another by their digest."""
-    program = "from compactor.app.package import package; import hashlib; print(package().digest)"
+    program = "from compactor.app.packaging.job_zip import package; import hashlib; print(package().digest)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60).stdout
     assert said.strip() == packed.digest
+
+
+def stored(data: bytes) -> bytes:
+    """The same zip without compression: what another compressor does is as different."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as read, zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as wrote:
+        for name in read.namelist():
+            wrote.writestr(name, read.read(name))
+    return packed.getvalue()
+
+
+def test_it_is_compressed_and_known_by_its_content(packed: Package) -> None:
+    """A machine with another compressor writes other bytes of the same package."""
+    other = Package({**packed.files, "compactor.zip": stored(packed.files["compactor.zip"])}, packed.modules)
+    assert len(packed.files["compactor.zip"]) < len(other.files["compactor.zip"]) / 2
+    assert other.digest == packed.digest
+    storage = MemoryStorage()
+    write(other, storage, "s3://code/jobs/1")
+    assert write(packed, storage, "s3://code/jobs/1")
 
 
 def test_only_what_runs_on_a_cluster_is_in_it(packed: Package) -> None:

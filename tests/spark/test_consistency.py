@@ -16,10 +16,10 @@ from compactor.core.model.files import FileInfo
 from compactor.core.results.reports import TableReport
 from compactor.flows.run import run_table
 from compactor.flows.table import Table
-from compactor.spark import consistency
+from compactor.spark import consistency, measured
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.engine import SparkEngine
-from compactor.spark.tables import table_writer
+from compactor.spark.tables import footers, table_writer
 from compactor.storage.local import LocalStorage
 from tests.spark.lake import Lake
 
@@ -137,7 +137,7 @@ def test_a_file_with_different_rows_in_two_readings_is_refused(lake: Lake, remot
     def keep(found: DataFrame) -> DataFrame:
         nonlocal truncated
         path.write_text("one\ntwo\nthree\n", encoding="utf-8")
-        kept = table_writer.materialize(found)
+        kept = measured.materialize(found)
         if truncated:
             truncated -= 1
             path.write_text("one\ntwo\n", encoding="utf-8")
@@ -252,6 +252,33 @@ def test_fewer_rows_than_were_written_are_not_committed(lake: Lake) -> None:
         table_writer.inspect(lake.spark, lake.env.storage, snapshot.schema, snapshot.order, directory, "t", 3)
     with pytest.raises(CheckFailed, match=r"0 rows are there, expected the 2 that were written"):
         table_writer.inspect(lake.spark, lake.env.storage, snapshot.schema, snapshot.order, directory + "/nothing", "t", 2)
+
+
+class HidesDelta(LocalStorage):
+    """A store whose listing lacks the Delta that was just written."""
+
+    def list(self, prefix: str) -> Iterator[FileInfo]:
+        return (info for info in super().list(prefix) if "/delta/" not in info.path)
+
+
+def test_a_listing_that_lacks_a_written_file_stops_the_commit(lake: Lake) -> None:
+    """The pass that writes counts its rows, and the footers of the listed files count theirs. A footer of another file is not believed."""
+    spec = lake.spec(write_mode="merge-on-read")
+    lake.land(spec, 1, [{"id": 1, "seq": 1}])
+    lake.run(spec)
+    lake.land(spec, 2, [{"id": 1, "seq": 2}, {"id": 2, "seq": 2}])
+    engine = SparkEngine(lake.spark, HidesDelta())
+    env = dataclasses.replace(lake.env, engine=lambda: engine)
+    with pytest.raises(CheckFailed, match=r"0 rows are there, expected the 2 that were written"):
+        run_table(Table(env, spec))
+    assert lake.snapshot(spec).version == 1
+    assert lake.run(spec).counts["applied"] == 2
+    delta = lake.snapshot(spec).delta
+    assert delta is not None
+    path = f"{spec.root}/{delta.path}/{delta.files[0].name}"
+    assert footers.count_rows(lake.spark, {path: delta.size}) == 2
+    with pytest.raises(InconsistentRead, match=rf"expected {delta.size + 1:,} bytes, Spark's client sees {delta.size:,}"):
+        footers.count_rows(lake.spark, {path: delta.size + 1})
 
 
 def test_an_error_that_no_single_remote_file_causes_is_tried_once_more(lake: Lake, remote: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console, options
+from compactor.cli import console, grid, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Verbose
 from compactor.core.model.errors import Refused
 from compactor.core.reconcile.report import ReconcileReport
@@ -69,7 +69,7 @@ def _show(result: ReconcileReport) -> None:
         for item in result.differences
     ]
     if differing:
-        console.table(("key", "difference", "columns", "why it is no delay"), differing)
+        grid.table(("key", "difference", "columns", "why it is no delay"), differing)
     rows = f"{result.rows[0]:,} rows in the source, {result.rows[1]:,} in the lake (version {result.version})"
     print(f"{result.table}: {result.outcome}. {rows}; {result.different:,} rows differ")
     print(f"compared {len(result.columns)} columns in {result.parts:,} key ranges with {result.source} in {result.seconds:.1f} s")

@@ -50,6 +50,8 @@ class Csv:
     """The character between values."""
     quote: str = '"'
     """The character around quoted values; "" if no value is quoted."""
+    types: tuple[tuple[str, str], ...] = ()
+    """Column, as the files spell it → Hive type. The types of other columns are inferred."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class TableSpec:
     """The column with the operation code."""
     op_map: tuple[tuple[str, str], ...] = ()
     """(code, operation) for codes of this source, in addition to OPERATIONS."""
+    delete_when: str | None = None
+    """SQL condition on the columns of a flat row that makes it a delete. The columns stay columns of the table."""
     metadata_columns: tuple[str, ...] = ()
     """Metadata columns of the records, such as `__op`, that are stored and shown like columns of the row."""
     csv: Csv = Csv()
@@ -130,6 +134,8 @@ class TableSpec:
     """Parquet type of timestamps: `int96` or `int64`."""
     target_file_bytes: int = 256 << 20
     """Bytes that a Segment should have."""
+    small_batch: int = 64 << 20
+    """Bytes of landed files up to which one task computes a batch."""
     compact_every: float = 6 * 3600.0
     """Least seconds between two compactions."""
     compact_window: tuple[int, int] = ALWAYS
@@ -232,7 +238,8 @@ class TableSpec:
         policy = values["policy"]
         values["policy"] = Policy(**{**policy, "kinds": tuple((kind, each) for kind, each in policy["kinds"])})
         values["notify"] = tuple(tuple(target) for target in values["notify"])
-        values["csv"] = Csv(**{**values["csv"], "columns": tuple(values["csv"]["columns"])})
+        csv = values["csv"]
+        values["csv"] = Csv(**{**csv, "columns": tuple(csv["columns"]), "types": tuple((name, kind) for name, kind in csv["types"])})
         values["columns"] = tuple(Protection(**rule) for rule in values["columns"])
         values["rules"] = tuple(rule_from_json(rule) for rule in values["rules"])
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])

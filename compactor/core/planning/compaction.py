@@ -16,6 +16,9 @@ from compactor.core.model.spec import TableSpec
 DELTA_LIMIT = 8 << 20
 """Bytes of `delta_estimate` up to which readers get a broadcast join. Spark's threshold is 10 MB (E2)."""
 
+_MAX_SEGMENTS = 1000
+"""The greatest number of Segments of a table. They are registered in bulk and every query lists them (H17)."""
+
 _WIDTHS = {"string": 20, "binary": 100, "boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "date": 4, "float": 4}
 """Bytes that Spark's planner assumes for a value. Every other type counts 8."""
 
@@ -69,6 +72,11 @@ def keeps_tombstones(spec: TableSpec, order: Order, offsets: Partitions) -> bool
     compares = scope(order)
     judged = compares == TABLE or (compares == PARTITION and bool(offsets))
     return not judged and spec.beyond_retention != "apply" and spec.delete != "hard"
+
+
+def segment_count(size: int, table_size: int, spec: TableSpec) -> int:
+    """Return the number of Segments for `size` bytes of a table of `table_size` bytes."""
+    return max(1, round(size / max(spec.target_file_bytes, table_size // _MAX_SEGMENTS, 1)))
 
 
 def in_window(window: tuple[int, int], seconds: float) -> bool:

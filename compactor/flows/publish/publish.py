@@ -15,6 +15,7 @@ from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
+from compactor.flows import logs
 from compactor.flows.publish import audit
 from compactor.flows.publish.shown import publication, published_views
 from compactor.flows.table import Table
@@ -62,8 +63,10 @@ def publish(table: Table, snapshot: Snapshot) -> Snapshot:
             began = table.env.clock()
             if behind(table, snapshot):
                 audit.check(table, snapshot)
-                marked.enter_context(publication(table))
-                _replace(table, snapshot, began)
+                with logs.phase(table, "publishing") as phase:
+                    marked.enter_context(publication(table))
+                    _replace(table, snapshot, began)
+                    phase.did(f"published version {snapshot.version} in the view {table.spec.database}.{table.spec.view}")
             newest = table.newest()
             # a writer that came after us and published before our replacement has just been undone: show the newest again
             if newest is None or newest.version <= snapshot.version:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from compactor.core.planning import compaction
 from compactor.core.results.reports import TableStatus
+from compactor.flows import failures
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit
@@ -41,6 +42,7 @@ def status(table: Table) -> TableStatus:
         rows=snapshot.rows if snapshot else 0,
         segments=len(snapshot.segments) if snapshot else 0,
         bytes=snapshot.size if snapshot else 0,
+        delta_bytes=delta.size if delta else 0,
         delta_rows=delta.rows if delta else 0,
         delta_tombstones=delta.tombstones if delta else 0,
         delta_estimate=estimate,
@@ -57,4 +59,5 @@ def status(table: Table) -> TableStatus:
         history_bytes=history.size if history else 0,
         history_since=history.since if history else None,
         blocked=audit.blocked(table, snapshot) if snapshot else None,
+        last_failure=failures.recall(table, snapshot),
     )

@@ -27,6 +27,7 @@ from compactor.core.results.batch import BatchSummary
 from compactor.core.results.reports import AdoptReport, Progress, silent
 from compactor.core.schema.adoption import ADOPTED, EPOCH, FIRST, OPERATION, Adoption, ForeignBase, check_plain, refused_paths, sentence
 from compactor.core.sources import increment
+from compactor.flows import logs
 from compactor.flows.land import discover
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
@@ -38,6 +39,7 @@ SAMPLES = (24, 240)
 """Landed files, the newest, that are read to learn how changes look; more when none of them has a row, at last all."""
 
 
+@logs.of_table
 def adopt(
     table: Table,
     path: str,

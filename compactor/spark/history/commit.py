@@ -23,6 +23,7 @@ from compactor.core.model.layout import Layout
 from compactor.core.model.position import Position, event_part, latest, sort_key
 from compactor.core.model.snapshot import Snapshot
 from compactor.ports import Storage
+from compactor.spark import measured
 from compactor.spark.columns import MOVED_TO, POSITION, TIME, TO
 from compactor.spark.history.parts import Parts, Writer
 from compactor.spark.history.versions import CLOSED, MOVED, OPEN, Versions
@@ -121,7 +122,7 @@ class _Work:
         return Parts(self.spark, self.layout, self.versions, parent.schema if parent else self.versions.schema)
 
     def _materialize(self, rows: DataFrame) -> DataFrame:
-        self.cached.append(table_writer.materialize(rows))
+        self.cached.append(measured.materialize(rows))
         return self.cached[-1]
 
     def free(self) -> None:
@@ -376,7 +377,7 @@ def _ordered_by_time(batch: Resolution) -> list[str]:
     if by == "date":
         return [f"_position.o1 * {_DAY_US}L"]
     if by == kind == "string":
-        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unixtimes.to_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
+        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unix_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
     return []
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished
-from compactor.core.model.inputs import Input
+from compactor.core.model.inputs import Input, work
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations
@@ -18,10 +18,9 @@ from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import increment
 from compactor.core.sources.quarantine import Limits, Unusable
 from compactor.ports import Storage
-from compactor.spark import failures
+from compactor.spark import failures, measured
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import csv_files, csv_types, files, zstandard
-from compactor.spark.tables import table_writer
 
 FORMATS = ("parquet", "avro", "json", "csv")
 """The file formats that a table can set."""
@@ -65,14 +64,27 @@ class Inputs:
     def raw(self, kind: str, paths: list[str], stored: Sequence[WriterField], schema: WriterSchema | None) -> list[files.RawFrame]:
         """Return the raw frames of files of one format. CSV values get types: `stored` are the table's columns, `schema` declares columns."""
         raws = self._opened(kind, paths)
+        if self.small:
+            raws = [dataclasses.replace(raw, rows=raw.rows.coalesce(1)) for raw in raws]
         if kind == "parquet":
             return raws
         raws = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.materialize)) for raw in raws]
-        self._raws[kind] = [raw.rows for raw in raws]
+        self._raws[kind] = [csv_files.with_text(raw.rows, self.spec) if kind == "csv" else raw.rows for raw in raws]
         if kind != "csv":
             return raws
         operation = self.spec.op or self.spec.source.operation_column
+        schema = csv_types.declared(self.spec.csv, schema)
         return csv_types.add_types(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all files."""
+        return sum(item.size for item in self.inputs)
+
+    @property
+    def small(self) -> bool:
+        """Return whether one task reads all files, so that their rows are never exchanged (`small_batch`)."""
+        return work(self.inputs) <= self.spec.small_batch
 
     @property
     def raws(self) -> tuple[DataFrame, ...]:
@@ -81,7 +93,7 @@ class Inputs:
 
     def materialize(self, rows: DataFrame) -> DataFrame:
         """Return the rows computed once. They are freed when the batch is closed."""
-        kept = table_writer.materialize(rows)
+        kept = measured.materialize(rows)
         self._scratch.callback(kept.unpersist)
         return kept
 

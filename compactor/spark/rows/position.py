@@ -52,6 +52,20 @@ def from_row(row: Any) -> Position | None:
     return tuple(_unscaled(value) if isinstance(value, Decimal) else value for value in row)
 
 
+def from_json(members: Any, order: Order) -> Position | None:
+    """Return a struct that was parsed from JSON (`measured`) as a Position."""
+    if members is None:
+        return None
+    return tuple(_from_json(members[name], kind) for name, kind in core.members(order))
+
+
+def _from_json(value: Any, kind: str) -> Any:
+    if value is not None and kind.startswith("decimal"):
+        return _unscaled(Decimal(value))
+    # infinity is a string in JSON
+    return float(value) if value is not None and kind == "double" else value
+
+
 def _unscaled(value: Decimal) -> int:
     sign, digits, _ = value.as_tuple()
     return int("".join(map(str, digits))) * (-1 if sign else 1)

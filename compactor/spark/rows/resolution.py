@@ -14,24 +14,37 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.catalog.feed import ALL
 from compactor.core.model.errors import CheckFailed, InputRefused
+from compactor.core.model.inputs import work
 from compactor.core.model.layout import Layout
 from compactor.core.model.position import at_or_below, earliest, event_part, latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits
-from compactor.spark.columns import BEHIND, FILE, OUTCOME, POSITION
-from compactor.spark.invalid import record_place
+from compactor.spark import measured
+from compactor.spark.columns import BEHIND, FILE, POSITION
+from compactor.spark.measured import Numbers, Pass
 from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import keyless, position, survey
+from compactor.spark.rows.invalid import record_place
 from compactor.spark.rows.precedence import DELTA, EVENT, MOVED, Resolver, union
 from compactor.spark.sql import DIGEST, literal, named
-from compactor.spark.tables import table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 _MAX_ROUNDS = 16
 """The number of key changes of one row that are followed within one run. Values behind a longer chain stay unavailable and are counted."""
+
+
+_EVENT_OUTCOMES = ("applied", "duplicate", "late", "superseded")
+"""The values of OUTCOME."""
+
+OUTCOMES = {
+    **{outcome: f"count_if(_origin = {EVENT} AND _outcome = '{outcome}')" for outcome in _EVENT_OUTCOMES},
+    "ties": f"count_if(_origin = {EVENT} AND _tie)",
+}
+"""Aggregates of states: the number of events by outcome, and of ties."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +61,12 @@ class Resolution:
     """Every state of every key, with OUTCOME and TIE."""
     heads: DataFrame
     """The rows that stay: one per key."""
-    counts: dict[str, int]
-    """The number of events by outcome; the keys are `snapshot.COUNTS`."""
-    ties: int
-    """Events whose order columns equal those of another event of the same key."""
+    events: DataFrame
+    """The events as states, with those at or below the barrier."""
+    gone: str
+    """SQL: whether a state is at or below the barrier."""
+    numbers: Numbers | None = None
+    """The numbers of events by outcome. None: the pass that writes the rows computes them."""
     linked: DataFrame | None = None
     """The Changes without truncates, with the old and new keys that stored rows add to key changes. None if none were looked up."""
     event_outcomes: DataFrame | None = None
@@ -95,9 +110,49 @@ class Resolution:
         return self.resolver.order
 
     @property
+    def partial(self) -> tuple[str, ...]:
+        """Return the columns that may have a register of their own in some row."""
+        return tuple(sorted({*self.summary.unavailable_columns, *(self.parent.unavailable_columns if self.parent else ())}))
+
+    @property
+    def one_task(self) -> bool:
+        """Return whether one task computes what is written, because all of it is small."""
+        return _one_task(self.batch, self.whole)
+
+    @property
     def layout(self) -> Layout:
         """Return the paths of the table."""
         return Layout(self.spec.root, self.spec.landing)
+
+    def counts(self, done: Pass | None = None) -> tuple[dict[str, int], int]:
+        """Return the number of events by outcome (the keys are `snapshot.COUNTS`), and the number of ties.
+
+        `done` is the pass that wrote the heads, if it computed the outcomes. Raises CheckFailed unless the sum is the number of events read.
+        """
+        numbers = self.numbers or (done.numbers("events") if done is not None else None)
+        counts = self._by_outcome(numbers) if numbers is not None else {}
+        if sum(counts.values()) != self.summary.read:
+            # Spark counts twice what it computes twice
+            numbers = measured.compute(self.outcomes, OUTCOMES)
+            counts = self._by_outcome(numbers)
+        if sum(counts.values()) != self.summary.read:
+            raise CheckFailed(
+                f"table {self.spec.name}: read {self.summary.read} events, but the outcomes {counts} add up to {sum(counts.values())}. "
+                "Nothing was committed."
+            )
+        return counts, numbers["ties"] if numbers is not None else 0
+
+    def _by_outcome(self, numbers: Numbers) -> dict[str, int]:
+        counts = {**dict.fromkeys(COUNTS, 0), **{name: numbers[name] for name in _EVENT_OUTCOMES}}
+        # truncates themselves are applied; they supersede all states at or below the barrier
+        if at_or_below(self.summary.first, self.resolver.barrier):
+            counts["superseded"] += self.events.where(f"_origin = {EVENT} AND ({self.gone})").count()
+        counts["applied"] += self.summary.truncates
+        counts["duplicate"] += self.summary.unchanged
+        counts["late"] += self.summary.late
+        counts["ignored"] = self.summary.ignored
+        counts["quarantined"], counts["beyond_retention"] = self.summary.quarantined, self.summary.beyond_retention
+        return counts
 
     def close(self) -> None:
         """Free the cached rows."""
@@ -105,21 +160,30 @@ class Resolution:
             rows.unpersist()
 
 
-def resolve(spark: SparkSession, batch: SparkBatch, whole: bool) -> Resolution:
+def segments(batch: SparkBatch) -> int:
+    """Return the number of Segments of a base that is written with this batch."""
+    size = (batch.parent.size if batch.parent else 0) + compaction.estimated_bytes(batch.summary.evolved.schema, batch.summary.changes)
+    return compaction.segment_count(size, size, batch.spec)
+
+
+def resolve(spark: SparkSession, batch: SparkBatch, whole: bool, several_passes: bool = False) -> Resolution:
     """Resolve a batch with the parent's Delta, and with the whole base or only the base rows that the batch may change.
 
-    Changes that may be older than a purged tombstone are set aside, and the rest is resolved again (H12).
+    Changes that may be older than a purged tombstone are set aside, and the rest is resolved again (H12). The rows are computed by the pass that
+    writes them; with `several_passes` they are computed here, once for all.
     """
-    made, aside = _resolved(spark, batch, whole)
+    made, aside = _resolved(spark, batch, whole, several_passes=several_passes)
     if aside is None:
         return made
     made.close()
     remaining = _without(batch, aside)
-    made, _ = _resolved(spark, remaining, whole, judge=False)
+    made, _ = _resolved(spark, remaining, whole, judge=False, several_passes=several_passes)
     return dataclasses.replace(made, own=(*made.own, remaining.changes))
 
 
-def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool = True) -> tuple[Resolution, DataFrame | None]:
+def _resolved(
+    spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool = True, several_passes: bool = False
+) -> tuple[Resolution, DataFrame | None]:
     """Return the resolution, and the keys whose changes are beyond retention (None if there are none)."""
     spec, summary, parent = batch.spec, batch.summary, batch.parent
     barrier = latest([summary.truncate, parent.truncated_to if parent else None])
@@ -131,20 +195,29 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     behind = _behind(batch)
     changes = batch.changes.where("_op <> 't'").selectExpr("*", f"{behind or 'false'} AS {BEHIND}")
     if stored and partial and _other_half_may_be_stored(batch):
-        linked = changes = table_writer.materialize(stored.link_key_changes(changes))
+        linked = changes = measured.materialize(stored.link_key_changes(changes))
         own.append(linked)
     events = resolver.states(changes)
     frames = [events]
     if stored:
         base = stored.base(summary.truncate) if whole else _compared(stored, batch, events, bool(partial), behind is not None)
+        if base is not None and _one_task(batch, whole) and stored.snapshot.size > spec.small_batch:
+            # the look-up stays on all cores
+            base = base.repartition(1)
         frames += [frame for frame in (base, stored.delta()) if frame is not None]
     gone = f"_position <= {position.fixed(barrier, summary.order)}" if barrier else "false"
     states = union(frames).where(f"NOT ({gone})")
     if partial:
         states = _with_fills(resolver, states, stored, partial)
-    outcomes = table_writer.materialize(resolver.outcomes(states, partial))
-    own.append(outcomes)
-    counts, ties = _counts(batch, outcomes, events, gone)
+    if _one_task(batch, whole):
+        states = states.coalesce(1)
+    outcomes, numbers = resolver.outcomes(states, partial), None
+    # a base of several Segments is sampled for their bounds before it is written, so it would be resolved twice
+    if several_passes or behind or spec.feed == ALL or (whole and segments(batch) > 1):
+        outcomes, numbers = measured.materialize_and_measure(outcomes, OUTCOMES)
+        own.append(outcomes)
+    else:
+        outcomes = measured.observe(outcomes, "events", OUTCOMES)
     heads = resolver.heads(outcomes)
     if spec.keyless:
         heads = keyless.match_removals(heads, resolver.schema, batch.version)
@@ -152,9 +225,15 @@ def _resolved(spark: SparkSession, batch: SparkBatch, whole: bool, judge: bool =
     event_outcomes = None
     if spec.feed == ALL and aside is None:
         events_only = outcomes.where(f"_origin = {EVENT}")
-        event_outcomes = table_writer.materialize(events_only.selectExpr(*resolver.keys, POSITION, "_outcome AS _event_outcome"))
+        event_outcomes = measured.materialize(events_only.selectExpr(*resolver.keys, POSITION, "_outcome AS _event_outcome"))
         own.append(event_outcomes)
-    return Resolution(batch, whole, resolver, outcomes, heads, counts, ties, linked, event_outcomes, tuple(own)), aside
+    return Resolution(batch, whole, resolver, outcomes, heads, events, gone, numbers, linked, event_outcomes, tuple(own)), aside
+
+
+def _one_task(batch: SparkBatch, whole: bool) -> bool:
+    """Whether the batch and what is resolved with it are so small that one task does it, without exchanging rows."""
+    parent, limit = batch.parent, batch.spec.small_batch
+    return work(batch.summary.inputs) <= limit and (parent is None or (parent.size if whole else parent.delta.size if parent.delta else 0) <= limit)
 
 
 def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
@@ -168,7 +247,7 @@ def _without(batch: SparkBatch, keys: DataFrame) -> SparkBatch:
     unusable = (*batch.summary.unusable, *set_aside)[:LISTED_MAX]
     summary = dataclasses.replace(batch.summary, inputs=inputs, beyond_retention=sum(counts.values()), unusable=unusable)
     _check_limits(batch.spec, summary)
-    return dataclasses.replace(batch, summary=summary, changes=table_writer.materialize(batch.changes.join(keys, key, "left_anti")))
+    return dataclasses.replace(batch, summary=summary, changes=measured.materialize(batch.changes.join(keys, key, "left_anti")))
 
 
 def _compared(stored: TableReader, batch: SparkBatch, events: DataFrame, partial: bool, behind: bool) -> DataFrame | None:
@@ -209,7 +288,7 @@ def _with_fills(resolver: Resolver, states: DataFrame, stored: TableReader | Non
         return states
     result, digest = states, None
     for _ in range(_MAX_ROUNDS):
-        fills = table_writer.materialize(resolver.fills(result, partial))
+        fills = measured.materialize(resolver.fills(result, partial))
         before, digest = digest, fills.agg(named(DIGEST, "s")).collect()[0].s
         if digest == before:
             break
@@ -238,7 +317,7 @@ def _beyond_retention(batch: SparkBatch, heads: DataFrame, outcomes: DataFrame) 
     """
     key = list(batch.summary.evolved.schema.key)
     older = heads.where(f"_origin = {EVENT} AND {BEHIND}").select(*key)
-    keys = table_writer.materialize(older.join(outcomes.where(f"_origin >= {DELTA}").select(*key), key, "left_anti"))
+    keys = measured.materialize(older.join(outcomes.where(f"_origin >= {DELTA}").select(*key), key, "left_anti"))
     if keys.isEmpty():
         return None
     if batch.spec.beyond_retention == "refuse":
@@ -257,24 +336,3 @@ def _check_limits(spec: TableSpec, summary: BatchSummary) -> None:
     problem = limits.problem(summary.unusable, summary.quarantined + summary.beyond_retention, summary.read, files, len(summary.inputs))
     if problem:
         raise InputRefused(f"table {spec.name}: {spec.landing}: {problem}")
-
-
-def _counts(batch: SparkBatch, outcomes: DataFrame, events: DataFrame, gone: str) -> tuple[dict[str, int], int]:
-    """Return the number of events by outcome, and the number of ties. Raises CheckFailed unless the sum is the number of events read."""
-    grouped = outcomes.where(f"_origin = {EVENT}").groupBy(OUTCOME)
-    rows = grouped.agg(named("count(1)", "n"), named("count_if(_tie)", "t")).collect()
-    counts = dict.fromkeys(COUNTS, 0)
-    counts.update({row[OUTCOME]: row.n for row in rows})
-    # truncates themselves are applied; they supersede all states at or below the barrier
-    counts["superseded"] += 0 if gone == "false" else events.where(f"_origin = {EVENT} AND ({gone})").count()
-    counts["applied"] += batch.summary.truncates
-    counts["duplicate"] += batch.summary.unchanged
-    counts["late"] += batch.summary.late
-    counts["ignored"] = batch.summary.ignored
-    counts["quarantined"], counts["beyond_retention"] = batch.summary.quarantined, batch.summary.beyond_retention
-    if sum(counts.values()) != batch.summary.read:
-        raise CheckFailed(
-            f"table {batch.spec.name}: read {batch.summary.read} events, but the outcomes {counts} add up to {sum(counts.values())}. "
-            "Nothing was committed."
-        )
-    return counts, sum(row.t for row in rows)

@@ -19,18 +19,20 @@ from pyspark.sql import functions as F
 
 from compactor.core.catalog.feed import AFTER, ALL, APPLIED, BEFORE, DELETE, INSERT
 from compactor.core.model.errors import CheckFailed
-from compactor.core.model.layout import Layout, relative
+from compactor.core.model.layout import Layout, join, relative
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import DataFile, FeedPart, Snapshot
 from compactor.core.model.spec import ROW_ID, TableSpec
 from compactor.core.results.checks import Check
 from compactor.ports import Storage
+from compactor.spark import measured
 from compactor.spark.columns import POSITION
+from compactor.spark.measured import Numbers, Pass
 from compactor.spark.rows import position
 from compactor.spark.rows.precedence import union
 from compactor.spark.sql import literal, named, quoted
-from compactor.spark.tables import compare, table_writer
+from compactor.spark.tables import compare, footers, table_writer
 from compactor.spark.tables.table_reader import TableReader
 
 OWN = ("_change_type", "_commit_version", "_commit_timestamp", "_applied", "_outcome", "_deleted", POSITION)
@@ -42,17 +44,30 @@ _KINDS = {"c": INSERT, "r": INSERT, "u": AFTER, "d": DELETE, "x": DELETE}
 
 
 def write(
-    spark: SparkSession, storage: Storage, spec: TableSpec, parent: Snapshot | None, made: Snapshot, events: DataFrame | None
+    spark: SparkSession,
+    storage: Storage,
+    spec: TableSpec,
+    parent: Snapshot | None,
+    made: Snapshot,
+    events: DataFrame | None,
+    one_task: bool = False,
 ) -> FeedPart | None:
-    """Write the feed of `made`, read it back and check it. Returns None if `made` changed no row. `events`: for `feed: all`, see `event_rows`."""
-    rows = net_changes(spark, spec, parent, made)
+    """Write the feed of `made` and check it. Returns None if `made` changed no row.
+
+    `events`: for `feed: all`, see `event_rows`. `one_task`: one task computes it, so that rows are not exchanged.
+    """
+    rows = net_changes(spark, spec, parent, made, one_task)
     if events is not None:
-        rows = table_writer.materialize(rows)
+        rows = measured.materialize(rows)
         rows = union([rows, event_rows(events, rows, made)])
     directory = Layout(spec.root, spec.landing).feed(made.writer)
-    ordered = rows.select(*[quoted(name) for name, _ in columns(made)]).sortWithinPartitions(*_order(made.schema))
-    ordered.write.mode("errorifexists").parquet(directory)
-    return _written(spark, storage, spec, made, directory)
+    counted = measured.observe(rows.select(*[quoted(name) for name, _ in columns(made)]), "feed", {"rows": "count(1)", **_IMAGES})
+    done = measured.write_parquet(counted.sortWithinPartitions(*_order(made.schema)), directory)
+    return _written(spark, storage, spec, made, directory, done)
+
+
+_IMAGES = {f"n{at}": f"count_if(_applied AND _change_type = '{kind}')" for at, kind in enumerate((INSERT, BEFORE, AFTER, DELETE))}
+"""Aggregates of the feed's rows: the number of images of each kind."""
 
 
 def columns(snapshot: Snapshot) -> list[tuple[str, str]]:
@@ -88,7 +103,7 @@ def _order(schema: Schema) -> list[Column]:
     return [*(F.col(quoted(name)) for name in schema.key), F.col("_applied"), F.col("_change_type").desc()]
 
 
-def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:
+def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot, one_task: bool) -> DataFrame:
     """Return the changes from `parent` to `made`: one insert, one delete or a pair of images for each key that differs."""
     new = TableReader(spark, Layout(spec.root, spec.landing), made, made.schema)
     if parent is None:
@@ -96,11 +111,11 @@ def net_changes(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, m
     old = TableReader(spark, Layout(spec.root, spec.landing), parent, made.schema)
     if made.operation in ("restore", "rebuild"):
         return _images(*_between(old, new), spec, made, "true")
-    after = _fresh(new, parent)
+    after = _in_one_task(_fresh(new, parent), one_task)
     if made.truncated_to != parent.truncated_to and made.truncated_to is not None:
         # the rows that a truncate takes leave no trace among the new rows
         return _images(_rows(old), after, spec, made, _at_or_below("_old", made.truncated_to, made))
-    return _images(_of_keys(old, after), after, spec, made, "false")
+    return _images(_in_one_task(_of_keys(old, after, one_task), one_task), after, spec, made, "false", one_task)
 
 
 def _fresh(new: TableReader, parent: Snapshot) -> DataFrame:
@@ -118,13 +133,28 @@ def _rows(stored: TableReader) -> DataFrame:
     return base if delta is None else union([base.join(_keys(delta, stored.schema), list(stored.schema.key), "left_anti"), delta])
 
 
-def _of_keys(stored: TableReader, rows: DataFrame) -> DataFrame:
+def _in_one_task(rows: DataFrame, one_task: bool) -> DataFrame:
+    return rows.coalesce(1) if one_task else rows
+
+
+def _joined(left: DataFrame, right: DataFrame, key: list[str], how: str, one_task: bool) -> DataFrame:
+    """Join rows with one row for each key. In one task nothing is broadcast, which would be a job of its own."""
+    if not one_task:
+        return left.join(right, key, how)
+    if how in ("full", "left_semi"):
+        return left.join(right.hint("merge"), key, "full" if how == "full" else "inner")
+    # Spark would move a join that only filters below the step that puts all rows into one task
+    return left.join(right.selectExpr("*", "true AS __there").hint("merge"), key, "left").where("__there IS NULL").drop("__there")
+
+
+def _of_keys(stored: TableReader, rows: DataFrame, one_task: bool = False) -> DataFrame:
     """Return the stored rows with the keys of `rows`, one for each key. The base is read only for keys that the Delta does not have."""
     key, delta = list(stored.schema.key), stored.delta()
     if delta is None:
         return _or_none(stored, stored.rows_with_keys_of(rows))
-    base = stored.rows_with_keys_of(_keys(rows, stored.schema).join(_keys(delta, stored.schema), key, "left_anti"))
-    delta_rows = delta.join(_keys(rows, stored.schema), key, "left_semi")
+    delta = _in_one_task(delta, one_task)
+    base = stored.rows_with_keys_of(_joined(_keys(rows, stored.schema), _keys(delta, stored.schema), key, "left_anti", one_task))
+    delta_rows = _joined(delta, _keys(rows, stored.schema), key, "left_semi", one_task)
     return delta_rows if base is None else union([base, delta_rows])
 
 
@@ -141,11 +171,11 @@ def _between(old: TableReader, new: TableReader) -> tuple[DataFrame, DataFrame]:
     both = {segment.id for segment in old.snapshot.segments} & {segment.id for segment in new.snapshot.segments}
     apart = [each.rows([segment for segment in each.snapshot.segments if segment.id not in both]) for each in (old, new)]
     apart += [delta for delta in (old.delta(), new.delta()) if delta is not None]
-    keys = table_writer.materialize(union([_keys(rows, new.schema) for rows in apart]).distinct())
+    keys = measured.materialize(union([_keys(rows, new.schema) for rows in apart]).distinct())
     return _of_keys(old, keys), _of_keys(new, keys)
 
 
-def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: Snapshot, gone: str) -> DataFrame:
+def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: Snapshot, gone: str, one_task: bool = False) -> DataFrame:
     """Compare two sides, one row for each key and tombstones included, and return the feed's rows.
 
     `gone` is SQL: whether an `_old` row that `after` lacks was deleted.
@@ -157,7 +187,7 @@ def _images(before: DataFrame | None, after: DataFrame, spec: TableSpec, made: S
         both = new.withColumn("_old", F.lit(None).cast(new.schema["_new"].dataType))
     else:
         live = before if spec.soft else before.where("_op <> 'd'")
-        both = _side(live, schema, "_old").join(new, list(schema.key), "full")
+        both = _joined(_side(live, schema, "_old"), new, list(schema.key), "full", one_task)
     shown = "(_new IS NOT NULL)" if spec.soft else "(_new IS NOT NULL AND NOT _new._deleted)"
     compared = ["_deleted", *(field.name for field in schema.payload if field.name not in schema.key)]
     kinds = {"_deleted": "boolean", **{field.name: field.type for field in schema.fields}}
@@ -217,29 +247,48 @@ def _at_or_below(row: str, bound: Position, made: Snapshot) -> str:
     return f"{row}._position <= {position.fixed(bound, made.order)}"
 
 
-def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snapshot, directory: str) -> FeedPart | None:
-    """Read back what was written. Raises CheckFailed unless each key has one image, or two for an update."""
+def _written(spark: SparkSession, storage: Storage, spec: TableSpec, made: Snapshot, directory: str, done: Pass) -> FeedPart | None:
+    """Check what was written by its footers, or many files by reading them back. Raises CheckFailed unless all rows are there.
+
+    Each key has one image, or two for an update: `_images` returns them from one row of each key on either side. Checked where rows are read back.
+    """
     files = tuple(
         DataFile(relative(info.path, directory), info.size)
         for info in storage.list(directory)
         if not relative(info.path, directory).rpartition("/")[2].startswith(("_", "."))
     )
     part = FeedPart(relative(directory, spec.root), 0, files, 0, 0, 0)
-    read_columns = [(name, kind) for name, kind in columns(made) if name in (*OWN[:4], *made.schema.key)]
-    counted = [named(f"count_if(_applied AND _change_type = '{kind}')", f"n{at}") for at, kind in enumerate((INSERT, BEFORE, AFTER, DELETE))]
-    by_key = table_writer.parquet(spark, read_columns, {directory: part.size}).groupBy(*[quoted(name) for name in made.schema.key])
-    sums = [named(f"coalesce(sum(n{at}), 0)", f"n{at}") for at in range(4)]
-    wrong = named("coalesce(max(n0 + n2 + n3), 0) > 1 OR coalesce(max(abs(n1 - n2)), 0) > 0", "wrong")
-    (row,) = by_key.agg(named("count(1)", "rows"), *counted).agg(named("coalesce(sum(rows), 0)", "rows"), *sums, wrong).collect()
-    if row.wrong:
+    numbers = done.numbers("feed")
+    if numbers is None or len(files) > footers.FILES_MAX:
+        numbers, wrong = _read_back(spark, made, directory, part.size)
+        rows = numbers["rows"]
+    else:
+        rows, wrong = footers.count_rows(spark, {join(directory, file.name): file.size for file in files}), numbers["n1"] != numbers["n2"]
+    if rows != numbers["rows"]:
+        raise CheckFailed(
+            f"table {spec.name}: staged changes in {directory}: {rows:,} rows are there, expected the {numbers['rows']:,} that were written. "
+            "Check that the store lists files as soon as they are written. Nothing was committed."
+        )
+    if wrong:
         raise CheckFailed(
             f"table {spec.name}: staged changes in {directory}: a key changed twice, or an update lacks one of its images; expected one insert, "
             "delete or pair of images per key. Nothing was committed."
         )
-    if not row.rows:
+    if not rows:
         storage.delete([info.path for info in storage.list(directory)])
         return None
-    return FeedPart(part.path, row.rows, files, row.n0, row.n2, row.n3)
+    return FeedPart(part.path, rows, files, numbers["n0"], numbers["n2"], numbers["n3"])
+
+
+def _read_back(spark: SparkSession, made: Snapshot, directory: str, size: int) -> tuple[Numbers, bool]:
+    """Count the rows and images of what was written, and check that each key has one image, or two for an update."""
+    read_columns = [(name, kind) for name, kind in columns(made) if name in (*OWN[:4], *made.schema.key)]
+    counted = [named(sql, name) for name, sql in _IMAGES.items()]
+    by_key = table_writer.parquet(spark, read_columns, {directory: size}).groupBy(*[quoted(name) for name in made.schema.key])
+    sums = [named(f"coalesce(sum({name}), 0)", name) for name in ("rows", *_IMAGES)]
+    wrong = named("coalesce(max(n0 + n2 + n3), 0) > 1 OR coalesce(max(abs(n1 - n2)), 0) > 0", "wrong")
+    (row,) = by_key.agg(named("count(1)", "rows"), *counted).agg(*sums, wrong).collect()
+    return row.asDict(), bool(row.wrong)
 
 
 def difference(spark: SparkSession, spec: TableSpec, parent: Snapshot | None, made: Snapshot) -> DataFrame:

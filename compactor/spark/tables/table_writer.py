@@ -1,12 +1,15 @@
 """Base and Delta files: write states sorted by key, read them, and check what was written.
 
-Files hold the table's stored columns and `columns.STATE`. Every row of a directory has another key.
+Files hold the table's stored columns and `columns.STATE`. Every row of a directory has another key, because a resolution leaves one row of each.
+
+One directory is checked without a Spark job: the pass that writes counts the rows that it gets (`measured`), and the footers count those that are
+there. Many Segments are read back.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,13 +21,16 @@ from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import DataFile
 from compactor.ports import Storage
+from compactor.spark import measured
 from compactor.spark.columns import STATE, state_types
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.decode import conversions
 from compactor.spark.keys import key_struct, least_key
+from compactor.spark.measured import Pass
 from compactor.spark.rows import defaults, position
 from compactor.spark.rows.precedence import ALL
-from compactor.spark.sql import named, quoted
+from compactor.spark.sql import literal, named, quoted
+from compactor.spark.tables import footers
 
 _SEGMENT = "segment"
 """The partition column of a base: the name of the Segment."""
@@ -70,12 +76,49 @@ def payload(schema: Schema, old: Mapping[str, str]) -> dict[str, str]:
     return columns
 
 
-def write(rows: DataFrame, schema: Schema, order: position.Order, directory: str, by_segment: bool = False) -> None:
-    """Write states into a new directory, each file sorted by key. With `by_segment`, rows have a column `segment` that names their folder."""
-    columns = [*(defaults.in_file(schema, name, order) for name in schema.names), *STATE, *((_SEGMENT,) if by_segment else ())]
-    ordered = rows.selectExpr(*columns).sortWithinPartitions(*([_SEGMENT] if by_segment else []), *[quoted(name) for name in schema.key])
-    writer = ordered.write.mode("errorifexists")
-    (writer.partitionBy(_SEGMENT) if by_segment else writer).parquet(directory)
+def write_segments(rows: DataFrame, schema: Schema, order: position.Order, directory: str) -> None:
+    """Write states into a new directory, each file sorted by key. The rows have a column `segment` that names their folder."""
+    ordered = rows.selectExpr(*_stored(schema, order), _SEGMENT).sortWithinPartitions(_SEGMENT, *[quoted(name) for name in schema.key])
+    ordered.write.mode("errorifexists").partitionBy(_SEGMENT).parquet(directory)
+
+
+def write_one(
+    storage: Storage, rows: DataFrame, schema: Schema, order: position.Order, directory: str, table: str, partial: Sequence[str]
+) -> tuple[Written | None, Pass]:
+    """Write states into one new directory, each file sorted by key, and check what was written. One Spark job.
+
+    `partial` are the columns that may have a register of their own. Returns None for what was written if there are no rows, and the pass that wrote.
+    Raises CheckFailed if a key is null, or if other rows are in the files than were written.
+    """
+    spark = rows.sparkSession
+    null_key = " OR ".join(f"{quoted(name)} IS NULL" for name in schema.key)
+    registers = [f"CASE WHEN coalesce(max(map_contains_key(_older, {literal(name)})), false) THEN {literal(name)} END" for name in partial]
+    counted = {
+        "rows": "count(1)",
+        "tombstones": "count_if(_op = 'd')",
+        "first": "min(_position)",
+        "last": "max(_position)",
+        "nokey": f"count_if({null_key})",
+        "unavailable_columns": f"array_compact(array({', '.join(registers)}))" if registers else "array()",
+    }
+    states = measured.observe(rows.selectExpr(*_stored(schema, order)), "written", counted)
+    done = measured.write_parquet(states.sortWithinPartitions(*[quoted(name) for name in schema.key]), directory)
+    numbers = done.numbers("written")
+    files = tuple(_files(storage, directory).get("", ()))
+    if numbers is None or len(files) > footers.FILES_MAX:
+        folders = inspect(spark, storage, schema, order, directory, table, numbers["rows"] if numbers else rows.count())
+        return (folders[0] if folders else None), done
+    if numbers["nokey"]:
+        raise _key_failed("a key is null", directory, table)
+    _check_complete(footers.count_rows(spark, {join(directory, file.name): file.size for file in files}), numbers["rows"], directory, table)
+    first, last = (position.from_json(numbers[end], order) for end in ("first", "last"))
+    columns = tuple(sorted(numbers["unavailable_columns"]))
+    return (Written("", numbers["rows"], numbers["tombstones"], (), first, last, columns, files) if numbers["rows"] else None), done
+
+
+def _stored(schema: Schema, order: position.Order) -> list[str]:
+    """SQL for each column of a file."""
+    return [*(defaults.in_file(schema, name, order) for name in schema.names), *STATE]
 
 
 @dataclass(frozen=True)
@@ -92,7 +135,7 @@ class Written:
     """Rows that are deleted."""
 
     key_min: tuple[str, ...]
-    """The smallest key, as `keys.key_text` writes keys."""
+    """The smallest key, as `keys.key_text` writes keys. Only for Segments."""
 
     position_min: Position | None
     """The smallest Position of a row."""
@@ -108,7 +151,7 @@ class Written:
 
 
 def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: position.Order, directory: str, table: str, expected: int) -> list[Written]:
-    """Read back what `write` wrote, in key order: one entry for each Segment, or one for a Delta. One Spark job.
+    """Read back what was written, in key order: one entry for each Segment, or one for a Delta. One Spark job.
 
     Raises CheckFailed if a key is null or occurs twice, or if the number of rows is not `expected`.
     """
@@ -121,8 +164,7 @@ def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: positi
     folders = _by_folder(parquet(spark, columns, sizes), schema).collect()
     for row in folders:
         if row.most > 1 or row.nokey:
-            problem = "a key occurs twice" if row.most > 1 else "a key is null"
-            raise CheckFailed(f"table {table}: staged data in {directory}: {problem}; expected exactly one row per key. Nothing was committed.")
+            raise _key_failed("a key occurs twice" if row.most > 1 else "a key is null", directory, table)
     _check_complete(sum(row.rows for row in folders), expected, directory, table)
     return [
         Written(
@@ -183,19 +225,13 @@ def _by_folder(rows: DataFrame, schema: Schema) -> DataFrame:
     return by_folder.orderBy("low")
 
 
+def _key_failed(problem: str, directory: str, table: str) -> CheckFailed:
+    return CheckFailed(f"table {table}: staged data in {directory}: {problem}; expected exactly one row per key. Nothing was committed.")
+
+
 def _check_complete(rows: int, expected: int, directory: str, table: str) -> None:
     if rows != expected:
         raise CheckFailed(
             f"table {table}: staged data in {directory}: {rows:,} rows are there, expected the {expected:,} that were written. Check that the store "
             "lists files as soon as they are written. Nothing was committed."
         )
-
-
-def materialize(rows: DataFrame) -> DataFrame:
-    """Return the rows computed once. The caller unpersists them when they are no longer needed.
-
-    On one machine this is a local checkpoint: it forgets how the rows were computed. Spark would look through a cached plan again at every step,
-    which costs more than computing small data. On a cluster it is the cache, which survives a lost executor.
-    """
-    local = str(rows.sparkSession.sparkContext.master).startswith("local")
-    return rows.localCheckpoint() if local else rows.persist()

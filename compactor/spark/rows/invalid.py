@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from compactor.core.model.schema import Schema
 from compactor.core.model.spec import TableSpec
 from compactor.core.sources.quarantine import Unusable
+from compactor.spark import measured
 from compactor.spark.columns import FILE, INVALID, TEXT
 from compactor.spark.decode.frame import Frame
 from compactor.spark.input.inputs import Inputs
@@ -31,13 +32,14 @@ def record_place(spec: TableSpec) -> tuple[str, str]:
 
 
 def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
-    """Return the changes that have a key (H27) and values of their types, the number of others by file, and the first of the others."""
+    """Compute the changes once. Return those with a key (H27) and values of their types, the number of others by file, and the first others."""
     keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
     invalid = f"(_mistyped IS NOT NULL OR {keyless})"
+    changes, numbers = measured.materialize_and_measure(changes, {"invalid": f"count_if({invalid})"})
+    if not numbers["invalid"]:
+        return changes, {}, ()
     rows = changes.where(invalid).selectExpr("*", *record_place(opened.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
-    if not counts:
-        return changes, {}, ()
     kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
     no_key = literal(f"a column of the key ({', '.join(schema.key)}) is null or cannot be read as its type")
     why = (

@@ -1,0 +1,93 @@
+"""Numbers about rows, computed in the pass that computes or writes the rows anyway. A job of their own would plan and run everything again.
+
+`observe` attaches aggregates to rows, and `write_parquet` or `materialize_and_measure` is the pass. Both return the numbers with their result, so
+nobody waits for Spark's listeners, which may lose events. Numbers are None where Spark saw before the pass that there are no rows.
+
+Spark counts a row twice if it runs a step twice: where a stage is repeated because an executor was lost, and below `repartitionByRange`, which reads
+its rows once more to sample them. A count from here must agree with a number from elsewhere, or be counted again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from compactor.spark.sql import literal, named
+
+Numbers = Mapping[str, Any]
+"""Name → value of an aggregate. Structs are objects by member, decimals are Decimal."""
+
+
+def observe(rows: DataFrame, label: str, aggregates: Mapping[str, str]) -> DataFrame:
+    """Return the same rows; the pass that computes them also computes these aggregates (name → SQL). `label` is unique within the pass."""
+    return rows.observe(label, named(_as_json(aggregates), "numbers"))
+
+
+def compute(rows: DataFrame, aggregates: Mapping[str, str]) -> Numbers:
+    """Compute these aggregates (name → SQL) in one Spark job."""
+    return _parsed(rows.agg(named(_as_json(aggregates), "numbers")).collect()[0].numbers)
+
+
+def _as_json(aggregates: Mapping[str, str]) -> str:
+    members = ", ".join(f"{literal(name)}, {sql}" for name, sql in aggregates.items())
+    return f"to_json(named_struct({members}), map('ignoreNullFields', 'false'))"
+
+
+def _parsed(text: str) -> Numbers:
+    numbers: Numbers = json.loads(text, parse_float=Decimal)
+    return numbers
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over rows, after it ran."""
+
+    _metrics: Any
+    """Spark's map of label → row."""
+
+    def numbers(self, label: str) -> Numbers | None:
+        """Return the aggregates that `observe` attached under this label, or None if Spark did not compute them."""
+        row = self._metrics.get(label)
+        return _parsed(row.get().getString(0)) if row.isDefined() else None
+
+
+def materialize(rows: DataFrame) -> DataFrame:
+    """Return the rows computed once. The caller unpersists them when they are no longer needed.
+
+    On one machine this is a local checkpoint: it forgets how the rows were computed. Spark would look through a cached plan again at every step,
+    which costs more than computing small data. On a cluster it is the cache, which survives a lost executor.
+    """
+    return rows.localCheckpoint() if _one_machine(rows) else rows.persist()
+
+
+def materialize_and_measure(rows: DataFrame, aggregates: Mapping[str, str]) -> tuple[DataFrame, Numbers]:
+    """Return the rows computed once as `materialize` does, and these aggregates of them (name → SQL). One Spark job."""
+    if not _one_machine(rows):
+        kept = rows.persist()
+        return kept, compute(kept, aggregates)
+    observed = observe(rows, "all", aggregates)
+    kept = observed.localCheckpoint()
+    numbers = Pass(observed._jdf.queryExecution().observedMetrics()).numbers("all")
+    return kept, compute(kept, aggregates) if numbers is None else numbers
+
+
+def _one_machine(rows: DataFrame) -> bool:
+    return str(rows.sparkSession.sparkContext.master).startswith("local")
+
+
+def write_parquet(rows: DataFrame, directory: str) -> Pass:
+    """Write rows into a new directory. This is what `rows.write.parquet` does, which does not return its pass. One Spark job."""
+    session, jvm = rows.sparkSession, rows.sparkSession._jvm
+    assert jvm is not None
+    sql: Any = jvm.org.apache.spark.sql
+    java, none, seq = session._jsparkSession, jvm.scala.Option.apply(None), jvm.PythonUtils.toSeq
+    source = sql.execution.datasources.DataSource(java, "parquet", seq([directory]), none, seq([]), none, jvm.PythonUtils.toScalaMap({}), none)
+    command = source.planForWriting(sql.SaveMode.ErrorIfExists, rows._jdf.logicalPlan())
+    execution = java.sessionState().executePlan(command, sql.execution.CommandExecutionMode.ALL())
+    collector = getattr(getattr(sql.execution, "CollectMetricsExec$"), "MODULE$")
+    return Pass(collector.collect(execution.commandExecuted().commandPhysicalPlan()))

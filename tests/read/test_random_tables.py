@@ -1,0 +1,94 @@
+"""DuckDB's answers on random tables equal the model's: soft deletes, truncates, defaults of added columns, late events, compactions.
+
+    python -m tests.read.test_random_tables 0 500
+
+runs the tables of these seeds.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.core.catalog import history_views
+from compactor.core.model.errors import NoRowsYet
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+from tests.oracle.programs import program
+from tests.oracle.reader import look
+from tests.oracle.sizes import FULL
+from tests.read.parquet_lake import ParquetLake
+
+PARTS = 20
+
+
+def play(seed: int, root: Path) -> int:
+    """Run the programs of a table. After each run DuckDB shows the rows that the oracle expects. Return the number of comparisons."""
+    made = program(seed, PARTS)
+    lake = Lake(table(**made.settings))
+    duck, compared = ParquetLake(lake, root), 0
+    for hour, files in enumerate(made.runs):
+        for number, places in enumerate(files):
+            lake.deliver(f"increment_20260101{hour:02d}/{(made.seed + number * 7) % 10}.json", [made.events[place] for place in places])
+        try:
+            lake.run()
+        except NoRowsYet:
+            continue
+        newest = lake.newest()
+        assert newest is not None
+        assert duck.rows(newest) == lake.expected(), f"seed {seed}, run {hour}"
+        compared += 1
+    return compared
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_duckdb_shows_the_rows_of_the_model_after_every_run(tmp_path: Path, seed: int) -> None:
+    """Tables of twenty programs each; the list engine writes Segments of a few rows."""
+    assert play(seed, tmp_path) > 0
+
+
+@pytest.mark.slow
+def test_duckdb_shows_the_rows_of_500_random_tables(tmp_path: Path) -> None:
+    """The same for 500 tables (12 in CI)."""
+    compared = [play(seed, tmp_path / str(seed)) for seed in range(3, 503 if FULL else 15)]
+    assert all(compared)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_duckdb_shows_the_history_that_the_catalog_shows(tmp_path: Path, seed: int) -> None:
+    """Versions after every run, and the rows at every source time, of random changes of a few keys that come late."""
+    rng, lake = random.Random(seed), Lake(table(history=True))
+    duck, shown = ParquetLake(lake, tmp_path), "id, a, __start_us, __end_us, __is_deleted, __is_current, __end_day"
+    times = rng.sample(range(1, 200), 60)
+    for run in range(4):
+        part = times[run * 15 : run * 15 + 15]
+        lake.deliver(
+            f"increment_2026010{run + 1}00/f.json", [line(rng.choice("cuud"), [rng.randrange(6)], [at], {"a": rng.randrange(3)}) for at in part]
+        )
+        lake.run()
+        newest, seen = lake.newest(), look(lake.catalog, lake.storage, lake.spec, history_views.name(lake.spec))
+        assert newest is not None
+        assert seen is not None
+        at = [seen.columns.index(name) for name in shown.split(", ")]
+        expected = [tuple(row[place] for place in at) for row in seen.rows]
+        assert Counter(map(plain, duck.history(newest, shown))) == Counter(map(plain, expected))
+        for moment in part[:5]:
+            alive = [row[:2] for row in expected if row[2] <= moment < row[3]]
+            assert Counter(duck.history(newest, "id, a", moment)) == Counter(alive)
+
+
+def plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row with truth values as SQLite has them."""
+    return tuple(int(value) if isinstance(value, bool) else value for value in row)
+
+
+if __name__ == "__main__":
+    for number in range(int(sys.argv[1]), int(sys.argv[2])):
+        with tempfile.TemporaryDirectory() as folder:
+            play(number, Path(folder))
