@@ -218,7 +218,7 @@ class Reader:
         elif frame.images is None:
             bare, small = spec.source.plain_rows, opened.size <= survey.INFERRED_HERE
             writers = survey.writers_of(self.spark, frame, spec.key, schema, bare, small)
-            stored = [*protection.as_text(spec.columns), *_stored_fields(parent)]
+            stored = [*protection.as_text(writers, spec.columns), *_stored_fields(parent)]
             frame = frame.parsed(decided(writers, _stored_fields(parent)), stored)
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))

@@ -22,6 +22,7 @@ def test_a_writer_has_the_columns_that_are_stored() -> None:
     kinds = {"id": ("int",), "ssn": ("string",), "mail": ("bigint",), "CARD": ("decimal", 16, 0), "note": ("date",)}
     writer = WriterSchema("w", tuple(WriterField(name, kind, kind, default=1) for name, kind in kinds.items()))
     made = protection.protected(writer, RULES)
+    assert [field.name for field in protection.as_text([writer], RULES)] == ["mail", "CARD"]
     assert {field.name: (field.type, field.default) for field in made.fields} == {
         "id": (("int",), 1),
         "mail": (("string",), None),

@@ -48,9 +48,11 @@ def _stored(field: WriterField, rule: Protection) -> WriterField:
     return dataclasses.replace(field, default=None, type=field.type if rule.kind == NULL else ("string",))
 
 
-def as_text(rules: Sequence[Protection]) -> list[WriterField]:
+def as_text(writers: Sequence[WriterSchema], rules: Sequence[Protection]) -> list[WriterField]:
     """Return the columns whose values are read as the source wrote them, so that 7.50 has one hash."""
-    return [WriterField(rule.column, ("string",), ("string",)) for rule in rules if rule.kind in (HASH, MASK)]
+    fields = [field for writer in writers for field in writer.fields]
+    covered = [(field.name, _rule(rules, field.name, *field.aliases)) for field in fields]
+    return [WriterField(name, ("string",), ("string",)) for name, rule in covered if rule is not None and rule.kind in (HASH, MASK)]
 
 
 def marked(schema: Schema, rules: Sequence[Protection]) -> Schema:
