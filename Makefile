@@ -33,7 +33,7 @@ spark4  := build/spark4
 # What every table goes through; Avro files and topics need jars that Maven Central does not have for every Spark 4.1.
 core4   := $(addprefix tests/spark/test_,settings.py flat.py debezium.py compaction.py schema_changes.py csv.py change_event.py wal2json.py)
 
-.PHONY: help setup java wheel demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-airflow-server test-spark4 test-all bench lint format docs constraints clean
+.PHONY: help setup java wheel image demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-airflow-server test-spark4 test-all bench lint format docs site constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,13 +50,14 @@ demo-s3: setup ## the demo on an S3 server and a Hive metastore on PostgreSQL, c
 	@PYTHONPATH=. $(python) scripts/demo_s3.py
 
 # Of the constraints, so that what is cached is taken.
-wheel: $(venv)/.installed-dev ## build dist/*.whl and the sdist, and try the wheel in an environment of its own
-	@rm -rf dist build/wheel
+wheel: $(venv)/.installed-dev ## build dist/*.whl and the sdist, and try wheel, [airflow] extra, job zip and MWAA wheel in environments of their own
+	@rm -rf dist build/wheel build/wheel-airflow build/wheel-mwaa build/job build/mwaa
 	@$$(command -v uv || echo $(bin)/uv) build --quiet --out-dir dist . || $(python) -m pip wheel --quiet --no-deps --wheel-dir dist .
-	@$(python) -m venv --without-pip build/wheel
-	@scripts/install.sh build/wheel/bin/python -c constraints.txt dist/*.whl
-	@cd build/wheel && bin/compactor --help >/dev/null && bin/python -m compactor.job --help >/dev/null
+	@scripts/try_wheel.sh $(python) dist/*.whl
 	@ls dist
+
+image: $(venv)/.installed-dev ## build the image compactor, or without Docker execute the Dockerfile's steps in build/image
+	@if docker info >/dev/null 2>&1; then docker build -t compactor .; else rm -rf build/image && $(python) scripts/build_image.py build/image; fi
 
 test: setup ## the fast tests: everything but slow, engines, terraform and airflow
 	@$(pytest) $(two) $(junit) -m 'not slow and not engines and not terraform and not airflow' $(ARGS)
@@ -79,7 +80,7 @@ test-airflow: setup $(airflow)/.installed ## the DAGs in a real Airflow (COMPACT
 	@COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow -m airflow $(ARGS)
 
 test-airflow-server: setup $(airflow)/.installed ## the DAGs in an Airflow with all its processes, asked through REST (minutes)
-	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow/test_server.py -m airflow $(ARGS)
+	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow/test_server.py tests/airflow/test_server_group.py -m airflow $(ARGS)
 
 test-spark4: $(spark4)/.installed ## the suite's core on PySpark 4.1 (needs Java 17 or 21; fetches 460 MB)
 	@$(spark4)/bin/python -m pytest $(or $(ARGS),$(core4))
@@ -102,8 +103,14 @@ format: $(venv)/.installed-dev ## let ruff order imports and lay out the code
 
 docs: $(venv)/.installed-dev ## write the generated documents again
 	@$(python) -m typer compactor.cli.main utils docs --name compactor --output docs/cli.md
+	@$(python) -m tests.terraform.readme
 	@$(python) -c 'import json; from compactor.config.settings import json_schema; print(json.dumps(json_schema(), indent=2))' \
 	    > docs/compactor.schema.json
+	@PYTHONPATH=. $(python) scripts/generated.py
+
+site: $(venv)/.installed-dev ## build the documentation into build/site; a link that leads nowhere fails
+	@NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet --strict
+	@echo build/site/index.html
 
 constraints: $(venv)/.installed-dev ## resolve constraints.txt again, from all extras
 	@{ sed -n '/^#/p' constraints.txt; \
@@ -153,10 +160,10 @@ $(tools)/.installed: tests/terraform/tools.txt | $(venv)/.installed-dev
 
 # An environment of its own, as on a worker: Airflow and what reading the configuration takes, no PySpark. All from constraints.txt.
 $(airflow)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
-	@echo 'setup: installing Airflow into $(airflow) (130 packages)'
+	@echo 'setup: installing Airflow into $(airflow) (150 packages)'
 	@rm -rf $(airflow)
 	@$(python) -m venv --without-pip $(airflow)
-	@scripts/install.sh $(airflow)/bin/python -c constraints.txt apache-airflow apache-airflow-providers-standard boto3 pydantic pyyaml pytest
+	@scripts/install.sh $(airflow)/bin/python -c constraints.txt apache-airflow apache-airflow-providers-standard apache-airflow-providers-amazon boto3 pydantic pyyaml pytest
 	@touch $@
 
 # An environment of its own: two PySparks cannot share one.
@@ -164,8 +171,9 @@ $(spark4)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
 	@echo 'setup: installing PySpark 4.1 into $(spark4) (460 MB)'
 	@rm -rf $(spark4)
 	@$(python) -m venv --without-pip $(spark4)
-	@sed '/^pyspark==/d; /^py4j==/d' constraints.txt > $(spark4)/constraints.txt
-	@scripts/install.sh $(spark4)/bin/python -c $(spark4)/constraints.txt -e '.[dev]' 'pyspark==4.1.*'
+	@# as a user does who wants Spark 4: first compactor with its own PySpark, then the other one over it
+	@scripts/install.sh $(spark4)/bin/python -c constraints.txt -e '.[dev]'
+	@scripts/install.sh $(spark4)/bin/python 'pyspark==4.1.*'
 	@touch $@
 
 # Looked at every time, because a Java can come and go.

@@ -20,19 +20,19 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from compactor.aws import metrics
-from compactor.aws.client import ClientConfig
-from compactor.aws.emr import glue_conf, on_emr
+from compactor.aws.emr import metastore_conf
 from compactor.core.model.errors import CompactorError, ConfigError, Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
 from compactor.core.settings.job_config import JobConfig
 from compactor.core.settings.s3 import S3Settings
-from compactor.flows.keep.vacuum import vacuum
+from compactor.flows import logs
+from compactor.flows.keep.vacuum import vacuum, vacuum_if_due
 from compactor.flows.read.measure import measure
 from compactor.flows.read.verify import verify
-from compactor.flows.run import rebuild_table, replay_table, run_tables
+from compactor.flows.run import rebuild_table, replay_table
+from compactor.flows.run_tables import run_tables
 from compactor.flows.write import restore
 from compactor.ports import Storage
 from compactor.runtime import Runtime
@@ -61,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("tables", nargs="*")
         command.add_argument("--output", "-o", choices=["json"], default="json")
         command.add_argument("--verbose", "-v", action="store_true")
+        command.add_argument("--log-format", choices=[logs.TEXT, logs.JSON], default=os.environ.get("COMPACTOR_LOG_FORMAT", logs.TEXT))
         if name != "verify":
             command.add_argument("--label", default="")
     commands.choices["run"].add_argument("--parallel", "-p", type=int, default=2)
@@ -78,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("tables", nargs=1, metavar="TABLE")
         command.add_argument("--output", "-o", choices=["json"], default="json")
         command.add_argument("--verbose", "-v", action="store_true")
+        command.add_argument("--log-format", choices=[logs.TEXT, logs.JSON], default=os.environ.get("COMPACTOR_LOG_FORMAT", logs.TEXT))
         command.add_argument("--label", default="")
     return main_parser
 
@@ -95,7 +97,7 @@ def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
     def session() -> Any:
         from compactor.spark.session import SessionSettings, open_session
 
-        conf = glue_conf(config.catalog_id) if config.catalog == "glue" and on_emr() else {}
+        conf = metastore_conf(config.catalog, config.catalog_id, config.metastore_uri)
         kinds = {spec.timestamps for spec in config.specs}
         timestamps = {"int96": "INT96", "int64": "TIMESTAMP_MICROS"}[kinds.pop()]
         settings = SessionSettings(config.metastore_uri, None, config.warehouse, verbose=verbose, conf=tuple(conf.items()), timestamps=timestamps)
@@ -138,11 +140,16 @@ def answer(here: Runtime, arguments: argparse.Namespace) -> tuple[Any, int]:
         here.check_commits()
     if arguments.command == "run":
         specs = [spec.compacting_now if arguments.compact else spec for spec in specs]
-        reports = run_tables(here.environment(), specs, parallel=arguments.parallel, label=arguments.label)
+
+        def start(busy: Sequence[TableSpec]) -> None:
+            # before the tables: each puts its Spark jobs into a pool of its own
+            here.spark()
+
+        reports = run_tables(here.environment(), specs, parallel=arguments.parallel, label=arguments.label, start=start)
         if here.config.metrics is not None:
-            namespace, deployment, region = here.config.metrics
-            client = ClientConfig(region, operation_seconds=20.0)
-            measure(here.environment(files_only=True), specs, reports, lambda measures: metrics.send(measures, namespace, deployment, client))
+            # files of this machine would go with the job: whoever sent the job writes them when it has ended
+            sinks = here.sinks(local=False)
+            measure(here.environment(files_only=True), specs, reports, sinks, here.config.metrics.lineage_job)
         return [report.to_json() for report in reports], _code([report.exit_code for report in reports])
     if arguments.command == "quarantine":
         report = replay_table(here.table(specs[0]), label=arguments.label)
@@ -166,7 +173,8 @@ def _each(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespa
     for spec in specs:
         try:
             if arguments.command == "vacuum":
-                results.append(vacuum(here.table(spec, files_only=not arguments.run), not arguments.run, arguments.label).to_json())
+                done = vacuum_if_due(here.table(spec), arguments.label) if arguments.run else vacuum(here.table(spec, files_only=True), True)
+                results.append(done.to_json())
                 continue
             checks = verify(here.table(spec, files_only=arguments.files_only), arguments.deep)
         except CompactorError as error:
@@ -179,7 +187,7 @@ def _each(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespa
 
 
 def _code(codes: Sequence[int]) -> int:
-    return 1 if set(codes) - {0, 75} else 75 if 75 in codes else 0
+    return 1 if set(codes) - {0, 75, 130} else max(codes, default=0)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -196,7 +204,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, journal: Journal) -> tuple[int, str]:
-    journal.open(logging.DEBUG if arguments.verbose else logging.INFO)
+    journal.open(logging.DEBUG if arguments.verbose else logging.INFO, arguments.log_format, getattr(arguments, "label", ""))
     log.info("%s of %s, on Python %s", arguments.command, os.path.dirname(os.path.dirname(os.path.abspath(__file__))), sys.version.split()[0])
     try:
         here = runtime(_job_config(arguments.job_config), arguments.verbose)
@@ -238,18 +246,15 @@ class Journal(logging.Handler):
 
     def __init__(self, directory: str) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter("%(message)s"))
         self._directory = directory
         self._lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._written = self._emitted = 0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def open(self, level: int) -> None:
-        """Start to receive log records of this level, and to write them."""
-        logger = logging.getLogger("compactor")
-        logger.setLevel(level)
-        logger.addHandler(self)
+    def open(self, level: int, form: str, run: str) -> None:
+        """Start to receive log records of this level, and to write them in this format. `run`: the label of the run."""
+        logs.configure(self, form, level, run)
         if self._directory:
             self._thread = threading.Thread(target=self._keep_writing, daemon=True, name="compactor-log")
             self._thread.start()
@@ -263,7 +268,7 @@ class Journal(logging.Handler):
 
     def close(self) -> None:
         """Stop receiving, and write the remaining lines."""
-        logging.getLogger("compactor").removeHandler(self)
+        logging.getLogger().removeHandler(self)
         self._ended.set()
         if self._thread is not None:
             self._thread.join()

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning.audit import Measured, Rule
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.results.reports import Ended
@@ -33,6 +35,9 @@ class Storage(Protocol):
 
     def read(self, path: str) -> bytes:
         """Return the content. Raises FileNotFoundError."""
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return `length` bytes from `start` on, which lies inside the object; fewer at its end. Raises FileNotFoundError."""
 
     def stat(self, path: str) -> FileInfo | None:
         """Return the object at this location, or None if there is none."""
@@ -234,6 +239,9 @@ class Engine(Protocol):
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
         """Raise CheckFailed unless the text of a view over these tables is valid SQL in its dialect and gives exactly the view's columns."""
 
+    def audit(self, spec: TableSpec, snapshot: Snapshot, measured: Sequence[Rule]) -> Measured:
+        """Count the rows of a committed Snapshot, and for each rule the rows that break it. The catalog need not have the Snapshot."""
+
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Compare the visible rows of two Snapshots by the key of `after`.
 
@@ -266,7 +274,9 @@ class Submitted:
     report: str
     """The directory into which the job writes its report."""
     until: float
-    """When the job must have ended, in epoch seconds."""
+    """When the job must have ended, even if it waited for resources; in epoch seconds."""
+    seconds: float = 7200.0
+    """How long it may run after that wait."""
 
 
 class RemoteRunner(Runner, Protocol):
@@ -280,6 +290,12 @@ class RemoteRunner(Runner, Protocol):
 
     def result(self, submitted: Submitted, log: Callable[[str], None], since: int = 0) -> Ended:
         """Return how the job ended. `log` is called with the lines of its log from line `since` on. Raises Unavailable if the result is unknown."""
+
+    def links(self, submitted: Submitted) -> dict[str, str]:
+        """Return pages about the job for people: name → address."""
+
+    def usage(self, submitted: Submitted) -> JobUsage | None:
+        """Return what a job that has ended used, as billed; None if the cluster does not report it."""
 
     def stop(self, submitted: Submitted) -> None:
         """Cancel the job. Harmless if it has ended."""

@@ -6,22 +6,32 @@ Spark starts on first use, so commands that only read files never start a JVM.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib.metadata
 import json
 import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from compactor.core.measures.measures import Measured, for_cloudwatch
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
+from compactor.core.results.reports import Tasks
 from compactor.core.settings.job_config import JobConfig
+from compactor.core.settings.metrics import LOG, MetricsSettings
+from compactor.flows import logs
 from compactor.flows.environment import Environment
+from compactor.flows.read.measure import Sink
+from compactor.flows.stop import Stop
 from compactor.flows.table import Table
 from compactor.ports import Catalog, Engine, Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.routed import RoutedStorage
+from compactor.telemetry import files, http
+from compactor.telemetry.process import cpu_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,10 +52,43 @@ class Runtime:
         self._open_session, self._schemas, self._notify = open_session, schemas, notify
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
+        self._stop = Stop(self._cancel)
 
     def environment(self, files_only: bool = False) -> Environment:
         """Return the ports for the flows. Engine and catalog start Spark on first use."""
-        return Environment(self.storage, self._engine, self._catalog, notify=self._notify, files_only=files_only, catalog_name=self._catalog_name)
+        return Environment(
+            self.storage,
+            self._engine,
+            self._catalog,
+            notify=self._notify,
+            files_only=files_only,
+            catalog_name=self._catalog_name,
+            cpu=cpu_seconds,
+            program=_program(),
+            stop=self._stop,
+            tasks=self._tasks,
+            share=self._share,
+        )
+
+    def sinks(self, local: bool = True, remote: bool = True) -> list[Sink]:
+        """Return the sinks of measures. `local`: files of this machine, which a cluster has no use for; `remote`: all others."""
+        settings = self.config.metrics
+        if settings is None:
+            return []
+        sinks: list[Sink] = []
+        if settings.cloudwatch and remote:
+            sinks.append(lambda measured: _to_cloudwatch(measured, settings))
+        for name, sink in (("emf", files.write_emf), ("json", files.write_records), ("prometheus", files.write_prometheus)):
+            place = getattr(settings, name)
+            if place and (remote if place == LOG else local):
+                sinks.append(functools.partial(sink, settings=settings))
+        if settings.pushgateway and remote:
+            sinks.append(lambda measured: http.push(measured, settings))
+        if settings.openlineage and "://" in settings.openlineage and remote:
+            sinks.append(lambda measured: http.send_events(measured, settings))
+        elif settings.openlineage and "://" not in settings.openlineage and local:
+            sinks.append(lambda measured: files.write_events(measured, settings))
+        return sinks
 
     def table(self, spec: TableSpec, files_only: bool = False) -> Table:
         """Return a table in this environment."""
@@ -60,6 +103,11 @@ class Runtime:
     def started(self) -> bool:
         """Whether Spark runs."""
         return "spark" in self._made
+
+    def _cancel(self) -> None:
+        """Cancel all jobs of Spark."""
+        if self.started:
+            self.spark().sparkContext.cancelAllJobs()
 
     def check_commits(self) -> None:
         """Raise Refused if the store has no conditional puts, which commits need. Called before anything is computed."""
@@ -89,11 +137,30 @@ class Runtime:
                 self._made[name] = make()
             return self._made[name]
 
+    def _share(self, name: str) -> None:
+        """Put the Spark jobs of this thread into their own pool. Pools share the cores evenly, so a large table does not hold back small ones."""
+        if self.started:
+            self.spark().sparkContext.setLocalProperty("spark.scheduler.pool", name)
+
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine
 
         engine: Engine = self._once("engine", lambda: SparkEngine(self.spark(), self.storage, self._schemas))
+        self._join_group()
         return engine
+
+    def _join_group(self) -> None:
+        """Put the Spark jobs of this thread into the group of its phase, so that their tasks can be counted."""
+        from compactor.spark.progress import join_group
+
+        context = logs.current()
+        if "table" in context:
+            join_group(self.spark(), context.get(logs.GROUP, context["table"]), f"{context['table']}: {context.get('phase', 'running')}")
+
+    def _tasks(self, group: str) -> Tasks | None:
+        from compactor.spark.progress import tasks
+
+        return tasks(self.spark(), group) if self.started else None
 
     def _catalog(self) -> Catalog:
         if self.config.catalog == "glue":
@@ -123,6 +190,21 @@ class Runtime:
             raise Refused(f"{location} is in S3, which needs boto3: pip install boto3") from None
         home = self.config.warehouse if self.config.warehouse.startswith("s3://") else location
         return S3Storage(home, self.config.s3.within(os.environ))
+
+
+def _to_cloudwatch(measured: Measured, settings: MetricsSettings) -> None:
+    from compactor.aws import metrics
+    from compactor.aws.client import ClientConfig
+
+    metrics.send(for_cloudwatch(measured.tables), settings.namespace, settings.deployment, ClientConfig(settings.region, operation_seconds=20.0))
+
+
+def _program() -> str:
+    try:
+        return importlib.metadata.version("cdc-compactor")
+    except importlib.metadata.PackageNotFoundError:
+        # a zip on a cluster has no metadata
+        return "unknown"
 
 
 def with_catalog(table: Table, catalog: Catalog, applied: bool) -> Table:

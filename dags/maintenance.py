@@ -1,8 +1,8 @@
 """Compacts and verifies every table, and deletes unneeded files after approval.
 
-`compact_<table>` ingests new files and merges the Delta into the base where that is worthwhile. `verify_<table>` compares the view with a full
-recompute from the archive and reads every file, two tables at a time. `vacuum_dry_run` lists what `compactor vacuum` would delete.
-`approve_deletion` then asks you under *Required actions*. Only after *Approve* does `vacuum` delete the files.
+`compact_<group>` ingests new files of the group's tables and merges the Delta into the base where that is worthwhile. `verify_<group>` compares the
+views with a full recompute from the archive and reads every file. Both fail with the errors of the tables that failed. `vacuum_dry_run` lists what
+`compactor vacuum` would delete. `approve_deletion` then asks you under *Required actions*. Only after *Approve* does `vacuum` delete the files.
 """
 
 from compactor.airflow import dags

@@ -3,9 +3,11 @@
 resource "aws_iam_role" "cluster_service" {
   count = var.cluster == null ? 0 : 1
 
-  name        = "${var.name}-emr-service"
-  description = "Permissions of EMR to run the cluster of ${var.name}"
-  tags        = var.tags
+  name                 = local.role_names.emr_service
+  path                 = var.roles.path
+  permissions_boundary = var.roles.permissions_boundary_arn
+  description          = "Permissions of EMR to run the cluster of ${var.name}"
+  tags                 = var.tags
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
@@ -53,9 +55,11 @@ resource "aws_iam_role_policy" "cluster_service" {
 resource "aws_iam_role" "cluster_instance" {
   count = var.cluster == null ? 0 : 1
 
-  name        = "${var.name}-emr-instance"
-  description = "Permissions of compactor jobs on the cluster of ${var.name}"
-  tags        = var.tags
+  name                 = local.role_names.emr_instance
+  path                 = var.roles.path
+  permissions_boundary = var.roles.permissions_boundary_arn
+  description          = "Permissions of compactor jobs on the cluster of ${var.name}"
+  tags                 = var.tags
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
@@ -90,7 +94,8 @@ resource "aws_iam_role_policy" "cluster_disks" {
 resource "aws_iam_instance_profile" "cluster" {
   count = var.cluster == null ? 0 : 1
 
-  name = "${var.name}-emr-instance"
+  name = local.role_names.emr_instance
+  path = var.roles.path
   role = aws_iam_role.cluster_instance[0].name
   tags = var.tags
 }
@@ -142,8 +147,8 @@ resource "aws_emr_cluster" "this" {
   configurations_json = jsonencode([
     for classification in ["hive-site", "spark-hive-site"] : {
       Classification = classification
-      Properties     = { "hive.metastore.client.factory.class" = local.glue_client }
-    }
+      Properties     = { "hive.metastore.client.factory.class" = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory" }
+    } if var.cluster.glue_metastore
   ])
 
   auto_termination_policy {

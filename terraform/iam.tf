@@ -28,6 +28,8 @@ locals {
   caller_actions = {
     application  = ["emr-serverless:StartJobRun", "emr-serverless:StartApplication"]  # submit, which starts one that is stopped
     job_runs     = ["emr-serverless:GetJobRun", "emr-serverless:CancelJobRun"]        # wait, cancel on kill
+    job_tags     = ["emr-serverless:TagResource"]                                     # tags of a job, for cost allocation
+    job_pages    = ["emr-serverless:GetDashboardForJobRun"]                           # the link to Spark's UI
     pass         = ["iam:PassRole"]                                                   # the job's role, to EMR Serverless only
     steps        = ["elasticmapreduce:AddJobFlowSteps", "elasticmapreduce:ListSteps"] # runner: emr-steps: add one, unless it is there
     steps_follow = ["elasticmapreduce:DescribeStep", "elasticmapreduce:CancelSteps"]  # wait, cancel on kill
@@ -60,8 +62,8 @@ locals {
   ]
 
   glue     = "arn:${local.partition}:glue:${local.region}:${local.account}"
-  tables   = [for name in local.databases : "${local.glue}:table/${name}/*"]
-  names    = [for name in local.databases : "${local.glue}:database/${name}"]
+  tables   = [for name in values(local.databases) : "${local.glue}:table/${name}/*"]
+  names    = [for name in values(local.databases) : "${local.glue}:database/${name}"]
   own_keys = distinct(concat([local.kms_key_arn], compact([var.lake.kms_key_arn]), local.landing_keys))
 
   metric_statements = var.alarms == null ? [] : [{
@@ -112,7 +114,7 @@ locals {
           Resource = concat(
             ["${local.glue}:catalog", "${local.glue}:database/default", "${local.glue}:userDefinedFunction/default/*"],
             local.names,
-            [for name in local.databases : "${local.glue}:userDefinedFunction/${name}/*"],
+            [for name in values(local.databases) : "${local.glue}:userDefinedFunction/${name}/*"],
           )
         },
         {
@@ -153,7 +155,7 @@ locals {
       }],
       [for application in aws_emrserverless_application.this : {
         Effect   = "Allow"
-        Action   = local.caller_actions.job_runs
+        Action   = concat(local.caller_actions.job_runs, local.caller_actions.job_tags, local.caller_actions.job_pages)
         Resource = "${application.arn}/jobruns/*"
       }],
       [for role in aws_iam_role.job : {
@@ -171,6 +173,8 @@ locals {
       [
         { Effect = "Allow", Action = local.caller_actions.lake_state, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/*" },
         { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/notices/*" },
+        { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/runs/*" },
+        { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/_runs/*" },
         { Effect = "Allow", Action = local.caller_actions.plans, Resource = "${local.code_arn}/plans/*" },
         { Effect = "Allow", Action = local.caller_actions.reports, Resource = "${local.logs_arn}/jobs/reports/*" },
         {
@@ -190,9 +194,11 @@ locals {
 resource "aws_iam_role" "job" {
   count = var.serverless == null ? 0 : 1
 
-  name        = "${var.name}-job"
-  description = "Permissions of a compactor job on EMR Serverless"
-  tags        = var.tags
+  name                 = local.role_names.job
+  path                 = var.roles.path
+  permissions_boundary = var.roles.permissions_boundary_arn
+  description          = "Permissions of a compactor job on EMR Serverless"
+  tags                 = var.tags
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
@@ -232,17 +238,19 @@ resource "aws_iam_role_policy" "job_logs" {
 }
 
 resource "aws_iam_role" "caller" {
-  count = length(var.callers.trusted_arns) > 0 ? 1 : 0
+  count = var.callers.trusted == null ? 0 : 1
 
-  name        = "${var.name}-caller"
-  description = "Starts, watches and cancels compactor jobs"
-  tags        = var.tags
+  name                 = local.role_names.caller
+  path                 = var.roles.path
+  permissions_boundary = var.roles.permissions_boundary_arn
+  description          = "Starts, watches and cancels compactor jobs"
+  tags                 = var.tags
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
     Statement = [{
       Effect    = "Allow"
-      Principal = { AWS = var.callers.trusted_arns }
+      Principal = { AWS = var.callers.trusted.arns }
       Action    = "sts:AssumeRole"
     }]
   })
@@ -250,9 +258,9 @@ resource "aws_iam_role" "caller" {
 
 resource "aws_iam_role_policy" "caller" {
   for_each = merge(
-    { for name in var.callers.role_names : name => name },
-    { for role in aws_iam_role.caller : "${var.name}-caller" => role.name },
-    { for role in aws_iam_role.mwaa : "${var.name}-mwaa" => role.name },
+    var.callers.roles,
+    { for role in aws_iam_role.caller : "caller" => role.name },
+    { for role in aws_iam_role.mwaa : "mwaa" => role.name },
   )
 
   name   = "${var.name}-caller"

@@ -20,15 +20,23 @@ locals {
   logs_arn  = "arn:${local.partition}:s3:::${local.logs_bucket}"
   warehouse = "s3://${local.lake_bucket}/${var.lake.warehouse}"
 
-  kms_key_arn = var.kms_key_arn == null ? one(aws_kms_key.this[*].arn) : var.kms_key_arn
-  databases   = distinct(compact([var.database.name, var.database.tables]))
+  kms_key_arn = var.kms_key == null ? one(aws_kms_key.this[*].arn) : var.kms_key.arn
 
-  # Spark settings for the Glue Data Catalog; a job started through the API needs them.
-  glue_client = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
+  # The keys of every `count` and `for_each` are known at plan time, even where names and ARNs are not: they depend on whether an object is given,
+  # not on what it contains.
+  databases = merge({ views = var.database.name }, var.database.tables == null ? {} : { tables = var.database.tables.name })
+
+  role_names = {
+    job          = coalesce(var.roles.names.job, "${var.name}-job")
+    caller       = coalesce(var.roles.names.caller, "${var.name}-caller")
+    mwaa         = coalesce(var.roles.names.mwaa, "${var.name}-mwaa")
+    emr_service  = coalesce(var.roles.names.emr_service, "${var.name}-emr-service")
+    emr_instance = coalesce(var.roles.names.emr_instance, "${var.name}-emr-instance")
+  }
 }
 
 resource "aws_kms_key" "this" {
-  count = var.kms_key_arn == null ? 1 : 0
+  count = var.kms_key == null ? 1 : 0
 
   description             = "${var.name}: lake, code, log groups, notifications"
   enable_key_rotation     = true
@@ -74,16 +82,16 @@ resource "aws_kms_key" "this" {
 }
 
 resource "aws_kms_alias" "this" {
-  count = var.kms_key_arn == null ? 1 : 0
+  count = var.kms_key == null ? 1 : 0
 
   name          = "alias/${var.name}"
   target_key_id = aws_kms_key.this[0].key_id
 }
 
 resource "aws_glue_catalog_database" "this" {
-  for_each = var.database.create ? toset(local.databases) : toset([])
+  for_each = { for role, name in local.databases : role => name if var.database.create }
 
-  name         = each.key
+  name         = each.value
   description  = "Tables that ${var.name} keeps up to date from change data capture files"
   location_uri = local.warehouse
   tags         = var.tags
@@ -139,10 +147,7 @@ resource "aws_emrserverless_application" "this" {
     }
   }
 
-  runtime_configuration {
-    classification = "spark-defaults"
-    properties     = { "spark.hadoop.hive.metastore.client.factory.class" = local.glue_client }
-  }
+  # No metastore in a runtime_configuration: each job says whether it uses Glue or a metastore service.
 
   dynamic "network_configuration" {
     for_each = length(var.serverless.subnet_ids) > 0 ? [var.serverless] : []

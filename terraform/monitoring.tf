@@ -1,10 +1,34 @@
 # Log groups, the topic and its messages: failed jobs by EMR's own event, everything else by alarms on the metrics in docs/terraform.md.
 
 locals {
-  topic_arn = var.notifications.topic_arn == null ? one(aws_sns_topic.this[*].arn) : var.notifications.topic_arn
+  topic_arn = var.notifications.topic == null ? one(aws_sns_topic.this[*].arn) : var.notifications.topic.arn
 
   # Each metric has the dimension Deployment; Freshness is also sent by Table.
   deployment = { Deployment = var.name }
+
+  # Where jobs run → EMR's own event of a failed one, and the message about it.
+  failed_jobs = merge(
+    { for application in aws_emrserverless_application.this : "job" => {
+      description = "Jobs of ${var.name} on EMR Serverless that failed"
+      pattern = {
+        source      = ["aws.emr-serverless"]
+        detail-type = ["EMR Serverless Job Run State Change"]
+        detail      = { applicationId = [application.id], state = ["FAILED"] }
+      }
+      paths = { name = "$.detail.jobRunName", id = "$.detail.jobRunId" }
+      text  = "${var.name}: job <name> (<id>) on EMR Serverless failed. Its log: log group /aws/emr-serverless/${var.name}, and s3://${local.logs_bucket}/jobs/."
+    } },
+    { for cluster in aws_emr_cluster.this : "step" => {
+      description = "Steps of ${var.name} on the EMR cluster that failed"
+      pattern = {
+        source      = ["aws.emr"]
+        detail-type = ["EMR Step Status Change"]
+        detail      = { clusterId = [cluster.id], state = ["FAILED"] }
+      }
+      paths = { name = "$.detail.name", id = "$.detail.stepId" }
+      text  = "${var.name}: step <name> (<id>) on the EMR cluster failed. Its log: s3://${local.logs_bucket}/jobs/cluster/."
+    } },
+  )
 
   # name → metric, statistic over a period, threshold, and treatment of missing data.
   alarms = var.alarms == null ? {} : {
@@ -63,7 +87,7 @@ resource "aws_cloudwatch_log_group" "mwaa" {
 }
 
 resource "aws_sns_topic" "this" {
-  count = var.notifications.topic_arn == null ? 1 : 0
+  count = var.notifications.topic == null ? 1 : 0
 
   name              = var.name
   kms_master_key_id = local.kms_key_arn
@@ -71,7 +95,7 @@ resource "aws_sns_topic" "this" {
 }
 
 resource "aws_sns_topic_policy" "this" {
-  count = var.notifications.topic_arn == null ? 1 : 0
+  count = var.notifications.topic == null ? 1 : 0
 
   arn = aws_sns_topic.this[0].arn
 
@@ -96,37 +120,25 @@ resource "aws_sns_topic_subscription" "email" {
   endpoint  = each.key
 }
 
-# EMR sends the event even if a job died before it could send metrics.
+# EMR sends these events even if a job died before it could send metrics. The job's name begins with the table or group.
 resource "aws_cloudwatch_event_rule" "failed_job" {
-  count = var.serverless == null ? 0 : 1
+  for_each = local.failed_jobs
 
-  name        = "${var.name}-failed-job"
-  description = "Jobs of ${var.name} on EMR Serverless that failed"
-  tags        = var.tags
-
-  event_pattern = jsonencode({
-    source      = ["aws.emr-serverless"]
-    detail-type = ["EMR Serverless Job Run State Change"]
-    detail = {
-      applicationId = [aws_emrserverless_application.this[0].id]
-      state         = ["FAILED"]
-    }
-  })
+  name          = "${var.name}-failed-${each.key}"
+  description   = each.value.description
+  event_pattern = jsonencode(each.value.pattern)
+  tags          = var.tags
 }
 
 resource "aws_cloudwatch_event_target" "failed_job" {
-  count = var.serverless == null ? 0 : 1
+  for_each = local.failed_jobs
 
-  rule = aws_cloudwatch_event_rule.failed_job[0].name
+  rule = aws_cloudwatch_event_rule.failed_job[each.key].name
   arn  = local.topic_arn
 
   input_transformer {
-    input_paths = {
-      application = "$.detail.applicationId"
-      job         = "$.detail.jobRunId"
-      name        = "$.detail.jobRunName"
-    }
-    input_template = "\"${var.name}: job <name> (<job>) of application <application> failed. Its log: group /aws/emr-serverless/${var.name}, and s3://${local.logs_bucket}/jobs/.\""
+    input_paths    = each.value.paths
+    input_template = "\"${each.value.text}\"" # jsonencode would write < and > as escapes
   }
 }
 
@@ -168,4 +180,17 @@ resource "aws_cloudwatch_metric_alarm" "table" {
   alarm_actions       = [local.topic_arn]
   ok_actions          = var.alarms.notify_when_fine_again ? [local.topic_arn] : []
   tags                = var.tags
+}
+
+# The body is made from the list of measures (compactor/core/measures): `make docs`.
+resource "aws_cloudwatch_dashboard" "this" {
+  count = var.dashboard ? 1 : 0
+
+  dashboard_name = var.name
+
+  dashboard_body = templatefile("${path.module}/dashboard.json.tftpl", {
+    namespace  = var.alarms == null ? "Compactor" : var.alarms.namespace
+    deployment = var.name
+    region     = local.region
+  })
 }

@@ -1,11 +1,41 @@
 # Airflow as a service. In addition to the caller's permissions it has those that Amazon documents for an execution role.
 
+locals {
+  mwaa_package = var.mwaa == null ? null : var.mwaa.package
+
+  mwaa_files = { requirements = "requirements.txt", plugins = "plugins.zip", startup_script = "startup.sh" }
+
+  # What MWAA installs: files that the module uploads, or objects that exist already. MWAA needs the version of each object.
+  mwaa_objects = local.mwaa_package != null ? {
+    for part, object in aws_s3_object.mwaa : part => { key = object.key, version = object.version_id }
+    } : {
+    requirements   = try(var.mwaa.requirements, null)
+    plugins        = try(var.mwaa.plugins, null)
+    startup_script = try(var.mwaa.startup_script, null)
+  }
+}
+
+resource "aws_s3_object" "mwaa" {
+  for_each = { for part, file in local.mwaa_files : part => file if local.mwaa_package != null }
+
+  bucket      = aws_s3_bucket.this["code"].id
+  key         = "mwaa/${each.value}"
+  source      = "${local.mwaa_package}/${each.value}"
+  source_hash = filemd5("${local.mwaa_package}/${each.value}")
+  tags        = var.tags
+
+  # Without versions the object would have none that MWAA can name.
+  depends_on = [aws_s3_bucket_versioning.this, aws_s3_bucket_server_side_encryption_configuration.this]
+}
+
 resource "aws_iam_role" "mwaa" {
   count = var.mwaa == null ? 0 : 1
 
-  name        = "${var.name}-mwaa"
-  description = "Permissions of the Airflow environment ${var.name}"
-  tags        = var.tags
+  name                 = local.role_names.mwaa
+  path                 = var.roles.path
+  permissions_boundary = var.roles.permissions_boundary_arn
+  description          = "Permissions of the Airflow environment ${var.name}"
+  tags                 = var.tags
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
@@ -85,21 +115,25 @@ resource "aws_iam_role_policy" "mwaa" {
 resource "aws_mwaa_environment" "this" {
   count = var.mwaa == null ? 0 : 1
 
-  name                            = var.name
-  airflow_version                 = var.mwaa.airflow_version
-  environment_class               = var.mwaa.environment_class
-  min_workers                     = var.mwaa.min_workers
-  max_workers                     = var.mwaa.max_workers
-  execution_role_arn              = aws_iam_role.mwaa[0].arn
-  kms_key                         = local.kms_key_arn
-  source_bucket_arn               = aws_s3_bucket.this["code"].arn
-  dag_s3_path                     = "dags/"
-  requirements_s3_path            = var.mwaa.requirements
-  requirements_s3_object_version  = var.mwaa.requirements_version
-  webserver_access_mode           = var.mwaa.webserver_access_mode
-  weekly_maintenance_window_start = var.mwaa.maintenance_start
-  airflow_configuration_options   = var.mwaa.options
-  tags                            = var.tags
+  name                             = var.name
+  airflow_version                  = var.mwaa.airflow_version
+  environment_class                = var.mwaa.environment_class
+  min_workers                      = var.mwaa.min_workers
+  max_workers                      = var.mwaa.max_workers
+  execution_role_arn               = aws_iam_role.mwaa[0].arn
+  kms_key                          = local.kms_key_arn
+  source_bucket_arn                = aws_s3_bucket.this["code"].arn
+  dag_s3_path                      = "dags/"
+  requirements_s3_path             = try(local.mwaa_objects.requirements.key, null)
+  requirements_s3_object_version   = try(local.mwaa_objects.requirements.version, null)
+  plugins_s3_path                  = try(local.mwaa_objects.plugins.key, null)
+  plugins_s3_object_version        = try(local.mwaa_objects.plugins.version, null)
+  startup_script_s3_path           = try(local.mwaa_objects.startup_script.key, null)
+  startup_script_s3_object_version = try(local.mwaa_objects.startup_script.version, null)
+  webserver_access_mode            = var.mwaa.webserver_access_mode
+  weekly_maintenance_window_start  = var.mwaa.maintenance_start
+  airflow_configuration_options    = var.mwaa.options
+  tags                             = var.tags
 
   network_configuration {
     subnet_ids         = var.mwaa.subnet_ids

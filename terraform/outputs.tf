@@ -3,6 +3,11 @@ output "warehouse" {
   value       = local.warehouse
 }
 
+output "compactor_yaml" {
+  description = "The first part of compactor.yaml: warehouse, catalog, where EMR jobs are sent, metrics. Add `tables:`."
+  value       = yamlencode(local.compactor_yaml)
+}
+
 output "buckets" {
   description = "Names of the lake, code and logs buckets."
   value       = { lake = local.lake_bucket, code = local.code_bucket, logs = local.logs_bucket }
@@ -10,7 +15,7 @@ output "buckets" {
 
 output "databases" {
   description = "Names of the Glue databases: `name` for the views, `tables` for base, Delta and incremental tables."
-  value       = { name = var.database.name, tables = coalesce(var.database.tables, var.database.name) }
+  value       = { name = var.database.name, tables = lookup(local.databases, "tables", var.database.name) }
 }
 
 output "kms_key_arn" {
@@ -39,7 +44,7 @@ output "cluster_id" {
 }
 
 output "caller_role_arn" {
-  description = "The role that starts jobs; null if `callers.trusted_arns` is empty."
+  description = "The role that starts jobs; null without `callers.trusted`."
   value       = one(aws_iam_role.caller[*].arn)
 }
 
@@ -61,4 +66,34 @@ output "topic_arn" {
 output "log_group" {
   description = "Log group of jobs on EMR Serverless; null if there is no application."
   value       = one(aws_cloudwatch_log_group.jobs[*].name)
+}
+
+locals {
+  runner = var.serverless != null ? "emr-serverless" : var.cluster != null ? "emr-steps" : "local"
+
+  # Keys without a value are left out: compactor.yaml has no nulls.
+  compactor_yaml = merge(
+    {
+      warehouse = local.warehouse
+      catalog   = { type = "glue", database = var.database.name, region = local.region }
+    },
+    local.runner == "local" ? {} : {
+      emr = merge(
+        {
+          job    = "s3://${local.code_bucket}/jobs/${var.package_version}"
+          plans  = "s3://${local.code_bucket}/plans"
+          logs   = "s3://${local.logs_bucket}/jobs"
+          region = local.region
+        },
+        { for application in aws_emrserverless_application.this : "application" => application.id },
+        { for role in aws_iam_role.job : "role" => role.arn },
+        { for cluster in aws_emr_cluster.this : "cluster" => cluster.id },
+      )
+    },
+    { defaults = merge(
+      local.runner == "local" ? {} : { runner = local.runner },
+      var.database.tables == null ? {} : { tables_in = var.database.tables.name },
+    ) },
+    var.alarms == null ? {} : { metrics = { deployment = var.name, namespace = var.alarms.namespace } },
+  )
 }

@@ -131,32 +131,75 @@ variable "force_destroy" {
   nullable    = false
 }
 
-variable "kms_key_arn" {
-  description = "An existing key for lake, code, log groups and topic; null: create one. Its policy must allow CloudWatch Logs, CloudWatch and EventBridge to use it."
-  type        = string
+variable "kms_key" {
+  description = <<-EOT
+    An existing key for lake, code, log groups and topic; null: create one. Its policy must allow CloudWatch Logs, CloudWatch and EventBridge to
+    use it. The ARN may be unknown until apply.
+  EOT
+  type        = object({ arn = string })
   default     = null
 
   validation {
-    condition     = var.kms_key_arn == null ? true : can(regex("^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/", var.kms_key_arn))
-    error_message = "kms_key_arn: expected the ARN of a key (not of an alias)."
+    condition     = var.kms_key == null ? true : can(regex("^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/", var.kms_key.arn))
+    error_message = "kms_key.arn: expected the ARN of a key (not of an alias)."
+  }
+}
+
+variable "roles" {
+  description = <<-EOT
+    How the module's roles are made: `path`, `permissions_boundary_arn`, and `names` for accounts with a naming rule (default: `name` and `job`,
+    `caller`, `mwaa`, `emr-service`, `emr-instance`).
+  EOT
+  type = object({
+    path                     = optional(string, "/")
+    permissions_boundary_arn = optional(string)
+    names = optional(object({
+      job          = optional(string)
+      caller       = optional(string)
+      mwaa         = optional(string)
+      emr_service  = optional(string)
+      emr_instance = optional(string)
+    }), {})
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = can(regex("^/([!-~]+/)?$", var.roles.path))
+    error_message = "roles.path: expected a path with a slash at both ends, such as `/data/`."
+  }
+
+  validation {
+    condition     = var.roles.permissions_boundary_arn == null ? true : can(regex("^arn:[a-z-]+:iam::([0-9]{12}|aws):policy/", var.roles.permissions_boundary_arn))
+    error_message = "roles.permissions_boundary_arn: expected the ARN of a policy."
+  }
+
+  validation {
+    condition     = alltrue([for name in values(var.roles.names) : name == null ? true : can(regex("^[A-Za-z0-9+=,.@_-]{1,64}$", name))])
+    error_message = "roles.names: expected names of IAM roles, at most 64 characters, without a path."
   }
 }
 
 variable "database" {
   description = <<-EOT
     The Glue databases. `name`: the database of the views, `catalog.database` in compactor.yaml. `tables`: the database of base, Delta and
-    incremental tables, `tables_in` (default: the same). `create = false`: use existing databases.
+    incremental tables, `tables_in` (default: the same database). `create = false`: use existing databases.
   EOT
   type = object({
     name   = string
-    tables = optional(string)
+    tables = optional(object({ name = string }))
     create = optional(bool, true)
   })
   nullable = false
 
   validation {
-    condition     = alltrue([for name in compact([var.database.name, var.database.tables]) : can(regex("^[a-z0-9_]{1,128}$", name))])
+    condition     = alltrue([for name in [var.database.name, try(var.database.tables.name, var.database.name)] : can(regex("^[a-z0-9_]{1,128}$", name))])
     error_message = "database: expected lower-case letters, digits and underscores, at most 128; Hive, Glue and Athena all accept these."
+  }
+
+  validation {
+    condition     = var.database.tables == null ? true : var.database.tables.name != var.database.name
+    error_message = "database.tables: expected another database; leave it out to have everything in one."
   }
 }
 
@@ -199,7 +242,8 @@ variable "serverless" {
 variable "cluster" {
   description = <<-EOT
     A long-running EMR cluster for `runner: emr-steps`; null: none. It needs a private subnet with access to S3 and Glue, and the tag
-    `for-use-with-amazon-emr-managed-policies = true` on subnet and security groups.
+    `for-use-with-amazon-emr-managed-policies = true` on subnet and security groups. `glue_metastore`: Hive and Spark on it use Glue unless a job
+    says otherwise; false for a metastore service of your own (`catalog: {uri: thrift://...}`).
   EOT
   type = object({
     subnet_id                 = string
@@ -214,6 +258,7 @@ variable "cluster" {
     step_concurrency          = optional(number, 4)
     idle_timeout_minutes      = optional(number, 60)
     termination_protection    = optional(bool, false)
+    glue_metastore            = optional(bool, true)
   })
   default = null
 
@@ -236,7 +281,9 @@ variable "cluster" {
 variable "mwaa" {
   description = <<-EOT
     An Amazon MWAA environment; null: none. It needs two private subnets in two zones with access to AWS (NAT or endpoints), and security groups
-    that allow traffic between their members. DAGs come from `dags/` in the code bucket; `requirements` names a file there.
+    that allow traffic between their members. DAGs come from `dags/` in the code bucket. `package`: a local folder that `compactor package --mwaa`
+    wrote; the module uploads its requirements.txt, plugins.zip and startup.sh. For files that are in the code bucket already, set `requirements`,
+    `plugins` and `startup_script` instead: key and version of each object.
   EOT
   type = object({
     subnet_ids            = list(string)
@@ -245,8 +292,10 @@ variable "mwaa" {
     environment_class     = optional(string, "mw1.small")
     min_workers           = optional(number, 1)
     max_workers           = optional(number, 5)
-    requirements          = optional(string)
-    requirements_version  = optional(string)
+    package               = optional(string)
+    requirements          = optional(object({ key = string, version = string }))
+    plugins               = optional(object({ key = string, version = string }))
+    startup_script        = optional(object({ key = string, version = string }))
     webserver_access_mode = optional(string, "PRIVATE_ONLY")
     maintenance_start     = optional(string, "SUN:03:30")
     options               = optional(map(string), {})
@@ -269,26 +318,37 @@ variable "mwaa" {
   }
 
   validation {
-    condition     = var.mwaa == null ? true : (var.mwaa.requirements == null) == (var.mwaa.requirements_version == null)
-    error_message = "mwaa: requirements (a key in the code bucket) and requirements_version (that object's version) must be set together."
+    condition     = try(var.mwaa.package, null) == null ? true : var.mwaa.requirements == null && var.mwaa.plugins == null && var.mwaa.startup_script == null
+    error_message = "mwaa: `package` uploads requirements, plugins and start-up script; set either it or those three."
+  }
+
+  validation {
+    condition     = try(var.mwaa.package, null) == null ? true : alltrue([for name in ["requirements.txt", "plugins.zip", "startup.sh"] : fileexists("${var.mwaa.package}/${name}")])
+    error_message = "mwaa.package: expected requirements.txt, plugins.zip and startup.sh in this folder; `compactor package --mwaa FOLDER` writes them."
   }
 }
 
 variable "callers" {
   description = <<-EOT
-    Identities that may start jobs. `trusted_arns`: roles or users that may assume the caller role. `role_names`: existing roles of this account
-    that get its permissions directly. The module's MWAA environment always gets them.
+    Identities that may start jobs. `trusted`: create the caller role, which these roles and users may assume. `roles`: existing roles of this
+    account that get its permissions directly, by any key: `{ workers = aws_iam_role.workers.name }`. The module's MWAA environment always gets
+    them.
   EOT
   type = object({
-    trusted_arns = optional(list(string), [])
-    role_names   = optional(set(string), [])
+    trusted = optional(object({ arns = list(string) }))
+    roles   = optional(map(string), {})
   })
   default  = {}
   nullable = false
 
   validation {
-    condition     = alltrue([for arn in var.callers.trusted_arns : can(regex("^arn:[a-z-]+:(iam|sts)::[0-9]{12}:", arn))])
-    error_message = "callers.trusted_arns: expected ARNs of roles or users, never `*`."
+    condition     = var.callers.trusted == null ? true : length(var.callers.trusted.arns) > 0 && alltrue([for arn in var.callers.trusted.arns : can(regex("^arn:[a-z-]+:(iam|sts)::[0-9]{12}:", arn))])
+    error_message = "callers.trusted.arns: expected ARNs of roles or users, at least one, never `*`."
+  }
+
+  validation {
+    condition     = !anytrue([for key in keys(var.callers.roles) : contains(["caller", "mwaa"], key)])
+    error_message = "callers.roles: the keys `caller` and `mwaa` are the module's own roles; choose other keys."
   }
 }
 
@@ -305,13 +365,20 @@ variable "log_retention_days" {
 }
 
 variable "notifications" {
-  description = "Receivers of alarms. `topic_arn`: an existing SNS topic; null: create one. `emails`: subscribers, who each get a message to confirm."
+  description = "Receivers of alarms. `topic`: an existing SNS topic; null: create one. `emails`: subscribers, who each get a message to confirm."
   type = object({
-    topic_arn = optional(string)
-    emails    = optional(set(string), [])
+    topic  = optional(object({ arn = string }))
+    emails = optional(set(string), [])
   })
   default  = {}
   nullable = false
+}
+
+variable "dashboard" {
+  description = "Create a CloudWatch dashboard of all metrics in docs/terraform.md, in the namespace of `alarms`, else `Compactor`."
+  type        = bool
+  default     = false
+  nullable    = false
 }
 
 variable "alarms" {
@@ -339,5 +406,61 @@ variable "alarms" {
   validation {
     condition     = var.alarms == null ? true : var.alarms.period_minutes >= 1 && var.alarms.period_minutes <= 1440 && floor(var.alarms.period_minutes) == var.alarms.period_minutes
     error_message = "alarms.period_minutes: expected whole minutes, 1 to 1440, and no shorter than the time between two runs."
+  }
+}
+
+variable "package_version" {
+  description = "The folder below `jobs/` in the code bucket that `compactor package` writes to; part of the output `compactor_yaml`."
+  type        = string
+  default     = "0.1.0"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[A-Za-z0-9._-]+$", var.package_version))
+    error_message = "package_version: expected the name of a folder, such as 0.1.0."
+  }
+}
+
+variable "vpc_endpoints" {
+  description = <<-EOT
+    Endpoints in an existing VPC, so that private subnets reach AWS without a NAT gateway; null: none. `route_table_ids` get the gateway endpoint of
+    S3, which costs nothing. The `services` get interface endpoints in `subnet_ids`, each billed by the hour and zone; `security_group_ids` must
+    accept HTTPS from the subnets. MWAA needs more services; see docs/install/mwaa.md.
+  EOT
+  type = object({
+    vpc_id             = string
+    route_table_ids    = list(string)
+    subnet_ids         = optional(list(string), [])
+    security_group_ids = optional(list(string), [])
+    services           = optional(set(string), ["glue", "kms", "logs", "monitoring", "sns", "sts"])
+  })
+  default = null
+
+  validation {
+    condition     = var.vpc_endpoints == null ? true : length(var.vpc_endpoints.services) == 0 || (length(var.vpc_endpoints.subnet_ids) > 0 && length(var.vpc_endpoints.security_group_ids) > 0)
+    error_message = "vpc_endpoints: interface endpoints need subnet_ids and security_group_ids; `services = []` creates the endpoint of S3 only."
+  }
+
+  validation {
+    condition     = var.vpc_endpoints == null ? true : !contains(var.vpc_endpoints.services, "s3")
+    error_message = "vpc_endpoints.services: S3 has the gateway endpoint; leave it out."
+  }
+}
+
+variable "lake_formation" {
+  description = <<-EOT
+    Lake Formation grants, for accounts where it manages the databases; null: none. Jobs get what they need on both databases and their tables.
+    `readers`: principals that get SELECT on all tables of the view database, by any key: `{ analysts = aws_iam_role.analysts.arn }`. `register`:
+    register the warehouse's location with Lake Formation.
+  EOT
+  type = object({
+    readers  = optional(map(string), {})
+    register = optional(bool, false)
+  })
+  default = null
+
+  validation {
+    condition     = var.lake_formation == null ? true : alltrue([for arn in values(var.lake_formation.readers) : can(regex("^arn:[a-z-]+:iam::[0-9]{12}:", arn))])
+    error_message = "lake_formation.readers: expected ARNs of roles or users."
   }
 }

@@ -21,15 +21,17 @@ from compactor.app.query import Rows
 from compactor.app.spark import local_jars
 from compactor.cli import console, options
 from compactor.cli import main as cli
-from compactor.core.model.errors import Busy, ConfigError, InputRefused, Refused
+from compactor.core.model.errors import Busy, CheckFailed, ConfigError, InputRefused, Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
 from compactor.core.planning.landing import Landing
+from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference
 from compactor.core.results.checks import Check, Difference
-from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.core.results.reports import AdoptReport, LastFailure, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile
+from compactor.flows.read.reconcile import Options
 
 COMMANDS = (
     *(
@@ -39,10 +41,15 @@ COMMANDS = (
         "run",
         "compact",
         "status",
+        "report",
         "plan",
         "log",
         "sql",
+        "shell",
+        "files",
         "verify",
+        "reconcile",
+        "publish",
         "vacuum",
         "restore",
         "rebuild",
@@ -74,6 +81,15 @@ VACUUM = VacuumReport("student", 7, True, (1, 3, 4), KEPT, SWEPT)
 
 
 REBUILT = RebuildReport("student", "published", 9, 7, 12, 3456, 100, Difference(1, 2, 30, ('{"id":1}',), ("column x int is gone",)), undone=4)
+
+RECONCILED = ReconcileReport(
+    "student", 'postgresql://db:5432/school "student"', "different", 4, "0/B", "0/A", (1001, 1000), ("id", "fee"), (("tags", "text[] has no canonical form"),),
+    3, 4, 1, (
+        RowDifference({"id": "7"}, "changed", (1, 1), (Cell("fee", "1.25", None),), "lake at 0/B, source read at 0/A"),
+        RowDifference({"id": "8"}, "repeated", (1, 2), (), "lake at 0/B, source read at 0/A"),
+        RowDifference({"id": "9"}, "missing", (1, 0), (), ""),
+    ), 3, 1.5,
+)  # fmt: skip
 
 ORDER, COLUMNS = (("seq", "bigint"),), (("id", "ID", "bigint"), ("a", "a", "string"))
 ADOPTED = AdoptReport("student", "would be adopted", None, "/old", 2, 4567, 100, ORDER, COLUMNS, 12, 3, ("not stored: __op",))
@@ -139,6 +155,9 @@ class FakeApp:
     def pins(self, name: str) -> tuple[Pin, ...]:
         return (PIN,)
 
+    def last_failure(self, name: str) -> LastFailure | None:
+        return LastFailure("2024-03-05T08:00:00.000Z", "Unavailable", "no answer", 3, "2024-03-05T06:00:00.000Z")
+
     def inputs(self, name: str) -> list[Input]:
         return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]
 
@@ -156,9 +175,18 @@ class FakeApp:
         self.asked = {"name": name, "paths": list(paths), "label": label}
         return self.reports[0]
 
-    def sql(self, text: str, as_of: str | None = None) -> Rows:
+    def sql(self, text: str, as_of: str | None = None, engine: str = "auto") -> Rows:
         self.asked = {"sql": text}
         return self.rows
+
+    def reconcile(self, name: str, url: str, *more: Any) -> ReconcileReport:
+        self.asked = {"name": name, "url": url, "more": more}
+        return RECONCILED
+
+    def publish(self, name: str, accept: bool) -> str:
+        if not accept:
+            raise CheckFailed(f"table {name}: version 7 is committed and not shown")
+        return "version 7 is shown"
 
     def _fine(self, name: str) -> bool:
         if name == "broken":
@@ -257,6 +285,36 @@ def test_run_as_json(fake: FakeApp) -> None:
     assert fake.asked == {"names": ["student"], "label": "r1", "parallel": 3, "compact": False}
 
 
+def test_reconcile_names_rows_columns_and_positions(fake: FakeApp) -> None:
+    """And ends with the exit code of the outcome."""
+    code, shown, _ = called("reconcile", "student", "--source", "postgresql://reader@db/school", "--at", "now", "--wait", "5", "--chunk", "5000")
+    assert (code, fake.asked["url"], fake.asked["more"]) == (1, "postgresql://reader@db/school", ("now", None, 5.0, 300.0, Options(2, 5000, 100)))
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert lines[1:] == [
+        "id=7 changed fee: source '1.25', lake null lake at 0/B, source read at 0/A",
+        "id=8 1 rows in the source, 2 in the lake lake at 0/B, source read at 0/A",
+        "id=9 missing the lake has not come that far",
+        "student: different. 1,001 rows in the source, 1,000 in the lake (version 4); 3 rows differ",
+        'compared 2 columns in 3 key ranges with postgresql://db:5432/school "student" in 1.5 s',
+        "positions: source 0/A, lake 0/B; 4 rows looked at again",
+        "1 rows were changed by the source in every look and are not judged",
+        "not compared: tags: text[] has no canonical form",
+    ]
+    code, shown, _ = called("reconcile", "student", "--source", "postgresql://db/school", "-o", "json")
+    assert (code, json.loads(shown)["differences"][0]["cells"]) == (1, [{"column": "fee", "source": "1.25", "lake": None}])
+    assert (json.loads(shown)["exit_code"], dataclasses.replace(RECONCILED, outcome="unproven").exit_code) == (1, 75)
+
+
+def test_publish_shows_a_blocked_version_when_it_is_accepted(fake: FakeApp) -> None:
+    """Without it the reason is printed."""
+    assert called("publish", "student") == (
+        1,
+        "",
+        "\n1 table failed:\n  student (CheckFailed): table student: version 7 is committed and not shown\n",
+    )
+    assert called("publish", "student", "--accept")[:2] == (0, "student: version 7 is shown\n")
+
+
 def test_compact_is_a_run_with_compaction_due_now(fake: FakeApp) -> None:
     """The same answer and exit code as `run --compact`."""
     code, shown, _ = called("compact", "student", "--output", "json", "--label", "r2")
@@ -266,11 +324,13 @@ def test_compact_is_a_run_with_compaction_due_now(fake: FakeApp) -> None:
     assert called("compact")[0] == 75
 
 
-def test_run_tells_its_progress_in_lines(fake: FakeApp) -> None:
+def test_run_logs_each_table_that_is_done(fake: FakeApp, caplog: pytest.LogCaptureFixture) -> None:
     """Where there is no terminal."""
-    told = called("run", "a", "b")[2]
-    assert told.splitlines()[0].startswith("[1/2] a done after 0 s, about ")
-    assert told.splitlines()[1] == "[2/2] b done after 0 s"
+    caplog.set_level("INFO", "compactor")
+    called("run", "a", "b")
+    first, second = caplog.messages
+    assert first.startswith("a: done after 0 s, 1 of 2 tables, about ")
+    assert second == "b: done after 0 s, 2 of 2 tables"
 
 
 @pytest.mark.parametrize(("command", "keys"), [("status", STATUS.to_json()), ("plan", None), ("verify", None)])
@@ -341,7 +401,8 @@ def test_files_alone_need_no_spark(tmp_path: Path, arguments: tuple[str, ...]) -
     (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id], envelope: debezium}}")
     code = "import sys; from compactor.cli.main import app; app(standalone_mode=False); assert 'pyspark' not in sys.modules"
     found = program(tmp_path, *arguments, "--output", "json", code=code)
-    assert (found.returncode, found.stderr) == (0, "")
+    log = [line for line in found.stderr.splitlines() if not line.startswith("student: done after 0 s, 1 of 1 tables [run ")]
+    assert (found.returncode, log) == (0, [])
     assert isinstance(json.loads(found.stdout), list)
 
 
@@ -409,7 +470,7 @@ def test_sql_in_a_real_session(tmp_path: Path) -> None:
             "select 1.50 d, cast(null as int) n, timestamp'0001-01-01 00:00:00' - interval 5000 years t, x'00ff' b, "
             "date'9999-12-31' + interval 2 years y, double('nan') f, array(1, null) a, 2 d, 123456789012345678901234567890.12 l"
         )
-        (row,) = app.sql(statement)
+        (row,) = app.sql(statement, engine="spark")
         assert row == (
             '{"d":1.50,"n":null,"t":"-4999-01-01T00:00:00.000000Z","b":"AP8=","y":"+10001-12-31","f":"NaN",'
             '"a":[1,null],"d":2,"l":123456789012345678901234567890.12}'
@@ -419,11 +480,11 @@ def test_sql_in_a_real_session(tmp_path: Path) -> None:
         assert list(app.sql("select a from v")) == ['{"a":1}']
         for wrong, said in (("select nope from v", "nope"), ("selct 1", "selct"), ("select 1/0", "zero"), ("select * from x.y", "y")):
             with pytest.raises(Refused, match=said) as refused:
-                list(app.sql(wrong))
+                list(app.sql(wrong, engine="spark"))
             assert "at org.apache" not in str(refused.value)
         app.settings.catalog.__dict__["database"] = "school"
         with pytest.raises(Refused, match="the database school does not exist yet"):
-            app.sql("select 1")
+            app.sql("select 1", engine="spark")
 
 
 def test_jars_of_the_environment(tmp_path: Path) -> None:
@@ -598,3 +659,20 @@ def test_verify_may_go_deep(fake: FakeApp) -> None:
     """On request."""
     called("verify", "student", "--deep", "--files-only")
     assert fake.asked == {"files_only": True, "deep": True}
+
+
+def test_a_watched_status_is_shown_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until Ctrl-C; a table that cannot be read does not end it. JSON is for programs, which have loops of their own."""
+    (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id]}}")
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("compactor.cli.show.time.sleep", wait)
+    result = CliRunner().invoke(cli.app, ["status", "--watch", "2", "--config", str(tmp_path / "compactor.yaml")])
+    assert (waits, result.output.count("every 2 s"), result.output.count("student")) == ([2.0] * 3, 3, 3)
+    both = CliRunner().invoke(cli.app, ["status", "--watch", "2", "--output", "json", "--config", str(tmp_path / "compactor.yaml")])
+    assert both.exit_code == 2

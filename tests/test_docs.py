@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from compactor.cli import main as cli
 from compactor.config import settings as config
@@ -41,6 +43,7 @@ def keys() -> list[str]:
     """Every key of compactor.yaml; those of nested mappings with the mapping's name, because that is how people speak of them."""
     parts: dict[str, Any] = schema()["$defs"]
     below = [f"{part.lower()}.{key}" for part in ("Airflow", "Compaction", "Csv", "Emr", "Group", "Metrics") for key in parts[part]["properties"]]
+    below += [f"metrics.prices.{key}" for key in parts["Prices"]["properties"]]
     return sorted({*schema()["properties"], *parts["Catalog"]["properties"], *parts["Table"]["properties"], *below})
 
 
@@ -61,6 +64,7 @@ def test_the_schema_has_the_parts_that_are_looked_at() -> None:
         "Group",
         "Kafka",
         "Metrics",
+        "Prices",
         "Quarantine",
         "Registry",
         "S3",
@@ -171,6 +175,24 @@ def test_examples_of_the_configuration_are_accepted(page: Path, tmp_path: Path) 
         file = tmp_path / f"{number}.yaml"
         file.write_text(block, encoding="utf-8")
         assert config.load(file, {}).names
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_command_lines_on_pages_are_accepted(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every line of a code block that begins with `compactor` names a command and options that it has."""
+    group = typer.main.get_command(cli.app)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "next.avsc").touch()
+    for block in re.findall(r"^```(?:sh|console)?\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        for typed in re.findall(r"^(?:\$ )?compactor (.+)$", block.replace("\\\n", " "), re.MULTILINE):
+            name, rest = "compactor", shlex.split(re.split(r"  +#| [|>] |   ", typed)[0], comments=True)
+            command: Any = group
+            while hasattr(command, "commands") and rest:
+                name, rest = rest[0], rest[1:]
+                assert name in command.commands, typed
+                command = command.commands[name]
+            # raises for an option that does not exist, or an argument too many
+            command.make_context(name, rest)
 
 
 def test_pages_hold_nothing_of_the_machine_they_were_written_on() -> None:

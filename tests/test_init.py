@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Sequence
@@ -100,17 +101,46 @@ def test_files_with_a_registry_lack_nothing(tmp_path: Path) -> None:
     assert (spec.landing.endswith("files_avro/public.enrollment"), spec.pattern) == (True, "dt=%Y-%m-%d/hour=%H")
 
 
-def test_what_nothing_tells_is_asked(tmp_path: Path) -> None:
-    """Values alone have no key: the file says so, names what could be one, and a run refuses it until somebody has answered."""
-    landing.land(tmp_path, "debezium_json_value", hours=[0], only=["student"])
-    file = tmp_path / "compactor.yaml"
-    init("--from", str(tmp_path), "--config", str(file))
+def test_a_likely_key_is_written_with_its_evidence_and_a_guess_is_asked(tmp_path: Path) -> None:
+    """Values alone have no key. 60 rows with different ids show one; with 6 rows the line waits for somebody, and a run refuses the table."""
+    landing.land(tmp_path / "many", "debezium_json_value", hours=[0], only=["student"])
+    init("--from", str(tmp_path / "many"), "--config", str(tmp_path / "many.yaml"))
+    line = next(line for line in (tmp_path / "many.yaml").read_text().splitlines() if line.strip().startswith("key:"))
+    assert line.endswith("# inferred, verify it: never null and unique in 60 sampled rows; no other column is")
+    assert loaded(tmp_path / "many.yaml").spec("student").key == ("id",)
+    (landed,) = (tmp_path / "many").rglob("*.json")
+    few = tmp_path / "few" / landed.relative_to(tmp_path / "many")
+    few.parent.mkdir(parents=True)
+    few.write_text("".join(landed.read_text().splitlines(keepends=True)[:6]))
+    file = tmp_path / "few.yaml"
+    shown = init("--from", str(tmp_path / "few"), "--config", str(file))
+    assert shown.endswith("few.yaml: 1 table; set `key:` for student\n")
     text = file.read_text()
-    assert "## Before the first run: set `key:` for student." in text
+    assert "# Before the first run: set `key:` for student." in text
     with pytest.raises(ConfigError, match="table student, key key: expected the key columns"):
         loaded(file)
-    file.write_text(text.replace("    # key: [id]", "    key: [id]"))
+    file.write_text(text.replace("    #key: [id]", "    key: [id]"))
     assert loaded(file).spec("student").key == ("id",)
+
+
+def test_landing_folders_are_written_relative_to_the_warehouse(tmp_path: Path) -> None:
+    """So that the folder can be moved. Days may come first in the folders' names; dates in the files get a type."""
+    rows = [f"{at};n{at % 3};2026-01-{at + 1:02};2026-11-20T10:{at:02}:00" for at in range(25)]
+    for day, part in (("20-11-2026", rows[:24]), ("21-11-2026", rows[24:])):
+        (tmp_path / "people" / "in" / day).mkdir(parents=True)
+        (tmp_path / "people" / "in" / day / "a.csv").write_text("\n".join(["id;Straße (neu);born;updated_at", *part]) + "\n")
+    file = tmp_path / "compactor.yaml"
+    (table,) = told("--from", str(tmp_path), "--config", str(file))["tables"]
+    assert table["settings"] == {
+        "key": ["id"],
+        "increments": "../people/in/%d-%m-%Y",
+        "envelope": "flat",
+        "csv": {"delimiter": ";", "types": {"born": "date", "updated_at": "timestamp"}},
+    }
+    file.write_text(file.read_text().replace("#order_by", "order_by"))
+    spec = loaded(file).spec("people")
+    assert (spec.landing, spec.pattern) == (f"{tmp_path}/people/in", "%d-%m-%Y")
+    assert spec.csv.types == (("born", "date"), ("updated_at", "timestamp"))
 
 
 def test_dms_is_told_by_its_file_names(tmp_path: Path) -> None:
@@ -120,12 +150,12 @@ def test_dms_is_told_by_its_file_names(tmp_path: Path) -> None:
         (tmp_path / "dms" / path).write_text("I,1,Ann\nI,2,Ben\n")
     (table,) = told("--from", str(tmp_path / "dms"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
     assert (table["name"], table["settings"]["envelope"]) == ("student", "dms")
-    assert table["settings"]["increments"] == f"{tmp_path}/dms/school/student/%Y/%m/%d"
-    assert [question["settings"] for question in table["questions"]] == [{"key": []}, {"csv": {"columns": ["column_1", "column_2"]}}]
+    assert table["settings"]["increments"] == "../dms/school/student/%Y/%m/%d"
+    assert [question["settings"] for question in table["questions"]] == [{"csv": {"columns": ["column_1", "column_2"]}}, {"key": ["column_1"]}]
 
 
 def test_every_commented_line_can_be_uncommented(tmp_path: Path) -> None:
-    """Each alone leaves valid YAML; all that begin with a single # give a configuration that loads."""
+    """Each alone leaves valid YAML; all settings together give a configuration that loads."""
     debezium = {"op": "c", "after": {"id": 1}, "source": {"connector": "mongodb", "collection": "visit"}}
     files = {
         "visit/a.json": json.dumps(debezium),
@@ -145,10 +175,10 @@ def test_every_commented_line_can_be_uncommented(tmp_path: Path) -> None:
     assert [left["source"] for left in said["left_out"]] == ["signal"]
     lines = file.read_text().splitlines()
     commented = [at for at, line in enumerate(lines) if line.lstrip().startswith("#")]
-    suggested = [at for at in commented if lines[at].lstrip().startswith("# ")]
+    suggested = [at for at in commented if re.match(r"#\w", lines[at].lstrip())]
     assert {lines[at].split("#")[1].split(":")[0].strip() for at in suggested} == {"key", "order_by", "csv"}
-    for chosen in [*([at] for at in commented), suggested]:
-        text = "\n".join(re.sub("# ?", "", line, count=1) if at in chosen else line for at, line in enumerate(lines))
+    for chosen in [*([at] for at in suggested), suggested]:
+        text = "\n".join(line.replace("#", "", 1) if at in chosen else line for at, line in enumerate(lines))
         config_text.read(text, "compactor.yaml")
     file.write_text(text)
     settings = loaded(file)
@@ -174,7 +204,7 @@ def test_the_delimiter_of_csv_files_is_recognised(tmp_path: Path, case: str) -> 
     (table,) = told("--from", str(tmp_path / "lake"), "--config", str(file))["tables"]
     assert table["settings"].get("csv") == settings
     assert [asked["settings"]["csv"] for asked in table["questions"] if "csv" in asked["settings"]] == ([question] if question else [])
-    file.write_text(file.read_text().replace("\n    # ", "\n    "))
+    file.write_text(file.read_text().replace("\n    #csv", "\n    csv").replace("\n    #key", "\n    key"))
     assert loaded(file).spec("student").csv.delimiter == (settings or question or {}).get("delimiter", ",")
 
 
@@ -184,7 +214,7 @@ def test_unique_columns_of_csv_files_are_proposed_as_the_key(tmp_path: Path) -> 
     (tmp_path / "lake" / "student" / "a.csv").write_text("id,name,term\n" + "".join(f"{at},n{at},1\n" for at in range(6)))
     (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
     sentence, key = table["questions"][0]["question"], table["questions"][0]["settings"]
-    assert (key, "Never null and unique in the sample: id, name." in sentence) == ({"key": ["id"]}, True)
+    assert (key, "A guess: id (never null and unique in 6 sampled rows; so is name)." in sentence) == ({"key": ["id"]}, True)
 
 
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
@@ -221,8 +251,10 @@ NOTHING: Sequence[tuple[Sequence[str], str]] = (
     (("--from", "nowhere"), "^path .*/nowhere does not exist$"),
     (("--from", "markers/_SUCCESS"), "_SUCCESS is a file; give its folder"),
     (("--from", "bare"), "no landed files there$"),
-    (("--from", "markers"), "only 1 markers or unfinished ones"),
-    (("--from", "empty"), "empty: found no table. t: no rows in the sampled files$"),
+    (("--from", "markers"), "only 1 marker or unfinished file"),
+    (("--from", "cut"), r"cut: no table found; no rows in the sampled files; .*a.json.gz cannot be read \(.*ended.*\)$"),
+    (("--registry", "nowhere"), "schema folder .*/nowhere does not exist$"),
+    (("--from", "empty"), "empty: no table found; t: no rows in the sampled files; t/a.json has no record that could be a row$"),
     (("--registry", "empty"), "no file that ends in .avsc"),
 )
 
@@ -235,6 +267,8 @@ def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: 
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(content)
     (tmp_path / "bare").mkdir()
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "a.json.gz").write_bytes(gzip.compress(b"{}" * 999)[:-9])
     with pytest.raises(CompactorError, match=why):
         init(*words)
     assert not (tmp_path / "compactor.yaml").exists()
@@ -314,7 +348,7 @@ def test_sixty_five_topics_of_a_server(tmp_path: Path) -> None:
     assert "secret" not in file.read_text()
     # nobody said it: a run asks the registry again, and says what is missing
     assert [name for name in loaded(file).names if loaded(file).spec(name).registered_key] == ["bare"]
-    file.write_text(file.read_text().replace("    # key: []", "    key: [n]"))
+    file.write_text(file.read_text().replace('    #key: ["n"]', '    key: ["n"]'))
     settings = loaded(file)
     assert settings.registry.url == (registry.url,)
     assert {settings.spec(name).key for name in settings.names} == {("id",), ("n",)}

@@ -139,7 +139,7 @@ def test_sync_prints_statements_and_passes_over_tables_that_wait(monkeypatch: py
     """What waits for its first rows is told and no failure; what is somebody else's is one, and hides nothing."""
     code, out, err = compactor(monkeypatch, "sync", "new", "old", "waits", "--dry-run")
     assert code == 0
-    assert out == "-- new: version 3, 1 statements would be run\nCREATE DATABASE `d`;\n\n-- old: version 3, nothing to do\n"
+    assert out == "-- new: version 3, 1 statement would be run\nCREATE DATABASE `d`;\n\n-- old: version 3, nothing to do\n"
     assert "no schema is declared" in err
     code, out, err = compactor(monkeypatch, "sync", "theirs", "new", "--output", "json")
     assert code == 1
@@ -158,7 +158,12 @@ def test_schema_diff_ends_with_1_when_the_table_would_stop(monkeypatch: pytest.M
     monkeypatch.setattr(FakeApp, "decisions", refused)
     code, out, _ = compactor(monkeypatch, "schema", "diff", "t", "--output", "json")
     assert code == 1
-    assert json.loads(out)["decisions"][0]["action"] == "refuse"
+    assert json.loads(out)[0]["decisions"][0]["action"] == "refuse"
+    # without a table: all that declare a schema, as in other commands
+    declaring = [type("Spec", (), {"name": name, "subject": subject, "avro_schema": None})() for name, subject in (("a", "a-value"), ("b", None))]
+    monkeypatch.setattr(FakeApp, "specs", lambda self, names: declaring)
+    code, out, _ = compactor(monkeypatch, "schema", "diff", "--output", "json")
+    assert (code, [item["table"] for item in json.loads(out)]) == (1, ["a"])
 
 
 def test_schema_check_ends_with_1_when_somebody_says_no(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ PHRASES = (
 )
 """Phrases of the private language that this project once had, and what to write instead."""
 
-FOREIGN = {("console.py", '"fold"')}
+FOREIGN = {("grid.py", '"fold"')}
 """(module, string) pairs that are words of other libraries: rich calls it so when a long word is broken into several lines."""
 
 PROSE = [path for pattern in ("*.md", "docs/**/*.md", "terraform/**/*.md") for path in ROOT.glob(pattern) if path.name != "CHANGELOG.md"]

@@ -25,15 +25,17 @@ LINES_MAX = 10
 
 
 def failed(context: Any) -> None:
-    """Report that a table's task failed and has no retries left (`on_failure_callback`)."""
+    """Report that a task failed and has no retries left, for each of its tables (`on_failure_callback`)."""
     try:
         task, instance = context["task"], context["ti"]
-        if not task.table:
+        # a job whose worker died did not say which tables have work
+        tables = getattr(task, "working", None) or getattr(task, "members", None) or [str(task.table)]
+        if not tables[0]:
             return
-        reason = str(context.get("exception") or "no reason given")
+        whole = str(context.get("exception") or "no reason given")
         where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
         with _opened(task.config) as app:
-            _alert(app, {str(task.table): reason}, "run_failed", {name: value for name, value in where.items() if value})
+            _alert(app, task.reasons or dict.fromkeys(tables, whole), "run_failed", {name: value for name, value in where.items() if value})
     except Exception:
         log.exception("could not send the alert about a failed task")
 
@@ -63,9 +65,9 @@ def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) 
 
 
 def _opened(config: str) -> App:
-    from compactor.app.app import App
+    from compactor.airflow.opened import open_app
 
-    return App.open(config)
+    return open_app(config)
 
 
 def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:

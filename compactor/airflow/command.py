@@ -1,30 +1,43 @@
-"""The operator that runs a `compactor` command line for a table, on the worker or on EMR. The operators of the DAGs derive from it."""
+"""The operator that runs a `compactor` command line, on the worker or on EMR. The operators of the DAGs derive from it."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from compactor.airflow import connection
+from compactor.airflow.links import LINKS
+from compactor.airflow.opened import open_app
 from compactor.airflow.outcome import judge
 from compactor.airflow.triggers import JobTrigger
 from compactor.core.model.errors import Refused, TryLater
 from compactor.core.results.reports import Ended
-from compactor.ports import Runner, Submitted
+from compactor.ports import RemoteRunner, Runner, Submitted
 
 try:
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+    from airflow.sdk.exceptions import AirflowFailException
 except ImportError:  # before Airflow 3.2
-    from airflow.exceptions import AirflowException, AirflowFailException
+    from airflow.exceptions import AirflowFailException
 
-if TYPE_CHECKING:
-    from compactor.app.app import App
+ARGUMENT_CHARS_MAX = 8000
+"""Characters of table names in a job's arguments. A step of an EMR cluster takes 10,280 characters of arguments."""
+
+
+class TryAgain(SystemExit):
+    """End the task, so that Airflow retries it. Airflow prints the frames of every other exception, which say nothing about an expected outcome."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(75)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 def attempt_of(context: Any) -> str:
@@ -34,14 +47,15 @@ def attempt_of(context: Any) -> str:
 
 
 @contextmanager
-def airflow_errors() -> Iterator[None]:
+def airflow_errors(log: Any) -> Iterator[None]:
     """Translate this project's errors: Refused fails the task without retries, TryLater fails it with retries."""
     try:
         yield
     except Refused as error:
-        raise AirflowFailException(str(error)) from error
+        raise AirflowFailException(str(error)) from None
     except TryLater as error:
-        raise AirflowException(str(error)) from error
+        log.error("%s", error)
+        raise TryAgain(str(error)) from None
 
 
 class CommandOperator(BaseOperator):
@@ -53,64 +67,81 @@ class CommandOperator(BaseOperator):
     """
 
     template_fields = ("table",)
+    operator_extra_links = LINKS
 
     def __init__(self, *, config: str, table: str, words: tuple[str, ...], labelled: bool = False, spark: bool = False, **more: Any) -> None:
         super().__init__(**more)
         self.config, self.table, self.words, self.labelled, self.spark = config, table, tuple(words), labelled, spark
+        self.links: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
+        self.group, self.seconds = "", 0.0
         self._runner: Runner | None = None
+
+    def tables(self, context: Any) -> list[str]:
+        """Return the tables of the command."""
+        return [self.table] if self.table else []
 
     def execute(self, context: Any) -> Any:
         """Run the command and return its result."""
-        from compactor.app.app import App
+        return self._run(context, self.tables(context))
 
-        arguments = [*self.words, *self.options(context), *([self.table] if self.table else []), "--output", "json"]
-        arguments += ["--label", str(context["run_id"])] if self.labelled else []
-        self.log.info("compactor %s", " ".join(arguments))
-        with airflow_errors():
-            with App.open(self.config) as app:
-                on_emr = self.spark and app.settings.runner_of(self.table) != "local"
-                result = self.known_result(app) if on_emr else None
-                if result is not None:
-                    self.log.info("nothing to do: no job is submitted")
-                    return self._finish(Ended(0, json.dumps(result)), context)
-                remote = app.remote_runner(self.table, attempt_of(context)) if on_emr else None
+    def _run(self, context: Any, names: list[str]) -> Any:
+        def arguments(tables: list[str]) -> list[str]:
+            label = ["--label", str(context["run_id"])] if self.labelled else []
+            return [*self.words, *self.options(context), *tables, "--output", "json", *label]
+
+        with airflow_errors(self.log):
+            with open_app(self.config) as app:
+                on_emr = self.spark and app.settings.runner_of(names[0]) != "local"
+                remote = app.remote_runner(names, attempt_of(context), self.group, self.seconds) if on_emr else None
                 self._runner = remote or app.runner()
-                submitted = remote.submit(arguments) if remote is not None else None
-            if submitted is not None:
+                self.log.info("compactor %s", " ".join(arguments(names)))
+                # without names the job runs all tables of its configuration, which are these
+                named = names if sum(map(len, names)) < ARGUMENT_CHARS_MAX else []
+                submitted = remote.submit(arguments(named)) if remote is not None else None
+            if remote is not None and submitted is not None:
                 self.log.info("submitted job %s; its report will be below %s", submitted.job, submitted.report)
-                trigger = JobTrigger(self.config, self.table, asdict(submitted))
+                self.links = remote.links(submitted)
+                trigger = JobTrigger(self.config, names, asdict(submitted))
                 # the trigger has its own deadline; this timeout is for a triggerer that does not run
                 self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=max(60.0, submitted.until - time.time()) + 600))
-            ended = self._runner.run(arguments, lambda line: self.log.info("%s", line))
+            connection.export()
+            ended = self._runner.run(arguments(names), lambda line: self.log.info("%s", line))
         return self._finish(ended, context)
 
     def resume(self, context: Any, event: dict[str, Any]) -> Any:
         """Return the result of the command on EMR."""
-        from compactor.app.app import App
-
         if event["problem"] is not None:
-            raise (AirflowFailException if event["final"] else AirflowException)(event["problem"])
-        with airflow_errors(), App.open(self.config) as app:
-            remote = app.remote_runner(self.table)
+            raise self._failed(event["problem"], not event["final"])
+        with airflow_errors(self.log), open_app(self.config) as app:
+            remote: RemoteRunner | None = app.remote_runner(event["tables"])
             if remote is None:
-                raise Refused(f"table {self.table}: its runner was changed to local while its job ran. Run the task again.")
-            ended = remote.result(Submitted(**event["submitted"]), lambda line: self.log.info("%s", line))
+                raise Refused(f"table {event['tables'][0]}: its runner was changed to local while its job ran. Run the task again.")
+            submitted = Submitted(**event["submitted"])
+            self.links = remote.links(submitted)
+            ended = remote.result(submitted, lambda line: self.log.info("%s", line))
+            if "run" in self.words:
+                app.finished(ended.output, remote.usage(submitted))
         return self._finish(ended, context)
 
     def _finish(self, ended: Ended, context: Any) -> Any:
         outcome = judge(ended)
         self.log_result(outcome.result)
+        self.reasons = outcome.reasons
         if outcome.problem is not None:
-            raise (AirflowException if outcome.retryable else AirflowFailException)(outcome.problem)
+            raise self._failed(outcome.problem, outcome.retryable)
         return self.task_result(outcome.result, context)
+
+    def _failed(self, problem: str, retryable: bool) -> BaseException:
+        """Return the exception that ends the task."""
+        if retryable:
+            self.log.error("%s", problem)
+        failed: BaseException = TryAgain(problem) if retryable else AirflowFailException(problem)
+        return failed
 
     def options(self, context: Any) -> list[str]:
         """Return options of the command that depend on the run's parameters."""
         return []
-
-    def known_result(self, app: App) -> Any:
-        """Return the command's output if it is known without a job on EMR, else None."""
-        return None
 
     def log_result(self, result: Any) -> None:
         """Log the command's output in readable form."""

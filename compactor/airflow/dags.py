@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from airflow import __version__ as airflow_version
-from airflow.sdk import DAG, Asset, BaseOperator, Param, TaskGroup
+from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, Param, TaskGroup
 
 from compactor.airflow import alerts
 from compactor.airflow.gates import (
@@ -18,6 +20,7 @@ from compactor.airflow.gates import (
     SkipIfDryRunOperator,
     SkipUnlessOperator,
 )
+from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, WaitForHourOperator
 from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
 from compactor.airflow.operators import (
     CheckQuarantineOperator,
@@ -28,13 +31,11 @@ from compactor.airflow.operators import (
     RunOperator,
     VacuumDryRunOperator,
     VacuumOperator,
-    VerifyOperator,
-    WaitForHourOperator,
 )
-from compactor.config.keys import Table
 from compactor.config.sections import Group
 from compactor.config.settings import Settings, load
-from compactor.config.values import is_s3
+from compactor.config.values import absolute, is_s3
+from compactor.core.settings.job_config import QUEUE_SECONDS
 
 START = datetime(2020, 1, 1, tzinfo=timezone.utc)
 """A date before every run. DAGs do not catch up."""
@@ -43,6 +44,12 @@ CONFIG = "COMPACTOR_CONFIG"
 TAG = "compactor"
 BACKOFF: Any = True if BaseOperator.retry_exponential_backoff is False else 2
 """Double the delay with each retry. Airflow 3.0 expects a flag, later versions the factor."""
+
+ACTIVE_RUNS = 2
+"""Runs of a group's DAG at a time. While one waits for a slow or retrying table, the next one runs the others."""
+
+MAINTENANCE_SECONDS_MAX = 12 * 3600.0
+"""Longest time limit of a group's compaction or verification, unless a table's `timeout` is longer."""
 
 TABLE_NAME = "{{ task.table }}"
 """Name of a mapped task in the UI."""
@@ -60,45 +67,70 @@ def asset(configured: Settings, name: str) -> Asset:
 
 
 def compact(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
-    """Return a DAG `compact_<group>` for each group that has tables. It has a task group with wait, run and verify for each table."""
+    """Return a DAG `compact_<group>` for each group that has tables: the group's tasks, and one task for each table."""
+    return {dag.dag_id: dag for dag in (_compact_group(configured, group, names, doc) for group, names in groups_of(configured).items())}
+
+
+def _compact_group(configured: Settings, group: str, names: list[str], doc: str | None) -> DAG:
+    config, options = str(configured.file), _group(configured, group)
+    late = alerts.deadlines(config, {name: configured.tables[name].deadline for name in names})
+    longest = max(configured.tables[name].timeout for name in names)
+    queue = QUEUE_SECONDS if any(configured.runner_of(name) != "local" for name in names) else 0.0
+    limits = {"max_active_runs": ACTIVE_RUNS, "dagrun_timeout": timedelta(seconds=options.wait + queue + 2 * longest), **late}
+    jobs, assets = jobs_of(configured, names), {name: asset(configured, name) for name in names}
+    with _dag(configured, f"compact_{group}", doc, schedule=_schedule(options), **limits, tags=[TAG, group]) as dag:
+        shared = {"config": config, **task_settings(configured, names)}
+        # the alias belongs to this DAG alone
+        alias = AssetAlias(f"{configured.airflow.prefix}compact_{group}: tables without work")
+        work = FindWorkOperator(task_id="find_work", jobs=jobs, assets=assets, alias=alias, **shared)
+        if options.wait:
+            WaitForHourOperator(task_id="wait", tables=names, wait=options.wait, **shared) >> work
+        with TaskGroup("tables"):
+            shown = {name: _table(configured, name, job, assets[name]) for job, tables in jobs.items() for name in tables}
+        for job, tables in jobs.items():
+            settings, first = {"config": config, **task_settings(configured, tables)}, configured.tables[tables[0]]
+            timeout = timedelta(seconds=first.timeout)
+            run = RunGroupOperator(
+                task_id=job, group=group, members=tables, at_once=options.at_once, pool=first.pool, execution_timeout=timeout, **settings
+            )
+            work >> run >> [shown[name] for name in tables]
+    return dag
+
+
+def _table(configured: Settings, name: str, job: str, shown: Asset) -> BaseOperator:
+    """Return the task of a table, within the task group `tables`."""
+    table = configured.tables[name]
+    common = {"config": str(configured.file), "execution_timeout": timedelta(seconds=table.timeout), **task_settings(configured, [name])}
+    doc = {"doc": table.comment} if table.comment else {}
+    return TableOperator(task_id=name, table=name, job=job, asset=shown, pool=table.pool, **doc, **common)
+
+
+def groups_of(configured: Settings) -> dict[str, list[str]]:
+    """Return group → its tables, without groups that have none."""
     members: dict[str, list[str]] = {}
     for name, table in configured.tables.items():
         members.setdefault(table.group, []).append(name)
-    dags = {}
-    for group, names in members.items():
-        options = _group(configured, group)
-        late = alerts.deadlines(str(configured.file), {name: configured.tables[name].deadline for name in names})
-        limits = {"max_active_tasks": options.at_once, "max_active_runs": 1, **late}
-        with _dag(configured, f"compact_{group}", doc, schedule=_schedule(options), **limits, tags=[TAG, group]) as dag:
-            for name in names:
-                _compact_table(configured, name, options)
-        dags[dag.dag_id] = dag
-    return dags
+    return members
 
 
-def _compact_table(configured: Settings, name: str, group: Group) -> None:
-    config, table, shown = str(configured.file), configured.tables[name], asset(configured, name)
-    common: dict[str, Any] = {"config": config, "table": name, **task_settings(table)}
-    with TaskGroup(name, tooltip=table.comment or ""):
-        wait = WaitForHourOperator(task_id="wait", wait=group.wait, **common)
-        run = RunOperator(task_id="run", pool=table.pool, execution_timeout=timedelta(seconds=table.timeout), **common)
-        verify = VerifyOperator(task_id="verify", files_only=True, asset=shown, reported=f"{name}.run", **common)
-        wait >> run >> verify
+def jobs_of(configured: Settings, names: list[str]) -> dict[str, list[str]]:
+    """Return task id → tables that one job runs. Tables whose machines, pool or time limit differ from those of most tables get jobs of their own."""
+    alike: dict[Any, list[str]] = {}
+    for name in names:
+        table = configured.tables[name]
+        alike.setdefault((configured.runner_of(name), tuple(sorted(table.spark.items())), table.pool, table.timeout), []).append(name)
+    most, *others = sorted(alike.values(), key=len, reverse=True)
+    return {"run": most, **{f"run_{tables[0]}": tables for tables in others}}
 
 
 def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """Return the DAG that compacts and verifies every table in full, and vacuums after a person's approval."""
     config, names, default = str(configured.file), list(configured.names), configured.defaults
-    with _dag(configured, "maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, max_active_tasks=2, tags=[TAG]) as dag:
-        for name, table in configured.tables.items():
-            timeout = timedelta(seconds=table.timeout)
-            common: dict[str, Any] = {"config": config, "table": name, "pool": table.pool, "execution_timeout": timeout, **task_settings(table)}
-            # verify also if the run failed
-            verify = VerifyOperator(task_id=f"verify_{name}", files_only=False, deep=True, trigger_rule="all_done", **common)
-            # a group without schedule is only run by people
-            if _group(configured, table.group).schedule is not None:
-                RunOperator(task_id=f"compact_{name}", compact=True, **common) >> verify
-        common = {"config": config, "map_index_template": TABLE_NAME, **task_settings(default)}
+    with _dag(configured, "maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, tags=[TAG]) as dag:
+        for group, members in groups_of(configured).items():
+            for job, tables in jobs_of(configured, members).items():
+                _maintain(configured, group, tables, job.replace("run", group, 1))
+        common = {"config": config, "map_index_template": TABLE_NAME, **task_settings(configured)}
         dry_run = VacuumDryRunOperator.partial(task_id="vacuum_dry_run", **common).expand(table=names)
         question = PrepareQuestionOperator(task_id="anything_to_delete", results=dry_run.output, question="vacuum", owner=default.owner, retries=0)
         approved = approval(configured, "approve_deletion", "compactor: delete the files that no kept version needs?", "anything_to_delete")
@@ -107,18 +139,37 @@ def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     return {dag.dag_id: dag}
 
 
+def _maintain(configured: Settings, group: str, tables: list[str], name: str) -> None:
+    """Add the tasks that compact and verify these tables of a group, in one job each."""
+    first, options = configured.tables[tables[0]], _group(configured, group)
+    # the tables come one after another, `at_once` at a time
+    seconds = max(first.timeout, min(MAINTENANCE_SECONDS_MAX, first.timeout * math.ceil(len(tables) / options.at_once)))
+    common: dict[str, Any] = {"config": str(configured.file), "group": group, "members": tables, "pool": first.pool, "seconds": seconds}
+    common |= {"execution_timeout": timedelta(seconds=seconds), **task_settings(configured, tables)}
+    # verify also if the run failed
+    verify = GroupOperator(task_id=f"verify_{name}", words=("verify", "--deep"), trigger_rule="all_done", **common)
+    # a group without schedule is only run by people
+    if options.schedule is not None:
+        words = ("run", "--compact", "--parallel", str(options.at_once))
+        GroupOperator(task_id=f"compact_{name}", words=words, labelled=True, **common) >> verify
+
+
 def sync_schemas(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
-    """Return the DAG that reports new schemas before their rows land, and asks a person if a schema blocks a table."""
+    """Return the DAG that reports new schemas before their rows land, and asks a person if a schema blocks a table.
+
+    There is none if no table declares a schema.
+    """
     config, default = str(configured.file), configured.defaults
     names = [name for name in configured.names if configured.spec(name).subject or configured.spec(name).avro_schema]
+    if not names:
+        return {}
     with _dag(configured, "sync_schemas", doc, schedule=configured.airflow.schemas, max_active_runs=1, max_active_tasks=4, tags=[TAG]) as dag:
-        if names:
-            common = {"config": config, "map_index_template": TABLE_NAME, **task_settings(default)}
-            notices = NotifySchemaChangesOperator.partial(task_id="notify_changes", **common).expand(table=names)
-            blocked = PrepareQuestionOperator(task_id="any_table_blocked", results=notices.output, question="schemas", owner=default.owner, retries=0)
-            repaired = approval(configured, "confirm_repair", "compactor: a new schema blocks tables", "any_table_blocked")
-            run = RunOperator.partial(task_id="run", pool=default.pool, **common)
-            blocked >> repaired >> run.expand(table=blocked.output)
+        common = {"config": config, "map_index_template": TABLE_NAME, **task_settings(configured)}
+        notices = NotifySchemaChangesOperator.partial(task_id="notify_changes", **common).expand(table=names)
+        blocked = PrepareQuestionOperator(task_id="any_table_blocked", results=notices.output, question="schemas", owner=default.owner, retries=0)
+        repaired = approval(configured, "confirm_repair", "compactor: a new schema blocks tables", "any_table_blocked")
+        run = RunOperator.partial(task_id="run", pool=default.pool, **common)
+        blocked >> repaired >> run.expand(table=blocked.output)
     return {dag.dag_id: dag}
 
 
@@ -139,16 +190,22 @@ def approval(configured: Settings, name: str, subject: str, asked_by: str) -> Ba
 def _form(names: list[str]) -> dict[str, Param]:
     """Return the fields of the backfill form."""
     hour: dict[str, Any] = {"type": ["null", "string"], "pattern": HOUR_PATTERN}
-    return {
-        "tables": Param([], type="array", items={"type": "string", "enum": names}, examples=names, description="Tables (default: all)."),
-        "from_hour": Param(None, **hour, description="First hour that should have landed, for example 2026-11-20T14 (UTC)."),
-        "to_hour": Param(None, **hour, description="Last hour that should have landed; needs `from_hour`. Default: the same hour."),
-        "complete": Param(False, type="boolean", description="Stop before anything changes if an expected hour has not landed."),
-        "reprocess": Param(False, type="boolean", description="Process the records and files in quarantine again."),
-        "rebuild": Param(False, type="boolean", description="Build each table again from its archive with the current settings, then run it."),
-        "accept_differences": Param(False, type="boolean", description="Publish a rebuilt table even if its rows differ; needs `rebuild`."),
-        "dry_run": Param(True, type="boolean", description="Only show what would be done; change nothing."),
+    texts = {
+        "tables": "Tables to bring up to date. Empty: all.",
+        "from_hour": "First hour whose files you expect in landing, for example 2026-11-20T14 (UTC). Empty: no particular hours.",
+        "to_hour": "Last hour whose files you expect. Empty: only the hour `from_hour`.",
+        "complete": "Stop before anything changes if an expected hour has not landed.",
+        "reprocess": "After the run, ingest again what is in quarantine. Repair its cause first.",
+        "rebuild": "First build each table again from its archived files, with the current settings.",
+        "accept_differences": "With `rebuild`: publish the rebuilt table even if its rows differ from the current ones.",
+        "dry_run": "Change nothing. The log of the task `plan` shows what a run would do.",
     }
+    form = {
+        "tables": Param([], type="array", items={"type": "string", "enum": names}, examples=names, description=texts["tables"]),
+        **{name: Param(None, **hour, description=texts[name]) for name in ("from_hour", "to_hour")},
+    }
+    switches = {name: Param(name == "dry_run", type="boolean", description=text) for name, text in texts.items() if name not in form}
+    return {**form, **switches}
 
 
 def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
@@ -157,43 +214,49 @@ def backfill(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     config = str(configured.file)
     with _dag(configured, "backfill", doc, schedule=None, params=_form(names), max_active_tasks=4, tags=[TAG]) as dag:
         chosen = ChooseTablesOperator(task_id="choose_tables", tables=names, owner=default.owner, retries=0)
-        plan = PlanOperator.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(default)).expand(
+        plan = PlanOperator.partial(task_id="plan", config=config, map_index_template=TABLE_NAME, **task_settings(configured)).expand(
             table=chosen.output
         )
         gate = SkipIfDryRunOperator(task_id="skip_if_dry_run", tables=chosen.output, owner=default.owner, retries=0)
-        common = {"config": config, "map_index_template": TABLE_NAME, "pool": default.pool, **task_settings(default)}
+        common = {"config": config, "map_index_template": TABLE_NAME, "pool": default.pool, **task_settings(configured)}
         timeout = timedelta(seconds=default.timeout)
         if_rebuild = SkipUnlessOperator(task_id="if_rebuild", param="rebuild", tables=gate.output, owner=default.owner, retries=0)
         rebuild = RebuildOperator.partial(task_id="rebuild", execution_timeout=timeout, **common).expand(table=if_rebuild.output)
         # rebuild first: a table whose key was changed is refused until then
         rule = "none_failed_min_one_success"
         run = RunOperator.partial(task_id="run", execution_timeout=timeout, trigger_rule=rule, **common).expand(table=gate.output)
-        if_reprocess = SkipUnlessOperator(task_id="if_reprocess", param="reprocess", tables=gate.output, owner=default.owner, retries=0)
+        # after the run, also if some table failed: what waits in quarantine must not hold back new files
+        if_reprocess = SkipUnlessOperator(
+            task_id="if_reprocess", param="reprocess", tables=gate.output, owner=default.owner, retries=0, trigger_rule="all_done"
+        )
         replays = ReplayQuarantineOperator.partial(task_id="reprocess", execution_timeout=timeout, **common)
         plan >> gate >> if_rebuild >> rebuild >> run
-        gate >> run
-        gate >> if_reprocess >> replays.expand(table=if_reprocess.output)
+        gate >> run >> if_reprocess >> replays.expand(table=if_reprocess.output)
     return {dag.dag_id: dag}
 
 
 def quarantine_alert(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
     """Return the DAG that fails while any file is in quarantine."""
     with _dag(configured, "quarantine_alert", doc, schedule=configured.airflow.quarantine, max_active_runs=1, tags=[TAG]) as dag:
-        CheckQuarantineOperator(task_id="check_quarantine", config=str(configured.file), **task_settings(configured.defaults))
+        CheckQuarantineOperator(task_id="check_quarantine", config=str(configured.file), **task_settings(configured))
     return {dag.dag_id: dag}
 
 
-def task_settings(table: Table) -> dict[str, Any]:
-    """Return the task arguments that the table's settings determine."""
+def task_settings(configured: Settings, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the task arguments that the settings of some tables determine, mostly of the first; without tables those of `defaults`."""
+    tables = [configured.tables[name] for name in names] or [configured.defaults]
+    table, group = tables[0], _group(configured, tables[0].group)
     return {
         "owner": table.owner,
-        "priority_weight": table.priority,
+        "priority_weight": max(each.priority for each in tables),
         "weight_rule": "absolute",
         "retries": table.retries,
         "retry_delay": timedelta(seconds=table.retry_delay),
         "retry_exponential_backoff": BACKOFF,
         "max_retry_delay": timedelta(minutes=30),
         "on_failure_callback": alerts.failed,
+        **({"queue": group.queue} if group.queue else {}),
+        **({"executor_config": {"pod_template_file": absolute(group.pod_template, str(configured.file.parent))}} if group.pod_template else {}),
     }
 
 

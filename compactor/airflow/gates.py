@@ -63,6 +63,8 @@ class SkipUnlessOperator(BaseOperator):
         """Return the tables."""
         if not context["params"][self.param]:
             raise AirflowSkipException(f"`{self.param}` is off")
+        if not self.tables:
+            raise AirflowSkipException("no table was run")
         return list(self.tables)
 
 

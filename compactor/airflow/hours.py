@@ -32,6 +32,11 @@ def hour_of(partition_key: str | None, logical_date: datetime | None, run_after:
     return floor(moment) - HOUR
 
 
+def hour_of_run(run: Any) -> datetime:
+    """Return the hour that a DAG run stands for."""
+    return hour_of(getattr(run, "partition_key", None), run.logical_date, run.run_after)
+
+
 def read_hour(text: str) -> datetime:
     """Read `2026-11-20T14`, or the hour of an ISO time. UTC unless the text has an offset. Raises ValueError with a message for the operator."""
     stripped = text.strip()

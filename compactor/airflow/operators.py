@@ -1,76 +1,29 @@
-"""Operators for the commands that the DAGs run: wait, run, verify, plan, rebuild, replay, vacuum, schema notify, quarantine list."""
+"""Operators for the commands of one table that the DAGs run: run, plan, rebuild, replay, vacuum, schema notify, quarantine list."""
 
 from __future__ import annotations
 
-import time
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import BaseOperator
+from typing import Any
 
 from compactor.airflow import alerts
 from compactor.airflow.command import CommandOperator
-from compactor.airflow.hours import HOUR, expected_hours, hour_of, written
+from compactor.airflow.hours import expected_hours
 from compactor.airflow.outcome import sentence
-from compactor.airflow.triggers import HourTrigger, arrived
-from compactor.core.model.errors import Refused
+from compactor.airflow.triggers import arrived
 
 try:
     from airflow.sdk.exceptions import AirflowFailException
 except ImportError:  # before Airflow 3.2
     from airflow.exceptions import AirflowFailException
 
-if TYPE_CHECKING:
-    from compactor.app.app import App
-
 LINES_MAX = 50
 """Quarantined files that an error lists."""
 
 
-def hour_of_run(context: Any) -> datetime:
-    """Return the hour that a DAG run stands for."""
-    run = context["dag_run"]
-    return hour_of(getattr(run, "partition_key", None), run.logical_date, run.run_after)
-
-
-class WaitForHourOperator(BaseOperator):
-    """Wait until a file of the run's hour has landed, but not longer than `wait` seconds after the hour's end. An hour without files is no error."""
-
-    def __init__(self, *, config: str, table: str, wait: float, **more: Any) -> None:
-        super().__init__(**more)
-        self.config, self.table, self.wait = config, table, wait
-
-    def execute(self, context: Any) -> str:
-        """Return the hour. The task is deferred while it waits, so that it occupies no worker slot."""
-        hour = hour_of_run(context)
-        until = (hour + HOUR).timestamp() + self.wait
-        if time.time() < until and not self._arrived(hour):
-            self.log.info("%s: waiting for the first file of %s", self.table, written(hour))
-            self.defer(trigger=HourTrigger(self.config, self.table, written(hour), until), method_name="resume")
-        return written(hour)
-
-    def resume(self, context: Any, event: dict[str, Any]) -> str:
-        """Return the hour after the wait."""
-        self.log.info("%s: %s", self.table, event["message"])
-        return str(event["hour"])
-
-    def _arrived(self, hour: datetime) -> bool:
-        try:
-            return bool(arrived(self.config, self.table, [written(hour)]))
-        except Refused as error:
-            raise AirflowFailException(str(error)) from error
-
-
 class RunOperator(CommandOperator):
-    """Run `compactor run` for a table, with `compact` also a compaction (`--compact`). Returns the report."""
+    """Run `compactor run` for a table. Returns the report."""
 
-    def __init__(self, *, compact: bool = False, **more: Any) -> None:
-        super().__init__(words=("run", *(("--compact",) if compact else ())), labelled=True, spark=True, **more)
-        self._compact = compact
-
-    def known_result(self, app: App) -> Any:
-        """Return the report of a table without work, found from storage alone."""
-        return None if self._compact else [report.to_json() for report in app.idle([self.table])] or None
+    def __init__(self, **more: Any) -> None:
+        super().__init__(words=("run",), labelled=True, spark=True, **more)
 
     def log_result(self, result: Any) -> None:
         """Log a summary of the report."""
@@ -81,31 +34,6 @@ class RunOperator(CommandOperator):
         """Return the report."""
         (report,) = result
         return dict(report)
-
-
-class VerifyOperator(CommandOperator):
-    """Run `compactor verify` for a table. With `asset`, emit an asset event with the report of the run task whose id is `reported`."""
-
-    def __init__(self, *, files_only: bool, deep: bool = False, asset: Any = None, reported: str = "", **more: Any) -> None:
-        words = ("verify", *(("--files-only",) if files_only else ()), *(("--deep",) if deep else ()))
-        if asset is not None:
-            more["outlets"] = [asset]
-        super().__init__(words=words, spark=not files_only, **more)
-        self.asset, self.reported = asset, reported
-
-    def log_result(self, result: Any) -> None:
-        """Log each check."""
-        for check in result or ():
-            self.log.info("%s: %s: %s: %s", check["table"], check["name"], "ok" if check["ok"] else "FAILED", check["detail"])
-
-    def task_result(self, result: Any, context: Any) -> Any:
-        """Return the checks, and add the run's report to the asset event."""
-        if self.asset is not None:
-            report = context["ti"].xcom_pull(task_ids=self.reported) or {}
-            names = ("outcome", "version", "operations", "files", "rows", "counts")
-            extra = {"hour": written(hour_of_run(context)), **{name: report[name] for name in names if name in report}}
-            context["outlet_events"][self.asset].extra = extra
-        return result
 
 
 class PlanOperator(CommandOperator):

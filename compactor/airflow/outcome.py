@@ -6,7 +6,7 @@ import inspect
 import json
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.model import errors
@@ -32,6 +32,9 @@ class Outcome:
     retryable: bool = False
     """Whether a retry may help."""
 
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why the command failed, by table; empty if that is not known."""
+
 
 def judge(ended: Ended) -> Outcome:
     """Classify the end of a command. A refusal is final; an unavailable service, a busy table, a signal or an unexpected error is retryable."""
@@ -39,20 +42,47 @@ def judge(ended: Ended) -> Outcome:
     if ended.code == 0:
         problem = None if result is not None else f"expected a JSON document, found {ended.output[:200]!r}"
         return Outcome(result, problem, retryable=False)
-    failed = [item for item in result if isinstance(item, dict) and item.get("error")] if isinstance(result, list) else []
-    reasons = [f"{item['table']}: {item['error']}" for item in failed]
-    reasons += [] if failed else [_last_message(ended.errors) or _silent_end(ended.code)]
-    return Outcome(result, "\n".join(reasons), retryable=_retryable(ended, [item.get("error_class") for item in failed]))
+    items = [item for item in result if isinstance(item, dict)] if isinstance(result, list) else []
+    failed = [item for item in items if item.get("error")]
+    reasons = {item["table"]: reason(item) for item in failed}
+    for item in items:
+        if item.get("ok") is False:
+            reasons[item["table"]] = "; ".join(filter(None, (reasons.get(item["table"]), f"{item['name']}: {item['detail']}")))
+    lines = [f"{table}: {reason}" for table, reason in reasons.items()] or [_end(ended)]
+    return Outcome(result, "\n".join(lines), _retryable(ended, [item.get("error_class") for item in failed]), reasons)
 
 
-def _silent_end(code: int) -> str:
-    """Describe an end without any message, most of all one by a signal."""
-    number = -code if code < 0 else code - 128
-    if number == signal.SIGKILL:
-        return "killed by SIGKILL, most likely out of memory; raise the memory of the worker, or lower COMPACTOR_DRIVER_MEMORY"
+def report_outcome(report: dict[str, Any]) -> Outcome:
+    """Classify the report of one table, as `judge` does for a command with one table."""
+    if not report["error"]:
+        return Outcome(report)
+    retryable = report["outcome"] == "later" or report["error_class"] not in REFUSED
+    return Outcome(report, f"{report['table']}: {reason(report)}", retryable, {report["table"]: reason(report)})
+
+
+def reason(report: dict[str, Any]) -> str:
+    """Return the error in a table's report without the table's name in front, which every line has already."""
+    table = report["table"]
+    return str(report["error"]).removeprefix(f"table {table}: ").removeprefix(f"{table}: ")
+
+
+_SIGNALS = {
+    signal.SIGKILL: "most likely out of memory. Raise the memory of the worker, or lower --parallel or COMPACTOR_DRIVER_MEMORY",
+    signal.SIGTERM: "because something stopped it: a timeout, a cleared task, or the end of the worker",
+    signal.SIGABRT: "because the JVM or a library aborted; `hs_err_pid*.log` in its working directory says why",
+    signal.SIGSEGV: "because the JVM or a library crashed; `hs_err_pid*.log` in its working directory says why",
+}
+
+
+def _end(ended: Ended) -> str:
+    """Describe the end of a command without a report: the signal that killed it with the last line of its log, or its last message."""
+    number = -ended.code if ended.code < 0 else ended.code - 128
+    lines = ended.errors.strip().splitlines()
     if number in {int(each) for each in signal.Signals}:
-        return f"killed by {signal.Signals(number).name}"
-    return f"ended with exit code {code} without a message"
+        reason = _SIGNALS.get(signal.Signals(number))
+        end = f"killed by {signal.Signals(number).name}" + (f", {reason}" if reason else "")
+        return end + (f". The last line of its log: {lines[-1][:500]}" if lines else "")
+    return _last_message(ended.errors) or f"ended with exit code {ended.code} without a message"
 
 
 def _retryable(ended: Ended, classes: list[str | None]) -> bool:

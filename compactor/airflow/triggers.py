@@ -1,69 +1,85 @@
-"""Triggers: they wait for an hour's files, or for a job on EMR, in Airflow's triggerer instead of a worker slot."""
+"""Triggers wait for an hour's files, or for a job on EMR, in Airflow's triggerer instead of a worker slot. A group of tables has one of each."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from compactor.airflow.hours import read_hour
+from compactor.airflow.opened import opened
 from compactor.core.model.errors import Refused, TryLater
-from compactor.ports import Submitted
+from compactor.ports import RemoteRunner, Submitted
+
+if TYPE_CHECKING:
+    from compactor.app.app import App
 
 POLL_SECONDS = 30.0
 """Interval between two checks of a trigger."""
 
+_LISTINGS = 8
+"""Folders that are listed at the same time."""
+
 
 def arrived(config: str, table: str, hours: list[str]) -> list[str]:
     """Return those of `hours` for which a file of the table has landed."""
-    if not hours:
-        return []
-    from compactor.app.app import App
+    app = opened(config)
+    return [hour for hour in hours if app.arrived(table, read_hour(hour))]
 
-    with App.open(config) as app:
-        return [hour for hour in hours if app.arrived(table, read_hour(hour))]
+
+def missing(config: str, tables: Iterable[str], hour: str) -> list[str]:
+    """Return the tables for which no file of an hour has landed. A table that is not configured any more is not missing."""
+    app = opened(config)
+    names = [name for name in tables if name in app.settings.tables]
+    with ThreadPoolExecutor(_LISTINGS) as pool:
+        landed = pool.map(lambda name: app.arrived(name, read_hour(hour)), names)
+        return [name for name, file_landed in zip(names, landed) if not file_landed]
 
 
 class HourTrigger(BaseTrigger):
-    """Check every `poll` seconds whether a file of an hour has landed, until the time `until` (epoch seconds)."""
+    """Check every `poll` seconds whether a file of an hour has landed for each of these tables, until the time `until` (epoch seconds)."""
 
-    def __init__(self, config: str, table: str, hour: str, until: float, poll: float = POLL_SECONDS) -> None:
+    def __init__(self, config: str, tables: list[str], hour: str, until: float, poll: float = POLL_SECONDS) -> None:
         super().__init__()
-        self.config, self.table_name, self.hour, self.until, self.poll = config, table, hour, until, poll
+        self.config, self.tables, self.hour, self.until, self.poll = config, tables, hour, until, poll
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments, from which the triggerer creates the trigger again."""
-        arguments = {"config": self.config, "table": self.table_name, "hour": self.hour, "until": self.until, "poll": self.poll}
+        arguments = {"config": self.config, "tables": self.tables, "hour": self.hour, "until": self.until, "poll": self.poll}
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event, when a file has landed or the time is over."""
-        message = f"no file of {self.hour} has landed in time; continuing without it"
-        while time.time() < self.until:
+        """Yield one event, when a file of each table has landed or the time is over."""
+        waiting = self.tables
+        while waiting and time.time() < self.until:
             try:
-                if await asyncio.to_thread(arrived, self.config, self.table_name, [self.hour]):
-                    message = f"{self.hour} has landed"
-                    break
+                waiting = await asyncio.to_thread(missing, self.config, waiting, self.hour)
             except (Refused, TryLater) as error:
                 # the run itself will meet the same error and report it
-                self.log.warning("%s: %s", self.table_name, error)
-            await asyncio.sleep(max(0.0, min(self.poll, self.until - time.time())))
-        yield TriggerEvent({"hour": self.hour, "message": message})
+                self.log.warning("waiting for %s: %s", self.hour, error)
+            if waiting:
+                await asyncio.sleep(max(0.0, min(self.poll, self.until - time.time())))
+        yield TriggerEvent({"hour": self.hour, "missing": waiting})
 
 
 class JobTrigger(BaseTrigger):
-    """Check every `poll` seconds whether a job on EMR has ended. If a person clears or marks the task, the job is cancelled."""
+    """Check every `poll` seconds whether a job on EMR has ended. If a person clears or marks the task, the job is cancelled.
 
-    def __init__(self, config: str, table: str, submitted: dict[str, Any], poll: float = POLL_SECONDS) -> None:
+    `tables` are the tables of the job.
+    """
+
+    def __init__(self, config: str, tables: list[str], submitted: dict[str, Any], poll: float = POLL_SECONDS) -> None:
         super().__init__()
-        self.config, self.table_name, self.submitted, self.poll = config, table, submitted, poll
+        self.config, self.tables, self.submitted, self.poll = config, tables, submitted, poll
+        self._runner: tuple[App, RemoteRunner | None] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments, from which the triggerer creates the trigger again."""
-        arguments = {"config": self.config, "table": self.table_name, "submitted": self.submitted, "poll": self.poll}
+        arguments = {"config": self.config, "tables": self.tables, "submitted": self.submitted, "poll": self.poll}
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -74,16 +90,16 @@ class JobTrigger(BaseTrigger):
                 await asyncio.sleep(self.poll)
         except (Refused, TryLater) as error:
             problem, final = str(error), isinstance(error, Refused)
-        yield TriggerEvent({"submitted": self.submitted, "problem": problem, "final": final})
+        yield TriggerEvent({"submitted": self.submitted, "tables": self.tables, "problem": problem, "final": final})
 
     async def on_kill(self) -> None:
         """Cancel the job. Airflow calls this from 3.3 on; before, the job ends by itself and a later run finds its work done."""
         await asyncio.to_thread(self._call_runner, "stop")
 
     def _call_runner(self, method: str) -> bool:
-        """Call `ended` or `stop` of the table's remote runner. Return True if the table has no remote runner any more."""
-        from compactor.app.app import App
-
-        with App.open(self.config) as app:
-            remote = app.remote_runner(self.table_name)
+        """Call `ended` or `stop` of the tables' remote runner. Return True if the tables have no remote runner any more."""
+        app = opened(self.config)
+        if self._runner is None or self._runner[0] is not app:
+            self._runner = (app, app.remote_runner(self.tables))
+        remote = self._runner[1]
         return remote is None or bool(getattr(remote, method)(Submitted(**self.submitted)))

@@ -9,34 +9,55 @@ Spark starts when something first needs it: what reads only files never starts a
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compactor.app.as_of import as_of_views, micros
+from compactor.app.packages import coordinates, s3_packages
 from compactor.app.query import AS_JSON, Rows, row_texts, with_sql_errors
+from compactor.app.reconcile import Reconcile
 from compactor.app.runners import Runners
 from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, announce, check_schema, diff_schema, sync
-from compactor.app.spark import check_reader, coordinates, s3_packages
+from compactor.app.spark import check_reader, spark_reads
 from compactor.app.versions import Versions
+from compactor.config.values import absolute
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
+from compactor.core.results.files import TableFile, table_files
 from compactor.core.results.notice import Alert
-from compactor.core.results.reports import Progress, TablePlan, TableReport, TableStatus, silent
+from compactor.core.results.reports import LastFailure, Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
+
+if TYPE_CHECKING:
+    from compactor.app.local_sql import LocalSql
+
+log = logging.getLogger(__name__)
+
+AUTO, DUCKDB, SPARK = "auto", "duckdb", "spark"
+"""Engines of `App.sql`."""
 
 PARALLEL = max(2, min(4, os.cpu_count() or 2))
 """Tables at a time. A small table's run is mostly sequential, so a second table fills the gaps."""
 
 
-class App(Versions, Runners):
+class App(Versions, Runners, Reconcile):
     """A configuration and everything that can be done with it. Close it, or use it as a context manager: that stops Spark."""
+
+    _local_sql: LocalSql | None = None
+
+    def close(self) -> None:
+        """Stop Spark and DuckDB if they were started. The App can be used again; it starts them again when needed."""
+        with self._lock:
+            self._local_sql = None
+        super().close()
 
     # ---- bring tables up to date ----
 
@@ -48,7 +69,9 @@ class App(Versions, Runners):
         Raises only errors that concern all tables, such as a missing Java or a metastore in use. `parallel`: tables at a time; `label`: a name
         for the run, kept in its Snapshots; `compact`: compaction is due now, whatever `compaction:` says.
         """
-        from compactor.flows.run import failure, run_tables
+        from compactor.flows.failures import remember
+        from compactor.flows.run import failure
+        from compactor.flows.run_tables import run_tables
 
         requested, specs, failed = self.specs(names), [], {}
         for spec in requested:
@@ -56,7 +79,7 @@ class App(Versions, Runners):
                 with_schema = self._with_schema(spec)
                 specs.append(with_schema.compacting_now if compact else with_schema)
             except CompactorError as error:
-                failed[spec.name] = failure(spec.name, error)
+                failed[spec.name] = remember(self.runtime.table(spec, files_only=True), failure(spec.name, error))
                 progress(spec.name, "done", 1.0)
         env, start = self.runtime.environment(), lambda busy: self._start_for(busy, archived=False)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
@@ -69,7 +92,8 @@ class App(Versions, Runners):
 
         What cannot be found out is left out.
         """
-        from compactor.flows.run import idle_tables
+        from compactor.flows.record import remember_outcomes
+        from compactor.flows.run_tables import idle_tables
 
         specs = []
         for spec in self.specs(names):
@@ -77,19 +101,16 @@ class App(Versions, Runners):
                 specs.append(self._with_schema(spec))
         reports = [report for report in idle_tables(self.runtime.environment(), specs).values() if report.outcome == "idle"]
         idle = {report.table for report in reports}
+        remember_outcomes(self.runtime.environment(), specs, reports)
         self._send_metrics([spec for spec in specs if spec.name in idle], reports)
         return reports
 
     def _send_metrics(self, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
-        if self.settings.metrics_target is None or not reports:
-            return
-        from compactor.aws import metrics
-        from compactor.aws.client import ClientConfig
-        from compactor.flows.read.measure import measure
+        sinks = self.runtime.sinks()
+        if sinks and reports and (target := self.settings.metrics_target) is not None:
+            from compactor.flows.read.measure import measure
 
-        namespace, deployment, region = self.settings.metrics_target
-        client = ClientConfig(region, operation_seconds=20.0)
-        measure(self.runtime.environment(files_only=True), specs, reports, lambda values: metrics.send(values, namespace, deployment, client))
+            measure(self.runtime.environment(files_only=True), specs, reports, sinks, target.lineage_job)
 
     def replay(self, name: str, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
         """Read files from quarantine again: these paths, or all."""
@@ -129,13 +150,48 @@ class App(Versions, Runners):
         """Return what a run would do. Changes nothing, starts no JVM."""
         from compactor.flows.read.plan import plan
 
-        return [plan(self.runtime.table(spec, files_only=True)) for spec in self.specs(names)]
+        return [plan(self.runtime.table(spec, files_only=True), self.specs()) for spec in self.specs(names)]
+
+    def check(self, names: Sequence[str] = ()) -> list[Check]:
+        """Compare the configuration of each table with the files in landing. Changes nothing, starts no JVM."""
+        from compactor.flows.read.check import check
+
+        return [item for spec in self.specs(names) for item in check(self.runtime.table(self._with_schema(spec), files_only=True), self.specs())]
 
     def log(self, name: str) -> list[Snapshot]:
         """Return a table's Snapshots, newest first. Starts no JVM."""
         from compactor.flows.read.log import history
 
         return history(self.table(name))
+
+    def report(self, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
+        """Return an HTML page about tables. `at`: the page of that moment (ISO 8601, UTC unless it has a zone). `versions`: newest versions a table.
+
+        It is made from Snapshots and run records only. Starts no JVM.
+        """
+        from compactor.flows.read.timeline import timelines
+        from compactor.report.page import page
+
+        env = self.runtime.environment(files_only=True)
+        now = env.clock() if at is None else micros(at) / 1e6
+        title = self.settings.metrics.deployment or self.settings.file.parent.name or "compactor"
+        return page(timelines(env, self.specs(names), now, versions), now, title, past=at is not None)
+
+    def write_report(self, out: str, names: Sequence[str] = (), at: str | None = None, versions: int = 50) -> str:
+        """Write the page of `report` to a file or into a folder, local or in S3. Return its location."""
+        text = self.report(names, at, versions)
+        place = absolute(out, os.getcwd())
+        place = place if place.endswith((".html", ".htm")) else join(place, "index.html")
+        self.runtime.storage.write(place, text.encode())
+        return place
+
+    def last_failure(self, name: str) -> LastFailure | None:
+        """Return the last failure of a table's runs, or None if none has failed since the newest version. Starts no JVM."""
+        from compactor.flows.failures import recall
+
+        table = self.table(name)
+        last = recall(table, table.newest())
+        return None if last is None or last.over else last
 
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Check that files, ledger, counts and views agree. `files_only`: only checks without a JVM; `deep`: read every kept file."""
@@ -173,7 +229,7 @@ class App(Versions, Runners):
         from compactor.flows.read import quarantine
 
         tables = [self.runtime.table(spec, files_only=True) for spec in self.specs(names)]
-        return [file for table in tables for file in quarantine.waiting(listed(table), table.newest())]
+        return [file for table in tables for file in quarantine.with_reasons(table, quarantine.waiting(listed(table), table.newest()))]
 
     def quarantine_reasons(self, name: str, paths: Sequence[str] = ()) -> list[tuple[QuarantinedFile, dict[str, Any]]]:
         """Return files in quarantine (these paths, or all) with the content of their reason files. Starts no JVM."""
@@ -182,15 +238,63 @@ class App(Versions, Runners):
         files = [file for file in self.quarantined([name]) if not paths or file.path in paths]
         return [(file, quarantine.reasons(self.table(name), file)) for file in files]
 
-    def sql(self, text: str, as_of: str | None = None) -> Rows:
+    def sql(self, text: str, as_of: str | None = None, engine: str = AUTO) -> Rows:
         """Run a statement in the configured database and return its rows. A statement without a result returns no columns and no rows.
 
         `as_of` (ISO 8601; UTC unless it has a zone): read the tables as of that source time. Reading a table without history fails.
+        `engine`: DUCKDB reads the configured tables and needs no JVM, SPARK reads and changes everything in the catalog. AUTO takes DuckDB for
+        statements that only read these tables and have no names in Hive's quotes.
         """
+        moment = micros(as_of) if as_of is not None else None
+        if engine == DUCKDB or (engine == AUTO and self._reads_locally(text)):
+            from compactor.duckdb.session import UnknownTable
+
+            try:
+                return self._local().rows(text.strip().rstrip(";"), moment)
+            except UnknownTable as error:
+                if engine == DUCKDB or not spark_reads(self.settings):
+                    hint = f"expected a view of {self.settings.file} that has rows; --engine spark reads every table of the catalog"
+                    raise Refused(f"{error}: {hint}") from error
+                log.warning("%s among those of %s. Starting Spark, which reads every table of the catalog.", error, self.settings.file)
+        return self._spark_sql(text, moment)
+
+    def sql_words(self, text: str) -> list[str]:
+        """Return names that may go on a statement typed so far: all tables, and the columns of those that it mentions. Starts no JVM."""
+        return self._local().words(text)
+
+    def files(self, name: str, version: int | None = None) -> tuple[Snapshot, list[TableFile]]:
+        """Return a version of a table (default: the newest) and its Parquet files. Starts no JVM."""
+        table = self.table(name)
+        snapshot = table.kept(version)
+        return snapshot, table_files(table.spec, snapshot)
+
+    def files_sql(self, name: str, version: int | None = None) -> str:
+        """Return the rows of a version as a query over its files, for DuckDB without compactor."""
+        from compactor.app.local_sql import text
+
+        return text(self.table(name), self.table(name).kept(version))
+
+    def _reads_locally(self, text: str) -> bool:
+        from compactor.duckdb.connection import installed
+
+        if not installed():
+            return False
+        from compactor.app.local_sql import possible
+
+        return possible(text)
+
+    def _local(self) -> LocalSql:
+        from compactor.app.local_sql import LocalSql
+
+        with self._lock:
+            if self._local_sql is None:
+                self._local_sql = LocalSql(self)
+            return self._local_sql
+
+    def _spark_sql(self, text: str, moment: int | None) -> Rows:
         check_reader(self.settings, "query it with Athena, or run this on EMR")
         spark = self.runtime.spark()
         database = self.settings.catalog.database
-        moment = micros(as_of) if as_of is not None else None
         if not with_sql_errors(lambda: spark.catalog.databaseExists(database)):
             raise Refused(f"the database {database} does not exist yet; `compactor run` creates it")
 

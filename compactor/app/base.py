@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from compactor.app import registry as app_registry
 from compactor.app.notify import notify
-from compactor.app.spark import avro_package, coordinates, open_session, s3_packages
+from compactor.app.packages import avro_package, coordinates, s3_packages
+from compactor.app.spark import open_session
 from compactor.config.settings import Settings, load
 from compactor.core.model.spec import TableSpec
 from compactor.core.settings.job_config import JobConfig
@@ -27,8 +29,18 @@ if TYPE_CHECKING:
 _AppT = TypeVar("_AppT", bound="AppBase")
 
 
+def use_aws_session(session: Any) -> None:
+    """Use this boto3 session for every AWS client that this process creates from now on."""
+    from compactor.aws import client
+
+    client.make_session = lambda: session
+
+
 class AppBase:
     """Settings, and the ports made from them. Spark starts when something first needs it."""
+
+    starting: Callable[[], AbstractContextManager[None]] = nullcontext
+    """What surrounds the start of Spark, which takes 10 to 20 seconds. The command line shows it."""
 
     def __init__(self, settings: Settings, *, verbose: bool = False, wait: float = 0.0, conf: Mapping[str, str] | None = None) -> None:
         self.settings = settings
@@ -136,4 +148,5 @@ class AppBase:
 
     def _open_session(self) -> SparkSession:
         self._packages |= frozenset(s3_packages(self.settings))
-        return open_session(self.settings, self._packages, self._verbose, self._wait, self._conf)
+        with self.starting():
+            return open_session(self.settings, self._packages, self._verbose, self._wait, self._conf)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from compactor.config.values import absolute, is_s3
 from compactor.core.model.errors import Refused
 from compactor.core.settings.s3 import S3Settings
-from compactor.core.sources.proposal import Proposal
+from compactor.core.sources.proposal import Proposal, TableProposal
 from compactor.flows.land import propose as flow
 from compactor.ports import Storage
 from compactor.registry.settings import RegistrySettings, addresses, shown
@@ -41,6 +42,8 @@ def _registry(place: str, storage: Storage, options: Mapping[str, Any]) -> Any:
     if "://" not in place or is_s3(place):
         from compactor.registry.files import FileRegistry
 
+        if not is_s3(place) and not os.path.isdir(absolute(place, os.getcwd())):
+            raise Refused(f"schema folder {absolute(place, os.getcwd())} does not exist")
         return FileRegistry(storage, absolute(place, os.getcwd()))
     from compactor.registry.confluent import ConfluentRegistry
 
@@ -76,6 +79,23 @@ def warehouse_in_file(warehouse: str | None, top: str | None, proposal: Proposal
     whole = absolute(warehouse, os.getcwd())
     inside = ".." if is_s3(whole) else os.path.relpath(whole, base)
     return whole if inside.startswith("..") else inside
+
+
+def relative_increments(proposal: Proposal, warehouse: str, base: str) -> Proposal:
+    """Return the proposal with landing folders relative to the warehouse, where both are in the folder `base` of the new file.
+
+    Then the folder can be moved, and the file can be shared. `warehouse` is written as in the file.
+    """
+    home = absolute(warehouse, base)
+
+    def relative(table: TableProposal) -> TableProposal:
+        landing = str(table.settings.get("increments", ""))
+        inside = [not is_s3(place) and not os.path.relpath(place, base).startswith("..") for place in (landing or base, home)]
+        if not landing.startswith("/") or not all(inside):
+            return table
+        return replace(table, settings={**table.settings, "increments": os.path.relpath(landing, home)})
+
+    return replace(proposal, tables=tuple(map(relative, proposal.tables)))
 
 
 def without_secrets(word: str) -> str:

@@ -1,6 +1,7 @@
 """The package for a cluster: a zip of the modules that `compactor.job` imports, and the program that starts it.
 
-The same sources give the same bytes on every machine: sorted names, one fixed time, no compression (compressors differ).
+The same sources give the same package: sorted names and one fixed time. Compressors differ between machines, so packages are compared by what
+they contain, not by their bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Package:
     @property
     def digest(self) -> str:
         """Return 16 hex digits that identify the content."""
-        return hashlib.sha256(b"".join(self.files[name] for name in sorted(self.files))).hexdigest()[:16]
+        return hashlib.sha256(repr([(name, _content(self.files[name])) for name in sorted(self.files)]).encode()).hexdigest()[:16]
 
 
 def package() -> Package:
@@ -55,13 +56,27 @@ def package() -> Package:
     root = Path(__file__).parents[1]
     modules = sorted(_needed(root))
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as zipped:
+    with zipfile.ZipFile(content, "w") as zipped:
         for module in modules:
             file = _file(root, module)
-            entry = zipfile.ZipInfo(file.relative_to(root.parent).as_posix(), _TIME)
-            entry.external_attr, entry.create_system = 0o644 << 16, 3
-            zipped.writestr(entry, file.read_bytes())
+            add(zipped, file.relative_to(root.parent).as_posix(), file.read_bytes())
     return Package({ZIP: content.getvalue(), MAIN: _PROGRAM}, tuple(modules))
+
+
+def add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    """Add a compressed file, readable by all, with the one fixed time."""
+    entry = zipfile.ZipInfo(name, _TIME)
+    entry.external_attr, entry.create_system, entry.compress_type = 0o644 << 16, 3, zipfile.ZIP_DEFLATED
+    archive.writestr(entry, content)
+
+
+def _content(data: bytes) -> list[tuple[str, str]]:
+    """Return the names and hashes of the files in a zip; of other data, its hash."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return [(name, hashlib.sha256(archive.read(name)).hexdigest()) for name in archive.namelist()]
+    except zipfile.BadZipFile:
+        return [("", hashlib.sha256(data).hexdigest())]
 
 
 def upload(location: str, config: Path) -> tuple[Package, list[str]]:
@@ -69,13 +84,19 @@ def upload(location: str, config: Path) -> tuple[Package, list[str]]:
 
     If the configuration file exists, its `s3:` settings are used.
     """
+    storage, folder = opened(location, config)
+    return (packed := package()), write(packed, storage, folder)
+
+
+def opened(location: str, config: Path) -> tuple[Storage, str]:
+    """Return the storage of a folder, local or in S3, and the folder's absolute location."""
     folder = absolute(location, os.getcwd())
     if not is_s3(folder):
-        return (packed := package()), write(packed, LocalStorage(), folder)
+        return LocalStorage(), folder
     from compactor.storage.s3.storage import S3Storage
 
     settings = load(config).s3_settings if config.exists() else S3Settings().within(os.environ)
-    return (packed := package()), write(packed, S3Storage(folder, settings), folder)
+    return S3Storage(folder, settings), folder
 
 
 def write(packed: Package, storage: Storage, folder: str) -> list[str]:
@@ -85,7 +106,7 @@ def write(packed: Package, storage: Storage, folder: str) -> list[str]:
     """
     paths = {join(folder, name): content for name, content in packed.files.items()}
     for path, content in paths.items():
-        if storage.stat(path) is not None and storage.read(path) != content:
+        if storage.stat(path) is not None and _content(storage.read(path)) != _content(content):
             raise Refused(f"{path} belongs to another package, which jobs may still read; choose a new folder, such as {join(folder, packed.digest)}")
     for path, content in paths.items():
         storage.write(path, content)

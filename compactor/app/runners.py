@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from compactor.app.base import AppBase
 from compactor.config.values import absolute
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused
 from compactor.ports import RemoteRunner, Runner
 
@@ -21,12 +23,19 @@ class Runners(AppBase):
         folder = str(self.settings.file.parent)
         return LocalRunner((absolute(program, folder) if "/" in program else program, *more), ("--config", str(self.settings.file)))
 
-    def remote_runner(self, name: str, attempt: str = "") -> RemoteRunner | None:
-        """Return the runner that sends one command line of a table to EMR, or None for a table that runs on this machine.
+    def finished(self, output: str, usage: JobUsage | None) -> None:
+        """Add the usage of a job on a cluster to its run records, and send what the job could not. `output`: what its `run` printed."""
+        from compactor.app.usage import account
 
-        `attempt` identifies the try: the same attempt again finds the job that it submitted before (see `EmrRunner`).
+        account(self, output, usage)
+
+    def remote_runner(self, names: Sequence[str], attempt: str = "", group: str = "", seconds: float = 0.0) -> RemoteRunner | None:
+        """Return the runner that sends one command line of these tables to EMR, or None if they run on this machine.
+
+        The tables have the same `runner` and `spark`. `attempt` identifies the try: the same attempt again finds the job that it submitted before
+        (see `EmrRunner`). `group`: the Airflow group, for the job's name and tags. `seconds`: time limit of the job; default the longest `timeout`.
         """
-        kind, emr, table = self.settings.runner_of(name), self.settings.emr, self.settings.tables[name]
+        kind, emr = self.settings.runner_of(names[0]), self.settings.emr
         if kind == "local":
             return None
         try:
@@ -36,12 +45,17 @@ class Runners(AppBase):
             from compactor.runners.emr_steps import ClusterSteps
             from compactor.storage.s3.storage import S3Storage
         except ImportError:
-            raise Refused(f"table {name}: {kind} needs boto3: pip install boto3") from None
+            raise Refused(f"table {names[0]}: {kind} needs boto3: pip install boto3") from None
         client = ClientConfig(emr.region)
         jobs: Jobs = (
             ServerlessJobs(str(emr.application), str(emr.role), client) if kind == "emr-serverless" else ClusterSteps(str(emr.cluster), client)
         )
-        conf = tuple({**emr.spark, **table.spark}.items())
-        sending = Sending(str(emr.job), str(emr.plans), str(emr.logs), conf, table.timeout)
+        tables = [self.settings.tables[name] for name in names]
+        conf = tuple({**emr.spark, **tables[0].spark}.items())
+        group = group or tables[0].group
+        subject = names[0] if len(names) == 1 else f"{group} ({len(names)} tables): {', '.join(names)}"
+        tags = {"compactor-group": group, "compactor-table": names[0] if len(names) == 1 else "", **emr.tags}
+        settings = (conf, seconds or max(table.timeout for table in tables), subject, tuple((name, value) for name, value in tags.items() if value))
+        sending = Sending(str(emr.job), str(emr.plans), str(emr.logs), *settings)
         storage = S3Storage(sending.plans, self.settings.s3_settings)
-        return EmrRunner(jobs, sending, storage, lambda: self.job_config([name], schemas=True).written(), attempt)
+        return EmrRunner(jobs, sending, storage, lambda: self.job_config(names, schemas=True).written(), attempt)

@@ -1,19 +1,16 @@
-"""The Spark session of a configuration, and the Maven packages that it needs."""
+"""The Spark session of a configuration."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from compactor.aws.emr import glue_conf, on_emr
+from compactor.app.packages import fetch_error, fetch_properties, pyspark_major
+from compactor.aws.emr import metastore_conf, on_emr
 from compactor.config.settings import Settings
 from compactor.core.model.errors import ConfigError, Refused
-from compactor.core.model.spec import TableSpec
 from compactor.core.settings.s3a import s3a_properties
-from compactor.ports import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +25,10 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
 
     jars = local_jars(os.environ.get(JARS, ""))
     fetched = packages if not jars else frozenset()
-    more = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(sorted(fetched))}
+    more = {"spark.jars": ",".join(jars), **fetch_properties(sorted(fetched))}
     s3a = s3a_properties(settings.s3_settings, 1 if pyspark_major() == 3 else 2) if settings.uses_s3 and not on_emr() else {}
-    conf = {**_glue_conf(settings), **s3a, **{key: value for key, value in more.items() if value}, **conf}
+    catalog = metastore_conf(settings.catalog.type, settings.catalog.catalog_id, settings.catalog.uri)
+    conf = {**catalog, **s3a, **{key: value for key, value in more.items() if value}, **conf}
     timestamps = {settings.spec(name).timestamps for name in settings.names}
     try:
         return session.open_session(
@@ -49,26 +47,19 @@ def open_session(settings: Settings, packages: frozenset[str], verbose: bool, wa
             raise
         raise Refused(
             f"This needs {', '.join(sorted(fetched))}, which Spark could not download from Maven Central. Download the jars "
-            f"and set {JARS}=/path/to/one.jar,/path/to/another.jar. Spark reported: {_maven_error(str(error))}"
+            f"and set {JARS}=/path/to/one.jar,/path/to/another.jar. Spark reported: {fetch_error(str(error))}"
         ) from None
 
 
-def _glue_conf(settings: Settings) -> dict[str, str]:
-    """Return the settings for Glue as Spark's metastore. Only EMR's Spark has a client for Glue."""
-    if settings.catalog.type != "glue" or not on_emr():
-        return {}
-    return glue_conf(settings.catalog.catalog_id)
+def spark_reads(settings: Settings) -> bool:
+    """Return whether this Spark can read the views."""
+    return settings.catalog.type != "glue" or on_emr()
 
 
 def check_reader(settings: Settings, instead: str) -> None:
     """Raise Refused if this Spark cannot read the views. `instead`: what to do."""
-    if settings.catalog.type == "glue" and not on_emr():
+    if not spark_reads(settings):
         raise Refused(f"the views are in Glue, which Spark outside EMR cannot read; {instead}")
-
-
-def _maven_error(text: str) -> str:
-    match = re.search(r"Server access error.*|unresolved dependency: [^\]]*", text)
-    return match[0] if match else text[-500:]
 
 
 def local_jars(value: str) -> list[str]:
@@ -78,31 +69,3 @@ def local_jars(value: str) -> list[str]:
         if not os.path.isfile(jar):
             raise ConfigError(f"environment {JARS}: {jar} does not exist; expected paths of jar files, separated by commas")
     return jars
-
-
-def avro_package(storage: Storage, specs: Sequence[TableSpec], archived: bool) -> Iterator[str]:
-    """Return the Maven coordinates for reading Avro files, if these tables have any. `archived`: look into their archives too."""
-    folders = [folder for spec in specs if spec.format == "auto" for folder in (spec.landing, *([spec.root] if archived else []))]
-    if any(spec.format == "avro" for spec in specs) or any(info.path.endswith(".avro") for folder in folders for info in storage.list(folder)):
-        yield from coordinates("spark-avro")
-
-
-def s3_packages(settings: Settings) -> Iterator[str]:
-    """Return the Maven coordinates of Spark's S3 client; none on EMR, which has its own. They include hadoop-aws of Spark's Hadoop version."""
-    if settings.uses_s3 and not on_emr():
-        yield from coordinates("spark-hadoop-cloud")
-
-
-def coordinates(artifact: str) -> Iterator[str]:
-    """Return the Maven coordinates of a part of Spark, unless its jar is installed with Spark."""
-    import pyspark
-
-    if not [*(Path(pyspark.__file__).parent / "jars").glob(f"{artifact}_*.jar")]:
-        yield f"org.apache.spark:{artifact}_{'2.12' if pyspark_major() == 3 else '2.13'}:{pyspark.__version__}"
-
-
-def pyspark_major() -> int:
-    """Return the major version of PySpark: 3 or 4."""
-    import pyspark
-
-    return int(pyspark.__version__.split(".")[0])

@@ -17,10 +17,15 @@ class Versions(AppBase):
     """Keep, restore, rebuild and delete versions of tables."""
 
     def vacuum(self, names: Sequence[str] = (), dry: bool = True, label: str = "") -> list[VacuumReport]:
-        """Delete what no kept Snapshot references. `dry`: only report it; then no JVM starts, and the version that the catalog shows is unknown."""
-        from compactor.flows.keep.vacuum import vacuum
+        """Delete what no kept Snapshot references. No JVM starts if nothing may go.
 
-        return [vacuum(self.runtime.table(spec, files_only=dry), dry, label) for spec in self.specs(names)]
+        `dry`: only report it; then no JVM starts at all, and the version that the catalog shows is unknown.
+        """
+        from compactor.flows.keep.vacuum import vacuum, vacuum_if_due
+
+        if dry:
+            return [vacuum(self.runtime.table(spec, files_only=True), True, label) for spec in self.specs(names)]
+        return [vacuum_if_due(self.runtime.table(spec), label) for spec in self.specs(names)]
 
     def restore(
         self,

@@ -17,6 +17,10 @@ from compactor.core.model.errors import Refused
 
 T = TypeVar("T")
 
+make_session: Callable[[], Any] = boto3.session.Session
+"""Returns the boto3 session of a client. A new session looks for credentials again, and shares them with no other user of boto3 in this process.
+Airflow replaces it by the session of a connection."""
+
 
 @dataclass(frozen=True)
 class ClientConfig:
@@ -57,8 +61,7 @@ def connect(service: str, config: ClientConfig, region: str | None, **more: Any)
         max_pool_connections=32,
         **more,
     )
-    # A new session looks for credentials again, and shares them with no other user of boto3 in this process.
-    return boto3.session.Session().client(service, region_name=region, endpoint_url=config.endpoint, config=botocore_config)
+    return make_session().client(service, region_name=region, endpoint_url=config.endpoint, config=botocore_config)
 
 
 class Connection:

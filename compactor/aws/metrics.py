@@ -7,18 +7,18 @@ from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
 from compactor.aws.retry import access_problem, words
+from compactor.core.measures.measures import Value
 from compactor.core.model.errors import Refused
-from compactor.core.results.measures import Measure
 
 _BATCH = 1000
 """The largest number of measures in one request."""
 
 
-def send(measures: Sequence[Measure], namespace: str, deployment: str, config: ClientConfig | None = None) -> None:
-    """Send measures under `namespace`, with the dimensions Deployment and Table. Raises Refused and Unavailable."""
+def send(values: Sequence[Value], namespace: str, deployment: str, config: ClientConfig | None = None) -> None:
+    """Send values under `namespace`, with the dimensions Deployment and Table. Raises Refused and Unavailable."""
     client = AwsClient("cloudwatch", config or ClientConfig(operation_seconds=20.0), _refusal)
-    for start in range(0, len(measures), _BATCH):
-        data = [_datum(measure, deployment) for measure in measures[start : start + _BATCH]]
+    for start in range(0, len(values), _BATCH):
+        data = [_datum(value, deployment) for value in values[start : start + _BATCH]]
 
         def attempt(data: list[dict[str, Any]] = data) -> None:
             client.request("put_metric_data", f"metrics of {deployment}", Namespace=namespace, MetricData=data)
@@ -26,9 +26,9 @@ def send(measures: Sequence[Measure], namespace: str, deployment: str, config: C
         client.retry(f"metrics of {deployment}", "put them into CloudWatch", attempt)
 
 
-def _datum(measure: Measure, deployment: str) -> dict[str, Any]:
-    dimensions = [{"Name": "Deployment", "Value": deployment}, *([{"Name": "Table", "Value": measure.table}] if measure.table else [])]
-    return {"MetricName": measure.name, "Dimensions": dimensions, "Value": float(measure.value), "Unit": measure.unit}
+def _datum(value: Value, deployment: str) -> dict[str, Any]:
+    dimensions = [{"Name": "Deployment", "Value": deployment}, *([{"Name": "Table", "Value": value.table}] if value.table else [])]
+    return {"MetricName": value.measure.name, "Dimensions": dimensions, "Value": float(value.value), "Unit": value.measure.unit}
 
 
 def _refusal(error: Exception, what: str, operation: str, host: str) -> Refused:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console, options
+from compactor.cli import console, grid, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Verbose, Wait
 
 
@@ -44,7 +44,7 @@ def changes(
                     print(row)
             else:
                 part = snapshot.feed.part
-                version = f"version {snapshot.version} ({snapshot.operation}, {console.moment(snapshot.time)})"
+                version = f"version {snapshot.version} ({snapshot.operation}, {grid.moment(snapshot.time)})"
                 print(f"{version}: {part.inserts:,} inserts, {part.updates:,} updates, {part.deletes:,} deletes")
                 console.objects_as_text(rows)
             sys.stdout.flush()

@@ -4,45 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TextIO
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
+from compactor.cli.grid import coloured, console, moment, size, table, warned
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.checks import Check
+from compactor.core.results.phrases import counted
+from compactor.core.results.reports import LastFailure, TablePlan, TableReport, TableStatus
 from compactor.core.results.reports import Progress as ProgressCallback
-from compactor.core.results.reports import TablePlan, TableReport, TableStatus
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
+from compactor.flows import logs
 from compactor.flows.land.ingest import Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
 
-PLAIN_WIDTH = 250
-"""Width in characters if the output is a file or a pipe."""
-
-
-def console(stream: TextIO | None = None) -> Console:
-    """Return a console that prints text without interpreting markup."""
-    stream = stream or sys.stdout
-    return Console(file=stream, markup=False, highlight=False, emoji=False, width=None if stream.isatty() else PLAIN_WIDTH)
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = ()) -> None:
-    """Print a table on stdout. Columns in `right` contain numbers."""
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        grid.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*("" if cell is None else f"{cell:,}" if type(cell) is int else str(cell) for cell in row))
-    console().print(grid)
+log = logging.getLogger(__name__)
 
 
 def as_json(value: Any) -> None:
@@ -50,9 +36,12 @@ def as_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def moment(text: str | None) -> str:
-    """Return an ISO time without fractions of a second, for people."""
-    return "" if text is None else text[:19].replace("T", " ")
+def clear(about: str) -> None:
+    """Clear the terminal, and print the time and `about`. In a file or a pipe, pictures follow each other."""
+    out = console()
+    if sys.stdout.isatty():
+        out.clear()
+    out.print(f"{time.strftime('%Y-%m-%d %H:%M:%S')}, {about}", style="dim", soft_wrap=True)
 
 
 # ---- reports ---------------------------------------------------------------------------------------------------------
@@ -63,12 +52,12 @@ def reports(reports: Sequence[TableReport]) -> None:
     columns = ("table", "outcome", "version", "action", "files", "events", "rows changed", "late", "max rows", "bytes written", "seconds")
     rows = [
         (
-            *(item.table, item.outcome, item.version, ", ".join(item.operations), item.files, item.counts.get("read", 0)),
-            *(item.counts.get("applied", 0), item.counts.get("late", 0), item.rows, item.bytes_written, f"{item.seconds:.1f}"),
+            *(item.table, coloured(item.outcome), item.version, ", ".join(item.operations), item.files, item.counts.get("read", 0)),
+            *(item.counts.get("applied", 0), item.counts.get("late", 0), item.rows, size(item.bytes_written), f"{item.seconds:.1f}"),
         )
         for item in reports
     ]
-    table(columns, rows, right=columns[2:3] + columns[4:])
+    table(columns, rows, right=columns[2:3] + columns[4:], optional=("version", "max rows", "late", "bytes written", "events"))
     out = console()
     for item in reports:
         for note in (*item.notes, *_remarks(item)):
@@ -88,26 +77,42 @@ def print_errors(errors: Sequence[tuple[str, str, str | None]]) -> None:
     if not errors:
         return
     out = console(sys.stderr)
-    out.print(f"\n{len(errors)} table{'s' if len(errors) > 1 else ''} failed:", style="bold red")
+    done = ("was" if len(errors) == 1 else "were") + " stopped" if {outcome for _, outcome, _ in errors} == {"stopped"} else "failed"
+    out.print(f"\n{len(errors)} table{'s' if len(errors) > 1 else ''} {done}:", style="bold red")
     for name, outcome, text in errors:
         out.print(f"  {name} ({outcome}): {text}", soft_wrap=True)
 
 
-def statuses(statuses: Sequence[TableStatus]) -> None:
-    """Print the state of tables."""
+def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
+    """Print the state of tables. Times are UTC."""
     columns = (
-        *("table", "version", "newest folder", "committed", "max rows", "segments", "bytes", "delta rows"),
-        *("read strategy", "waiting", "quarantine"),
+        *("table", "version", "newest folder", "committed (UTC)", "max rows", "segments", "size", "delta rows"),
+        *("read strategy", "waiting", "waiting since", "quarantine"),
     )
     rows = [
         (
-            *(item.table, item.version, moment(item.newest_folder)[:16], moment(item.committed)),
+            *(item.table, item.version, moment(item.newest_folder)[:16], moment(item.committed)[:16]),
             # with a Delta only a query can count the rows exactly
-            *(item.rows, item.segments, item.bytes, item.delta_rows, _read_strategy(item), _waiting(item), item.quarantined),
+            *(item.rows, item.segments, size(item.bytes), item.delta_rows, _read_strategy(item), _waiting(item)),
+            *(moment(item.oldest_waiting)[:16], warned(item.quarantined)),
         )
         for item in statuses
     ]
-    table(columns, rows, right=("version", "max rows", "segments", "bytes", "delta rows", "quarantine"))
+    optional = ("read strategy", "segments", "delta rows", "newest folder", "waiting since", "version", "size")
+    table(columns, rows, ("version", "max rows", "segments", "size", "delta rows", "quarantine"), optional, wide)
+    for item in statuses:
+        if item.blocked:
+            print(item.blocked)
+    for item in statuses:
+        last_failure(item.table, item.last_failure)
+
+
+def last_failure(name: str, failure: LastFailure | None) -> None:
+    """Print the failures of a table since its newest version."""
+    if failure is None or failure.over:
+        return
+    times = f"failed {failure.count:,} times since {moment(failure.first)}, last" if failure.count > 1 else "failed"
+    console().print(f"{name}: {times} at {moment(failure.time)} ({failure.error_class}): {failure.text}", soft_wrap=True)
 
 
 def _read_strategy(item: TableStatus) -> str:
@@ -116,10 +121,9 @@ def _read_strategy(item: TableStatus) -> str:
 
 
 def _waiting(item: TableStatus) -> str:
-    landed = f"{item.waiting_files} files, {item.waiting_bytes:,} bytes" if item.waiting_files else ""
-    since = f" since {moment(item.oldest_waiting)[:16]}" if item.oldest_waiting else ""
+    landed = f"{counted(item.waiting_files, 'file')}, {size(item.waiting_bytes)}" if item.waiting_files else ""
     left = f"{item.pending_archive} to archive" if item.pending_archive else ""
-    return ", ".join(part for part in (landed + since, left) if part) or "nothing"
+    return ", ".join(part for part in (landed, left) if part) or "nothing"
 
 
 def plans(plans: Sequence[TablePlan]) -> None:
@@ -130,26 +134,29 @@ def plans(plans: Sequence[TablePlan]) -> None:
         out.print(f"{item.table} ({version})", style="bold")
         for step in item.steps:
             out.print(f"  {step}", soft_wrap=True)
+        for problem in item.problems:
+            out.print(f"  problem: {problem}", style="red", soft_wrap=True)
 
 
 def checks(checks: Sequence[Check]) -> None:
     """Print the results of verify."""
-    table(("table", "check", "result", "details"), [(item.table, item.name, "ok" if item.ok else "FAILED", item.detail) for item in checks])
+    table(("table", "check", "result", "details"), [(item.table, item.name, coloured("ok" if item.ok else "FAILED"), item.detail) for item in checks])
 
 
-def snapshots(snapshots: Sequence[Snapshot]) -> None:
-    """Print a table's Snapshots."""
-    columns = ("version", "time", "action", "newest folder", "files", "events", "rows changed", "late", "max rows", "bytes", "run")
+def snapshots(snapshots: Sequence[Snapshot], wide: bool = False, empty: str = "nothing committed yet") -> None:
+    """Print a table's Snapshots. Times are UTC."""
+    columns = ("version", "time (UTC)", "action", "newest folder", "files", "events", "rows changed", "late", "max rows", "size", "run")
     rows = [
         (
             *(item.version, moment(item.time), f"{item.operation} (expired)" if item.expired else item.operation),
             *(moment(item.hour)[:16], len(item.inputs)),
             *(item.counts.get("read", 0), item.counts.get("applied", 0), item.counts.get("late", 0)),
-            *(None if item.expired else item.rows, None if item.expired else item.size, item.run),
+            *(None if item.expired else item.rows, None if item.expired else size(item.size), item.run),
         )
         for item in snapshots
     ]
-    table(columns, rows, right=("version", "files", "events", "rows changed", "late", "max rows", "bytes"))
+    optional = ("run", "newest folder", "size", "late", "max rows")
+    table(columns, rows, ("version", "files", "events", "rows changed", "late", "max rows", "size"), optional, wide, empty)
 
 
 def snapshot_json(item: Snapshot) -> dict[str, Any]:
@@ -167,21 +174,22 @@ def proposed(proposal: Proposal, file: str) -> None:
     """Print what `init` wrote: a line per table, the keys to set, what was left out."""
     rows = []
     for item in proposal.tables:
-        key = ", ".join(item.settings["key"]) or "none" if item.complete else "?"
+        guessed = " (inferred, verify it)" if item.key_from.startswith("inferred") else ""
+        key = (", ".join(item.settings["key"]) or "none") + guessed if item.complete else "?"
         rows.append((item.name, key, " ".join(str(item.settings[name]) for name in ("envelope", "container") if name in item.settings), item.source))
     table(["table", "key", "envelope", "from"], rows)
     out = console()
     for source, reason in proposal.left_out:
         out.print(f"left out {source}: {reason}", soft_wrap=True)
-    keyless = [item.name for item in proposal.tables if not item.complete]
-    out.print(f"\n{file}: {len(proposal.tables)} tables" + (f"; set `key:` for {', '.join(keyless)}" if keyless else ""), soft_wrap=True)
+    todo = proposal.todo or "next: `compactor check`, `compactor run`"
+    out.print(f"\n{file}: {counted(len(proposal.tables), 'table')}; {todo}", soft_wrap=True)
 
 
 def synced(results: Sequence[Synced]) -> None:
     """Print the state of each table's view and the statements, which can be copied and run."""
     out = console()
     for item in results:
-        done = f"{len(item.statements)} statements" + ("" if item.applied else " would be run") if item.statements else "nothing to do"
+        done = f"{counted(len(item.statements), 'statement')}" + ("" if item.applied else " would be run") if item.statements else "nothing to do"
         out.print(f"-- {item.table}: {item.state}, {done}", style="bold", soft_wrap=True)
         for statement in item.statements:
             out.print(f"{statement};\n", soft_wrap=True)
@@ -227,7 +235,7 @@ def _decisions(decisions: Sequence[Decision]) -> None:
 def quarantined(files: Sequence[QuarantinedFile]) -> None:
     """Print the files in quarantine."""
     rows = [(item.table, item.path, item.hour or "", "the file" if item.records is None else item.records, item.reason) for item in files]
-    table(("table", "path", "folder time", "records", "reason"), rows, right=("records",))
+    table(("table", "path", "folder time", "records", "reason"), rows, right=("records",), empty="nothing is in quarantine")
 
 
 def ingested(topics: Sequence[Ingested]) -> None:
@@ -321,17 +329,36 @@ def objects_as_text(rows: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def progress(total: int, quiet: bool = False) -> Iterator[ProgressCallback]:
-    """Return a progress callback for `total` tables: bars on a terminal, else one line a table; nothing if quiet."""
-    if quiet:
+    """Return a progress callback for `total` tables: bars on a terminal unless `quiet`, else one line of the log a table."""
+    if not sys.stderr.isatty():
+        yield _Lines(total).update
+    elif quiet:
         yield lambda name, step, share: None
-    elif sys.stderr.isatty():
+    else:
         with _Bars() as bars:
             yield bars.update
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Show on a terminal that Spark starts, beside the bars of the tables if there are any."""
+    if _Bars.current:
+        _Bars.current.update("Spark", "starting", 0.0)
+        yield
+        _Bars.current.update("Spark", "done", 1.0)
+    elif sys.stderr.isatty():
+        columns = (TextColumn("Starting Spark"), SpinnerColumn("line"), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+            shown.add_task("Spark", total=None)
+            yield
     else:
-        yield _Lines(total).update
+        yield
 
 
 class _Bars:
+    current: _Bars | None = None
+    """The bars on the screen."""
+
     def __init__(self) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[step]:<8}"))
         self._progress = Progress(
@@ -342,9 +369,11 @@ class _Bars:
 
     def __enter__(self) -> _Bars:
         self._progress.start()
+        _Bars.current = self
         return self
 
     def __exit__(self, *_: object) -> None:
+        _Bars.current = None
         self._progress.stop()
 
     def update(self, name: str, step: str, share: float) -> None:
@@ -363,7 +392,7 @@ class _Lines:
         self._lock = threading.Lock()
 
     def update(self, name: str, step: str, share: float) -> None:
-        """Print a line if a table is done, with an estimate for the others."""
+        """Log that a table is done, with an estimate for the others."""
         if step != "done":
             return
         with self._lock:
@@ -371,4 +400,5 @@ class _Lines:
             spent = time.monotonic() - self._began
             left = spent / self._done * (self._total - self._done)
             more = f", about {left:.0f} s left" if self._done < self._total else ""
-            print(f"[{self._done}/{self._total}] {name} done after {spent:.0f} s{more}", file=sys.stderr, flush=True)
+            fields = {logs.FIELDS: {"table": name, "done": self._done, "tables": self._total}}
+            log.info("%s: done after %.0f s, %d of %d tables%s", name, spent, self._done, self._total, more, extra=fields)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from compactor.cli import console
-from compactor.cli.options import Verbose
+from compactor.cli import console, grid, options
+from compactor.cli.options import LogForm, LogFormat, Verbose
+from compactor.core.model.errors import Stopped
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import TableReport
 from compactor.demo import ABOUT, SPARK, STEPS, commands, deliver, prepare
 
@@ -20,6 +20,7 @@ def demo(
     directory: Annotated[Path, typer.Option("--dir", metavar="PATH", help="Folder of the demo.")] = Path("compactor-demo"),
     fresh: Annotated[bool, typer.Option("--fresh/--keep", help="Start again, or continue with the existing folder.")] = True,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Try it with captured changes.
 
@@ -30,7 +31,7 @@ def demo(
       compactor demo
       compactor demo --dir /tmp/compactor-demo --keep
     """
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    options.log_to_stderr(verbose, log_format)
     raise typer.Exit(_play(directory, fresh=fresh, verbose=verbose))
 
 
@@ -39,7 +40,7 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
     from compactor.app import App  # here, because help texts need none of it
 
     began = time.monotonic()
-    out = console.console()
+    out = grid.console()
     directory = directory.absolute()
     prepare(directory, fresh)
     out.print(f"Six tables of a PostgreSQL database as Debezium captured them, nine hours, in {directory}\n", soft_wrap=True)
@@ -49,7 +50,7 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
         out.print("Starting Spark ...", soft_wrap=True)
         for name, hours in STEPS:
             files = deliver(directory, hours)
-            out.print(f"\nHour {name}: {ABOUT[name]} ({files} files)", style="bold", soft_wrap=True)
+            out.print(f"\nHour {name}: {ABOUT[name]} ({counted(files, 'file')})", style="bold", soft_wrap=True)
             with console.progress(len(app.settings.names)) as progress:
                 reports = app.run(progress=progress, label=f"demo hour {name}")
             busy = [report for report in reports if report.outcome != "idle"]
@@ -59,12 +60,16 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
             if idle:
                 out.print(f"nothing to do for {idle}", soft_wrap=True)
             failed += [report for report in reports if report.exit_code]
+            if any(report.outcome == "stopped" for report in reports):
+                return Stopped.exit_code
         query = "select id, full_name, birth_date, tuition, email from student order by id limit 5"
         out.print(f"\nThe view `student`:  {query}", style="bold", soft_wrap=True)
         rows = app.sql(query)
         console.rows_as_text(rows.columns, rows)
         out.print("\nThe state of the tables:", style="bold")
         console.statuses(app.status())
+        page = app.write_report(str(directory / "report.html"))
+    out.print(f"\nA page about these tables, with what rewriting them would have written: {page}", style="bold", soft_wrap=True)
     out.print(f"\nDone in {time.monotonic() - began:.0f} s. Try next:", style="bold")
     for command in commands(config):
         out.print(f"  {command}", soft_wrap=True)

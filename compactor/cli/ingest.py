@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, LogForm, LogFormat, Output, OutputForm, Tables, Verbose, Wait
 
 
 def ingest(
@@ -21,6 +21,7 @@ def ingest(
     output: OutputForm = Output.text,
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Write Kafka topics into landing folders.
 
@@ -33,7 +34,7 @@ def ingest(
       compactor ingest --once
       compactor ingest student course --every 5 --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format) as app:
         while True:
             topics = app.ingest(tables or (), max_records=max_records, skip_lost=skip_lost)
             if output is Output.json:

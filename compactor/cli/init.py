@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import sys
@@ -12,7 +11,7 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console
-from compactor.cli.options import DEFAULT, Output, OutputForm
+from compactor.cli.options import DEFAULT, Output, OutputForm, log_to_stderr
 from compactor.core.model.errors import Refused
 from compactor.core.sources import proposal
 
@@ -56,8 +55,8 @@ def init(
     """
     from compactor.app import init as app_init
 
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    if top is None and registry is None:
+    log_to_stderr()
+    if not top and not registry:
         raise typer.BadParameter("give --registry URL, --from PATH, or both")
     to_stdout = str(config) == STDOUT
     exists = Refused(f"{config} exists and is not overwritten; give --config another file, or --config - to print it")
@@ -69,6 +68,7 @@ def init(
     tables = app_init.propose(top, registry, warehouse or top or "", increments, options)
     command = " ".join(["compactor", *(shlex.quote(app_init.without_secrets(word)) for word in sys.argv[1:])])
     place = app_init.warehouse_in_file(warehouse, top, tables, base)
+    tables = app_init.relative_increments(tables, place, base)
     text = proposal.text(tables, command, place, database, app_init.registry_keys(registry, options, base), hive)
     if not to_stdout:
         try:

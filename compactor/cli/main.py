@@ -1,16 +1,19 @@
 """The program: registers the commands, and turns errors into one message and an exit code.
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 75 try again later.
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 75 try again later, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
 
 import sys
 import traceback
+from typing import Annotated
 
 import typer
 
-from compactor.cli import adopt, changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
+from compactor import __version__
+from compactor.cli import changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
+from compactor.cli.proof import publish, reconcile
 from compactor.core.model.errors import CompactorError
 
 app = typer.Typer(
@@ -30,13 +33,35 @@ Example:
 """,
 )
 
+
+def _version(shown: bool) -> None:
+    if shown:
+        print(f"compactor {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")]
+
+
+@app.callback()
+def _program(version: Version = False) -> None:
+    # the help text is that of `app`
+    pass
+
+
 app.command()(run.run)
 app.command()(run.compact)
 app.command()(show.status)
 app.command()(show.plan)
+app.command()(show.check)
 app.command()(show.log)
+app.command()(show.report)
 app.command()(sql.sql)
+app.command()(sql.shell)
+app.command()(show.files)
 app.command()(show.verify)
+app.command()(reconcile.reconcile)
+app.command()(publish.publish)
 app.command()(demo.demo)
 app.command()(ingest.ingest)
 app.command()(changes.changes)
@@ -45,7 +70,7 @@ app.command()(versions.vacuum)
 app.command()(versions.restore)
 app.command()(versions.rebuild)
 app.command()(versions.pin)
-app.command()(adopt.adopt)
+app.command()(versions.adopt)
 app.command()(init.init)
 app.command()(schema.sync)
 app.add_typer(schema.commands, name="schema")
@@ -58,6 +83,7 @@ def main() -> None:
     try:
         app()
     except KeyboardInterrupt:
+        _print_error("stopped by Ctrl-C. What is committed stays.", verbose)
         sys.exit(130)
     except CompactorError as error:
         _print_error(f"{error}", verbose)

@@ -15,6 +15,7 @@ def package(
     folder: Annotated[
         str | None, typer.Argument(metavar="FOLDER", help="A folder, or s3://bucket/folder (default: `emr: {job: ..}`).", show_default=False)
     ] = None,
+    mwaa: Annotated[bool, typer.Option("--mwaa", help="Write what an Amazon MWAA environment installs, instead of the job.")] = False,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
     verbose: Verbose = False,
@@ -25,14 +26,25 @@ def package(
     the same bytes. Fails if FOLDER has another package: use a new folder for each version, and set it in `emr: {job: ..}`. Reads
     the configuration only for the folder and for access to S3.
 
+    With --mwaa, writes requirements.txt, plugins.zip and startup.sh: the package without PySpark, for an environment that runs Spark
+    on EMR. The Terraform module uploads the folder (`mwaa = {package = ..}`).
+
     \b
     Example:
       compactor package build/job
+      compactor package --mwaa build/mwaa
       compactor package s3://compactor-code/jobs/0.1.0
       compactor package --config compactor.yaml --output json
     """
+    from compactor.app import mwaa as mwaa_files
     from compactor.app.package import upload
 
+    if mwaa:
+        if folder is None:
+            raise typer.BadParameter("give the folder that the files go to", param_hint="FOLDER")
+        written = mwaa_files.upload(folder, config)
+        console.as_json({"files": written}) if output is Output.json else print("\n".join(written))
+        return
     if folder is None:
         with options.opened(config, verbose) as app:
             folder = app.settings.emr.job

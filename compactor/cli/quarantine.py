@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from compactor.cli import console, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, OneTable, Output, OutputForm, Tables, Verbose, Wait
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -69,6 +69,8 @@ def show(
         console.as_json([{**item.to_json(), **reasons} for item, reasons in files])
     else:
         console.reasons(files)
+        if not files:
+            print(f"{table}: nothing is in quarantine")
 
 
 @commands.command()
@@ -80,6 +82,7 @@ def replay(
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Read files from quarantine again.
 
@@ -92,7 +95,7 @@ def replay(
       compactor quarantine replay student
       compactor quarantine replay student increment_2026112014/part-0.json --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json) as progress:
             report = app.replay(table, paths or (), progress=progress, label=label)
     if output is Output.json:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from compactor.cli import console, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, Output, OutputForm, Tables, Verbose, Wait
 
 Parallel = Annotated[int | None, typer.Option("--parallel", "-p", min=1, help="Number of tables at a time (default: by the number of cores).")]
 
@@ -22,6 +22,7 @@ def run(
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Bring tables up to date.
 
@@ -35,7 +36,7 @@ def run(
       compactor run --compact big_table
       compactor run --output json | jq '.[] | select(.outcome == "failed")'
     """
-    _run(tables, config, output, parallel, compact, label, wait, verbose)
+    _run(tables, config, output, parallel, compact, label, wait, verbose, log_format)
 
 
 def compact(
@@ -46,6 +47,7 @@ def compact(
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Bring tables up to date and compact them now.
 
@@ -56,12 +58,22 @@ def compact(
       compactor compact
       compactor compact big_table --config compactor.yaml
     """
-    _run(tables, config, output, parallel, True, label, wait, verbose)
+    _run(tables, config, output, parallel, True, label, wait, verbose, log_format)
 
 
-def _run(tables: list[str] | None, config: Path, output: Output, parallel: int | None, compact: bool, label: str, wait: float, verbose: bool) -> None:
+def _run(
+    tables: list[str] | None,
+    config: Path,
+    output: Output,
+    parallel: int | None,
+    compact: bool,
+    label: str,
+    wait: float,
+    verbose: bool,
+    log_format: LogFormat,
+) -> None:
     more: dict[str, Any] = {} if parallel is None else {"parallel": parallel}
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format, label) as app:
         specs = app.specs(tables or ())
         with console.progress(len(specs), quiet=output is Output.json) as progress:
             reports = app.run([spec.name for spec in specs], progress=progress, label=label, compact=compact, **more)
@@ -70,4 +82,4 @@ def _run(tables: list[str] | None, config: Path, output: Output, parallel: int |
     else:
         console.reports(reports)
     codes = {report.exit_code for report in reports}
-    raise typer.Exit(1 if codes - {0, 75} else 75 if 75 in codes else 0)
+    raise typer.Exit(130 if 130 in codes else 1 if codes - {0, 75} else 75 if 75 in codes else 0)

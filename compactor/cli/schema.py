@@ -76,24 +76,28 @@ def history(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = 
 
 
 @commands.command()
-def diff(table: OneTable, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+def diff(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
     """Show what the newest declared schema changes.
 
     Compares the newest version in the registry (or the .avsc file) with the stored columns: every difference, and what a run would
-    do about it. Exits 1 if a run would stop. Reads files only, starts no Spark.
+    do about it. Default: all tables that declare a schema. Exits 1 if a run would stop. Reads files only, starts no Spark.
 
     \b
     Example:
-      compactor schema diff student
+      compactor schema diff
       compactor schema diff student --output json --config compactor.yaml
     """
     with options.opened(config, verbose) as app:
-        difference = app.schema_diff(table)
+        declared = [spec for spec in app.specs(tables or ()) if tables or spec.subject or spec.avro_schema]
+        results, code = options.each(declared, lambda names: [app.schema_diff(name) for name in names])
     if output is Output.json:
-        console.as_json(difference.to_json())
+        console.as_json([item.to_json() for item in results])
     else:
-        console.schema_diff(difference)
-    raise typer.Exit(1 if any(item.action == "refuse" for item in difference.decisions) else 0)
+        for item in results:
+            console.schema_diff(item)
+        if not declared:
+            print("no table declares a schema (`schema:` in the configuration)")
+    raise typer.Exit(code or (1 if any(step.action == "refuse" for item in results for step in item.decisions) else 0))
 
 
 @commands.command()

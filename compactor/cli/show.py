@@ -1,4 +1,4 @@
-"""`compactor status`, `plan`, `log`, `verify`: look at tables without changing them."""
+"""`compactor status`, `plan`, `check`, `log`, `report`, `verify`: look at tables without changing them."""
 
 from __future__ import annotations
 
@@ -6,39 +6,73 @@ import csv
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from compactor.cli import console, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.cli import console, grid, options
+from compactor.cli.options import (
+    DEFAULT,
+    WAIT_SECONDS,
+    ConfigFile,
+    Format,
+    LogForm,
+    LogFormat,
+    OneTable,
+    Output,
+    OutputForm,
+    Tables,
+    Verbose,
+    Wait,
+    Wide,
+)
 from compactor.core.model.inputs import Input
 
 
-def status(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+def status(
+    tables: Tables = None,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    watch: Annotated[
+        float | None, typer.Option("--watch", metavar="SECONDS", min=1, help="Show it again every so many seconds, until Ctrl-C.", show_default=False)
+    ] = None,
+    wide: Wide = False,
+    verbose: Verbose = False,
+) -> None:
     """Show the state of tables.
 
-    Version, rows, size of the Delta, and files that wait in landing. Reads files only, starts no Spark.
+    Version, rows, size of the Delta, and files that wait in landing. Times are UTC. Reads files only, starts no Spark.
 
     \b
     Example:
       compactor status
+      compactor status --wide
+      compactor status --watch 10
       compactor status student --output json --config compactor.yaml
     """
+    if watch is not None and output is Output.json:
+        raise typer.BadParameter("--watch shows text; take --output json in a loop of your own")
     with options.opened(config, verbose) as app:
+        while watch is not None:
+            results, _ = options.each(app.specs(tables or ()), app.status)
+            console.clear(f"every {watch:g} s; Ctrl-C ends")
+            console.statuses(results, wide)
+            time.sleep(watch)
         results, code = options.each(app.specs(tables or ()), app.status)
     if output is Output.json:
         console.as_json([item.to_json() for item in results])
     elif results:
-        console.statuses(results)
+        console.statuses(results, wide)
     raise typer.Exit(code)
 
 
 def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
     """Show what a run would do.
 
-    Lists the steps with their files and bytes. Changes nothing, reads files only, starts no Spark.
+    Lists the steps with their files and bytes. A table without a first run is also compared with its files, like `compactor check`. Changes
+    nothing, reads files only, starts no Spark. Exits 1 if the configuration contradicts the files.
 
     \b
     Example:
@@ -51,7 +85,27 @@ def plan(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm
         console.as_json([item.to_json() for item in results])
     else:
         console.plans(results)
-    raise typer.Exit(code)
+    raise typer.Exit(code or (1 if any(item.problems for item in results) else 0))
+
+
+def check(tables: Tables = None, config: ConfigFile = DEFAULT, output: OutputForm = Output.text, verbose: Verbose = False) -> None:
+    """Compare the configuration with the files in landing.
+
+    Finds folders without files, two tables on one folder, key and order columns that no sampled file has, another envelope, and another
+    CSV dialect. Changes nothing, reads a few small files, starts no Spark. Exits 1 if a check fails.
+
+    \b
+    Example:
+      compactor check
+      compactor check student --output json --config compactor.yaml
+    """
+    with options.opened(config, verbose) as app:
+        results, code = options.each(app.specs(tables or ()), app.check)
+    if output is Output.json:
+        console.as_json([item.to_json() for item in results])
+    elif results:
+        console.checks(results)
+    raise typer.Exit(code or (0 if all(item.ok for item in results) else 1))
 
 
 def log(
@@ -60,11 +114,12 @@ def log(
     output: Annotated[Format, typer.Option("--output", "-o", help="Output format; csv only with --inputs.")] = Format.text,
     inputs: Annotated[bool, typer.Option("--inputs", help="Show the ledger instead: every ingested file, oldest first.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Show the N newest; 0 = all.")] = 20,
+    wide: Wide = False,
     verbose: Verbose = False,
 ) -> None:
     """Show a table's Snapshots, newest first.
 
-    With --inputs: the whole ledger, with each file's number of rows and outcome. Reads files only, starts no Spark.
+    Times are UTC. With --inputs: the whole ledger, with each file's number of rows and outcome. Reads files only, starts no Spark.
 
     \b
     Example:
@@ -78,12 +133,13 @@ def log(
         if inputs:
             _show_inputs(app.inputs(table), output)
             return
-        snapshots = app.log(table)
+        snapshots, failure = app.log(table), app.last_failure(table)
     snapshots = snapshots[:limit] if limit else snapshots
     if output is Format.json:
         console.as_json([console.snapshot_json(snapshot) for snapshot in snapshots])
     else:
-        console.snapshots(snapshots)
+        console.snapshots(snapshots, wide)
+        console.last_failure(table, failure)
 
 
 def _show_inputs(inputs: Sequence[Input], output: Format) -> None:
@@ -100,7 +156,7 @@ def _show_inputs(inputs: Sequence[Input], output: Format) -> None:
     else:
         columns = ("path", "folder time", "bytes", "rows", "outcome", "invalid", "reason")
         rows = [(item.path, item.hour, item.size, item.rows, item.outcome, item.quarantined, item.reason) for item in inputs]
-        console.table(columns, rows, right=("bytes", "rows", "invalid"))
+        grid.table(columns, rows, right=("bytes", "rows", "invalid"), empty="nothing ingested yet")
 
 
 def verify(
@@ -111,6 +167,7 @@ def verify(
     deep: Annotated[bool, typer.Option("--deep", help="Also read every file of every kept version, and compare the size of every raw file.")] = False,
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Check that tables are consistent.
 
@@ -122,10 +179,70 @@ def verify(
       compactor verify
       compactor verify student --files-only --deep --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format) as app:
         results, code = options.each(app.specs(tables or ()), lambda names: app.verify(names, files_only=files_only, deep=deep))
     if output is Output.json:
         console.as_json([item.to_json() for item in results])
     elif results:
         console.checks(results)
     raise typer.Exit(code or (0 if all(item.ok for item in results) else 1))
+
+
+def files(
+    table: OneTable,
+    config: ConfigFile = DEFAULT,
+    version: Annotated[int | None, typer.Option("--version", min=1, metavar="N", help="A version (default: the newest).", show_default=False)] = None,
+    query: Annotated[bool, typer.Option("--sql", help="Print one query over the files that shows the rows, for DuckDB without compactor.")] = False,
+    output: OutputForm = Output.text,
+    verbose: Verbose = False,
+) -> None:
+    """Show the Parquet files of a table.
+
+    These files, and no others, are the version. A row of the delta replaces the row of the base with its key, and rows whose `_op` is `d` are
+    deleted. Tools that read only the base miss what came since. The files stay for `grace` after a newer version has replaced theirs; `compactor
+    pin` keeps them. Reads files only, starts no Spark.
+
+    \b
+    Example:
+      compactor files student
+      compactor files student --version 41 --output json
+      duckdb -c "$(compactor files student --sql)"
+    """
+    with options.opened(config, verbose) as app:
+        if query:
+            print(app.files_sql(table, version))
+            return
+        snapshot, listed = app.files(table, version)
+    if output is Output.json:
+        console.as_json({"table": table, "version": snapshot.version, "files": [dataclasses.asdict(file) for file in listed]})
+        return
+    grid.table(("part", "bytes", "file"), [(file.part, f"{file.size:,}", file.location) for file in listed], right=("bytes",))
+    print(f"version {snapshot.version} of {table}, {len(listed)} files")
+
+
+def report(
+    tables: Tables = None,
+    config: ConfigFile = DEFAULT,
+    out: Annotated[str, typer.Option("--out", metavar="PATH", help="File or folder, local or s3://..; a folder gets index.html.")] = "report.html",
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="Show the tables as of a past time: ISO 8601, UTC unless it has a zone.", show_default=False),
+    ] = None,
+    versions: Annotated[int, typer.Option("--versions", min=1, help="Newest versions and run records shown of each table.")] = 50,
+    verbose: Verbose = False,
+) -> None:
+    """Write a page about the tables.
+
+    One HTML file that needs no server: whether everything is all right, what to do if not, and for each table its commits, freshness,
+    sizes, bytes written, schema changes, quarantine and runs. Made from Snapshots and run records, so --at shows any past day. Starts no
+    Spark.
+
+    \b
+    Example:
+      compactor report
+      compactor report student --at 2026-11-20T18:00 --out student.html
+      compactor report --out s3://bucket/compactor/ --config compactor.yaml
+    """
+    with options.opened(config, verbose) as app:
+        place = app.write_report(out, tables or (), at, versions)
+    grid.console().print(place, soft_wrap=True)

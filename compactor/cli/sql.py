@@ -1,45 +1,207 @@
-"""`compactor sql`: run one SQL statement."""
+"""`compactor sql` and `compactor shell`: run SQL statements."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
-from typing import Annotated
+import time
+from collections.abc import Callable, Collection, Iterator
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
 
 import typer
 
 from compactor.cli import console, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, Verbose, Wait
+from compactor.core.catalog import statements
+from compactor.core.model.errors import CompactorError
+
+PROMPT, MORE = "sql> ", "...> "
+ENDS = ("exit", "quit", "\\q")
+HISTORY_LINES = 2_000
+
+Words = Callable[[str], Collection[str]]
+"""Returns the words that may complete a statement typed so far."""
+
+
+class Engine(str, Enum):
+    """What runs a statement."""
+
+    auto = "auto"
+    duckdb = "duckdb"
+    spark = "spark"
+
+
+EngineName = Annotated[
+    Engine,
+    typer.Option(
+        "--engine",
+        help="duckdb answers at once and reads the tables of the configuration; spark reads and changes everything in the catalog. "
+        "auto: duckdb for queries of these tables, spark for anything else and for names in back-quotes.",
+    ),
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", metavar="TIME", help="Read the tables as of a source time; UTC unless it has a zone. Needs `history: true`."),
+]
+OutputFormat = Annotated[Format, typer.Option("--output", "-o", help="Output format: a table, one JSON array, or CSV with a header.")]
 
 
 def sql(
-    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One SQL statement, in quotes.", show_default=False)],
+    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="SQL statements, separated by `;`, in quotes.", show_default=False)],
     config: ConfigFile = DEFAULT,
-    output: Annotated[Format, typer.Option("--output", "-o", help="Output format: a table, one JSON array, or CSV with a header.")] = Format.text,
-    as_of: Annotated[
-        str | None,
-        typer.Option("--as-of", metavar="TIME", help="Read the tables as of a source time; UTC unless it has a zone. Needs `history: true`."),
-    ] = None,
+    output: OutputFormat = Format.text,
+    as_of: AsOf = None,
+    engine: EngineName = Engine.auto,
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
 ) -> None:
-    """Run a SQL statement.
+    """Run SQL statements.
 
-    Spark runs it in the configured database. In JSON, decimals are numbers, timestamps are ISO 8601 in UTC, and binary values are
-    base64. In CSV, null is an empty field and "" an empty text.
+    They run in the configured database, one after the other, until one fails. Queries show the newest committed versions. In JSON, decimals are
+    numbers, timestamps are ISO 8601 in UTC, and binary values are base64. In CSV, null is an empty field and "" an empty text.
 
     \b
     Example:
       compactor sql "select * from student limit 5"
       compactor sql "select id, email from student" --output csv --config compactor.yaml > students.csv
-      compactor sql "describe student" --output json
+      compactor sql "describe student; select count(*) from student" --output json
       compactor sql --as-of "2026-11-20 14:00" "select count(*) from student"
+      compactor sql --engine spark "create view adults as select * from student where age >= 18"
     """
     with options.opened(config, verbose, wait) as app:
-        rows = app.sql(statement, as_of)
-        if output is Format.json:
-            console.rows_as_json(rows)
-        elif output is Format.csv:
-            console.rows_as_csv(rows.columns, rows)
-        else:
-            console.rows_as_text(rows.columns, rows)
-        sys.stdout.flush()
+        for at, text in enumerate(statements.split(statement) or [statement]):
+            if at and output is not Format.json:
+                print()
+            show(app.sql(text, as_of, engine.value), output)
+            sys.stdout.flush()
+
+
+def show(rows: Any, output: Format) -> None:
+    """Print rows."""
+    if output is Format.json:
+        console.rows_as_json(rows)
+    elif output is Format.csv:
+        console.rows_as_csv(rows.columns, rows)
+    else:
+        console.rows_as_text(rows.columns, rows)
+
+
+def shell(
+    config: ConfigFile = DEFAULT,
+    output: OutputFormat = Format.text,
+    as_of: AsOf = None,
+    engine: EngineName = Engine.auto,
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+) -> None:
+    """Type SQL statements, each ended with `;`.
+
+    As `compactor sql`, in one process: the engine starts once. Every statement shows the newest committed versions. The Tab key completes names of
+    tables and columns, the arrow keys bring earlier statements back, also those of earlier days. Ctrl-C drops what was typed, Ctrl-D or `exit` ends.
+    If standard input is a file, its statements run until one fails.
+
+    \b
+    Example:
+      compactor shell
+      compactor shell --output csv < monthly.sql > monthly.csv
+    """
+    with options.opened(config, verbose, wait) as app:
+
+        def run(text: str) -> None:
+            show(app.sql(text, as_of, engine.value), output)
+            sys.stdout.flush()
+
+        if sys.stdin.isatty():
+            _loop(run, app.sql_words)
+            return
+        for text in statements.split(sys.stdin.read()):
+            run(text)
+
+
+# ---- the prompt ------------------------------------------------------------------------------------------------------
+
+
+def _loop(run: Callable[[str], None], words: Words) -> None:
+    """Read and run statements until the end of input. An error is printed and ends nothing."""
+    typed = ""
+    with _readline(lambda: typed, words):
+        while True:
+            try:
+                line = input(MORE if typed else PROMPT)
+            except KeyboardInterrupt:
+                print()
+                typed = ""
+                continue
+            except EOFError:
+                print()
+                return
+            if not typed and line.strip().rstrip(";").lower() in ENDS:
+                return
+            typed += line + "\n"
+            if not statements.unfinished(typed):
+                for text in statements.split(typed):
+                    _run(run, text)
+                typed = ""
+
+
+def _run(run: Callable[[str], None], text: str) -> None:
+    began = time.monotonic()
+    try:
+        run(text)
+        print(f"({time.monotonic() - began:.2f} s)", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+    except CompactorError as error:
+        print(error, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _readline(typed: Callable[[], str], words: Words) -> Iterator[None]:
+    """Switch on line editing, history and completion while the block runs, where Python has readline."""
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+    path = history_file()
+    with contextlib.suppress(OSError):
+        readline.read_history_file(path)
+    readline.set_history_length(HISTORY_LINES)
+    readline.set_completer_delims(" \t\n,;()=<>'\"")
+    readline.set_completer(Completer(readline, typed, words))
+    readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
+    try:
+        yield
+    finally:
+        readline.set_completer(None)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(path)
+
+
+class Completer:
+    """Completes the word before the cursor."""
+
+    def __init__(self, readline: ModuleType, typed: Callable[[], str], words: Words) -> None:
+        self._readline, self._typed, self._words = readline, typed, words
+        self._matches: list[str] = []
+
+    def __call__(self, begin: str, number: int) -> str | None:
+        """Return the match with this number, None after the last one."""
+        if number == 0:
+            statement = self._typed() + self._readline.get_line_buffer()
+            try:
+                self._matches = sorted(word for word in self._words(statement) if word.startswith(begin.lower()))
+            except CompactorError:
+                self._matches = []
+        return self._matches[number] if number < len(self._matches) else None
+
+
+def history_file() -> Path:
+    """Return the file of earlier lines."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(state) / "compactor" / "sql_history"

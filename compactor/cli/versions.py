@@ -1,4 +1,4 @@
-"""`compactor vacuum`, `restore`, `rebuild`, `pin`: delete, restore, rebuild and keep versions."""
+"""`compactor vacuum`, `restore`, `rebuild`, `pin`, `adopt`: delete, restore, rebuild, keep and take over versions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Annotated
 
 import typer
 
-from compactor.cli import console, options
-from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, OneTable, Output, OutputForm, Tables, Verbose, Wait
-from compactor.core.results.reports import RebuildReport, Swept, VacuumReport
+from compactor.cli import console, grid, options
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogForm, LogFormat, OneTable, Output, OutputForm, Tables, Verbose, Wait
+from compactor.core.measures.record import DAYS_KEPT
+from compactor.core.results.phrases import counted
+from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, VacuumReport
 
 _WHY = {"orphan": "no version references it", "expired": "only expired versions reference it", "discarded": "older than archive_retention"}
+_WHY["record"] = f"older than {DAYS_KEPT} days"
 
 
 def vacuum(
@@ -24,14 +27,15 @@ def vacuum(
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Delete files that no kept version references.
 
     Lists the files with their size and the reason; deletes only with --run. Versions are kept if they are younger than `keep`, among
     the newest `keep_versions`, pinned, or shown by the catalog (and all newer versions). Files of expired versions are first
     unregistered from the catalog and deleted by a later vacuum, at least `grace` later. Files of killed runs are deleted when they are
-    older than `grace`. Stops at any file that it does not recognise. The dry run starts no Spark, so it does not know which version the
-    catalog shows.
+    older than `grace`. Stops at any file that it does not recognise. Starts no Spark where nothing may go. The dry run never starts
+    it, so it does not know which version the catalog shows.
 
     \b
     Example:
@@ -39,7 +43,7 @@ def vacuum(
       compactor vacuum student --run
       compactor vacuum --run --output json --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format, label) as app:
         results, code = options.each(app.specs(tables or ()), lambda names: app.vacuum(names, dry=not run, label=label))
     if output is Output.json:
         console.as_json([item.to_json() for item in results])
@@ -63,6 +67,7 @@ def restore(
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Restore an older version.
 
@@ -80,7 +85,7 @@ def restore(
     """
     if (version is None) == (as_of is None) and not (reabsorb and version is None):
         raise typer.BadParameter("set either --version or --as-of" + ("" if version else ", or --reabsorb alone"))
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json or not reabsorb) as progress:
             reports = app.restore(table, version=version, as_of=as_of, reabsorb=reabsorb, progress=progress, label=label)
     if output is Output.json:
@@ -107,6 +112,7 @@ def rebuild(
     label: Label = "",
     wait: Wait = WAIT_SECONDS,
     verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
 ) -> None:
     """Rebuild a table from its archive.
 
@@ -121,7 +127,7 @@ def rebuild(
       compactor rebuild student --accept-differences
       compactor rebuild student --as-of 2026-11-20T14:00:00Z --output json --config compactor.yaml
     """
-    with options.opened(config, verbose, wait) as app:
+    with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json) as progress:
             report = app.rebuild(table, as_of=as_of, accept=accept, dry=dry_run, progress=progress, label=label)
     if output is Output.json:
@@ -165,13 +171,13 @@ def pin(
     if output is Output.json:
         console.as_json([dataclasses.asdict(item) for item in pins])
     else:
-        rows = [(item.name, item.version, console.moment(item.time)) for item in pins]
-        console.table(("name", "version", "since"), rows, right=("version",))
+        rows = [(item.name, item.version, grid.moment(item.time)) for item in pins]
+        grid.table(("name", "version", "since"), rows, right=("version",), empty="no version is pinned")
 
 
 def _show(reports: Sequence[VacuumReport]) -> None:
     """Print what vacuum deleted or would delete, and what it keeps."""
-    out = console.console()
+    out = grid.console()
     for item in reports:
         out.print(f"{item.table} ({item.notes[0] if item.version is None else f'version {item.version}'})", style="bold")
         if item.version is None:
@@ -181,7 +187,7 @@ def _show(reports: Sequence[VacuumReport]) -> None:
         verb = "would be deleted" if item.dry else "deleted"
         rows = [(unit.path, unit.files, unit.bytes, _WHY[unit.reason], _when(unit) or verb) for unit in item.swept]
         if rows:
-            console.table(("path", "files", "bytes", "reason", "when"), rows, right=("files", "bytes"))
+            grid.table(("path", "files", "bytes", "reason", "when"), rows, right=("files", "bytes"))
         pending = sum(unit.bytes for unit in item.swept if unit.goes)
         out.print(f"  {item.bytes_gone:,} bytes {verb}, {pending:,} bytes pending deletion after their grace period", soft_wrap=True)
     if any(item.dry for item in reports):
@@ -192,14 +198,14 @@ def _show(reports: Sequence[VacuumReport]) -> None:
 
 def _show_rebuilt(report: RebuildReport) -> None:
     first, *more = report.sentences
-    out = console.console()
+    out = grid.console()
     out.print(f"{report.table}: {first}", soft_wrap=True)
     for sentence in more:
         out.print(f"  {sentence}", soft_wrap=True)
 
 
 def _when(unit: Swept) -> str:
-    return f"not before {console.moment(unit.goes)}" if unit.goes else ""
+    return f"not before {grid.moment(unit.goes)}" if unit.goes else ""
 
 
 def _spans(kept: dict[int, str]) -> str:
@@ -211,3 +217,57 @@ def _spans(kept: dict[int, str]) -> str:
         else:
             spans.append((version, version, why))
     return ", ".join(f"{first if first == last else f'{first}-{last}'} ({why})" for first, last, why in spans)
+
+
+def adopt(
+    table: OneTable,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder with the Parquet files, local or s3://...", show_default=False)],
+    order_by: Annotated[
+        str,
+        typer.Option(
+            "--order-by", metavar="COLUMNS", help="Columns with the position of each row's last change, separated by commas.", show_default=False
+        ),
+    ] = "",
+    through: Annotated[
+        str | None,
+        typer.Option("--ingested-through", metavar="FOLDER", help="Last landed folder whose changes the rows include.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check everything, change nothing.")] = False,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    label: Label = "",
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
+) -> None:
+    """Make existing Parquet files version 1 of a table.
+
+    Checks the plain Parquet files in PATH (their columns against the landed changes, one row per key), copies their rows into version 1 of the
+    table, and publishes it. Does not change PATH. Set --ingested-through to the last landed folder whose changes the rows include: files up to
+    it are archived without being read. Or set --order-by: then each landed change is compared with the row by its position. You can set both.
+
+    \b
+    Example:
+      compactor adopt student /lake/old/student --ingested-through increment_2026112014 --dry-run
+      compactor adopt student s3://lake/old/student --ingested-through increment_2026112014
+      compactor adopt student /lake/old/student --order-by updated_at --config compactor.yaml
+    """
+    names = tuple(name.strip() for name in order_by.split(",") if name.strip())
+    with options.opened(config, verbose, wait, log_format, label) as app:
+        with console.progress(1, quiet=output is Output.json) as progress:
+            report = app.adopt(table, path, order_by=names, through=through, dry=dry_run, progress=progress, label=label)
+    if output is Output.json:
+        console.as_json(report.to_json())
+    else:
+        _show_adopted(report)
+
+
+def _show_adopted(report: AdoptReport) -> None:
+    out = grid.console()
+    out.print(f"{report.table}: {counted(report.files, 'file')} ({report.bytes:,} bytes) with {report.rows:,} rows", soft_wrap=True)
+    grid.table(("column", "in the files", "type"), report.columns)
+    out.print(f"  ordered by {', '.join(f'{name} ({kind})' for name, kind in report.order)}", soft_wrap=True)
+    out.print(f"  {report.ingested} landed files are already included and were not read, {report.waiting} wait for the next run", soft_wrap=True)
+    for note in report.notes:
+        out.print(f"  {note}", soft_wrap=True)
+    out.print(f"  {'adopted as version 1' if report.version else 'nothing was changed (dry run)'}", soft_wrap=True)

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.config.values import alike, flag, listed, shown, text
+from compactor.core.model import types
 from compactor.core.model.policy import DROPS, POLICIES, Policy
 from compactor.core.schema.policy import CHOOSABLE
+from compactor.core.schema.protection import MASK, Protection
 
 SUBJECT = "subject:"
 """Prefix of a parsed `schema` that is a subject of the registry."""
@@ -50,6 +52,19 @@ def epoch(value: Any) -> Epoch:
         raise ValueError(f"expected a whole number{' as `number`' if isinstance(value, dict) else ''}, found {shown(parts.get('number'))}")
     first = parts.get("from")
     return Epoch(int(parts["number"]), None if first is None else text(first), flag(parts.get("replace", False)))
+
+
+def protections(value: Any) -> tuple[Protection, ...]:
+    """Parse a mapping such as `{ssn: exclude, mail: hash, card: mask(4), note: null}`."""
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a mapping such as {{ssn: exclude, card: mask(4)}}, found {shown(value)}")
+    parsed = []
+    for column, rule in value.items():
+        match = re.fullmatch(r"(exclude|hash|null)|mask\((\d{1,3})\)", "null" if rule is None else str(rule))
+        if match is None:
+            raise ValueError(f"{column}: expected exclude, hash, mask(4) or null, found {shown(rule)}")
+        parsed.append(Protection(str(column), match[1] or MASK, int(match[2] or 0)))
+    return tuple(parsed)
 
 
 def schema_change(value: Any) -> Policy:
@@ -139,6 +154,23 @@ def op_map(value: Any) -> Any:
     return value
 
 
+def column_types(value: Any) -> dict[str, str]:
+    """Parse a mapping from columns to Hive types of single values."""
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a mapping such as {{signup_date: date}}, found {shown(value)}")
+    parsed = {}
+    for name, kind in value.items():
+        try:
+            parsed[str(name)] = types.parse(str(kind))
+        except ValueError:
+            parsed[str(name)] = ("array",)
+        if not types.is_scalar(parsed[str(name)]) and parsed[str(name)] != ("binary",):
+            raise ValueError(f"{name}: expected {listed(types.SCALARS)} or decimal(12,2), found {shown(kind)}{alike(str(kind), types.SCALARS)}")
+    return {name: types.text(kind) for name, kind in parsed.items()}
+
+
+COLUMN_TYPES: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
+
 OP_MAP = {"type": "object", "additionalProperties": {"enum": list(OPERATIONS)}}
 
 
@@ -154,6 +186,16 @@ SPARK_CONF: dict[str, Any] = {
     "patternProperties": {r"^spark\.": {"type": ["string", "number", "boolean"]}},
     "additionalProperties": False,
 }
+
+
+def tags(value: Any) -> dict[str, str]:
+    """Parse a mapping of AWS tags."""
+    if not isinstance(value, dict) or not all(re.fullmatch(r"(?!aws:)[\w .:/=+@-]{1,128}", str(name)) for name in value):
+        raise ValueError(f"expected tags such as {{cost-center: data}}, found {shown(value)}")
+    return {str(name): str(text) for name, text in value.items()}
+
+
+TAGS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
 
 
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))

@@ -31,9 +31,12 @@ from compactor.config.sections import (
     setting,
 )
 from compactor.config.values import Count, Duration, Flag, Names, Read, Size, Text, absolute, is_s3
+from compactor.core.measures import price
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.policy import EVOLVE, Policy
+from compactor.core.schema.protection import Protection
+from compactor.core.settings.metrics import LOG, MetricsSettings
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources.envelopes import ENVELOPES
 
@@ -73,6 +76,11 @@ class Table(Section):
     op: Text | None = setting(None, "(flat) Column with the operation. Default: op, else __op, else Op; if there is none, every row is an upsert.")
     op_map: Annotated[dict[str, str], Read(compound.op_map, compound.OP_MAP)] = setting(
         {}, "(flat) The source's operation codes: each to c, u, d, r, t or ignore."
+    )
+    delete_when: Text | None = setting(
+        None,
+        "(flat) SQL condition on a row that makes it a delete, such as status = 'deleted' or deleted_at IS NOT NULL. Its columns stay visible; rows "
+        "for which it is false or null are what their operation says, else upserts.",
     )
     metadata_columns: Names = setting((), "(flat, dms) Columns such as __op or Op to store and show in the view.")
     csv: Csv = setting(Csv(), "Dialect of CSV files.")
@@ -168,6 +176,11 @@ class Table(Section):
     quarantine: Quarantine = setting(
         Quarantine(), "How many invalid records a run may quarantine. With more, the table stops and all files stay in landing."
     )
+    columns: Annotated[tuple[Protection, ...], Read(compound.protections, {"type": "object"})] = setting(
+        (),
+        "Column: what happens to its values before anything is written. exclude: no such column; hash: HMAC-SHA256 with the secret in "
+        "COMPACTOR_HASH_KEY; mask(4): all but the last 4 characters are *; null. Needs an explicit `archive:`, as raw files hold the values.",
+    )
     checks: Checks = setting(Checks(), "Checks before a commit.")
     notify: Annotated[tuple[tuple[str, ...], ...], Read(compound.notify, compound.NOTIFY)] = setting(
         (("log",),),
@@ -205,7 +218,7 @@ class Keys(Section):
     s3: S3 = setting(S3(), "Access to S3.")
     airflow: Airflow = setting(Airflow(), "How Airflow runs the tables.")
     emr: Emr = setting(Emr(), "Where EMR jobs are sent.")
-    metrics: Metrics = setting(Metrics(), "CloudWatch metrics.")
+    metrics: Metrics = setting(Metrics(), "Where the measures and records of runs are sent.")
     defaults: Table = setting(Table(), "Keys of every table that does not set them itself.")
     tables: dict[str, Table] = Field(description="The tables, by name.")
 
@@ -227,10 +240,22 @@ class Keys(Section):
         return is_s3(self.warehouse_dir) or any(is_s3(table.increments or "") for table in self.tables.values())
 
     @property
-    def metrics_target(self) -> tuple[str, str, str | None] | None:
-        """Return namespace, deployment and region of the metrics, or None if no metrics are sent."""
-        metrics = self.metrics
-        return None if metrics.deployment is None else (metrics.namespace, metrics.deployment, metrics.region)
+    def metrics_target(self) -> MetricsSettings | None:
+        """Return where metrics are sent, or None if they are not sent anywhere."""
+        keys, home = self.metrics, str(self._file.parent)
+        places = {"emf": keys.emf, "json": keys.json_, "prometheus": keys.prometheus, "openlineage": keys.openlineage}
+        if not (keys.deployment or keys.pushgateway or any(places.values())):
+            return None
+        paths = {name: place if not place or place == LOG or "://" in place else absolute(place, home) for name, place in places.items()}
+        return MetricsSettings(
+            keys.deployment or "compactor",
+            keys.namespace,
+            keys.region,
+            cloudwatch=keys.cloudwatch and keys.deployment is not None,
+            pushgateway=keys.pushgateway,
+            prices=price.Prices(**keys.prices.model_dump()),
+            **paths,
+        )
 
     def runner_of(self, name: str) -> str:
         """Return where Spark runs for a table: local, emr-serverless or emr-steps."""

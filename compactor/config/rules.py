@@ -99,6 +99,8 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
             "expected the key columns, found nothing; set `key: [id]`, or `key: []` if rows have no key",
         )
     yield from _envelope_problems(table)
+    if table.delete_when and table.key == ():
+        yield ("delete_when",), "needs rows with a key, which says what is deleted; set `key: [..]`, or remove this key"
     if table.patch_rows and table.key == ():
         yield ("patch_rows",), "needs rows with a key, because values of the earlier row are kept; remove it"
     if table.schema_.startswith(SUBJECT) and not (keys.registry.url or keys.registry.folder):
@@ -119,6 +121,7 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
     if table.live_view:
         yield from _live_problems(table)
     yield from _history_problems(table)
+    yield from _column_problems(table)
     try:
         zoneinfo.ZoneInfo(table.hours_in)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -199,6 +202,9 @@ def _file_problems(table: Table) -> Iterator[Problem]:
                 "the column names are unknown: set `csv: {columns: [..]}` in the files' order; or `schema:` with an .avsc file; or, if the first "
                 "line of each file has the names (DMS: AddColumnName), `csv: {header: true}`",
             )
+    unnamed = [name for name in table.csv.types if table.csv.columns and name not in table.csv.columns]
+    if unnamed:
+        yield ("csv", "types"), f"{unnamed[0]} is none of `columns`{alike(unnamed[0], table.csv.columns)}"
     if table.csv.header and table.csv.columns:
         yield ("csv", "columns"), "the header of the files has the column names; remove one of the two"
 
@@ -211,8 +217,8 @@ def _live_problems(table: Table) -> Iterator[Problem]:
         )
     if table.key == ():
         yield ("live_view",), "needs rows with a key; remove it"
-    if table.delete == "soft" or table.patch_rows or table.container == "kafka":
-        key = "delete" if table.delete == "soft" else "patch_rows" if table.patch_rows else "container"
+    unmerged = {"delete": table.delete == "soft", "delete_when": table.delete_when, "patch_rows": table.patch_rows}
+    for key in [key for key, used in {**unmerged, "container": table.container == "kafka"}.items() if used][:1]:
         yield (key,), "the live view cannot merge such rows; remove `live_view`, or this key"
     if table.archive == "move":
         yield ("archive",), "the live view reads files after they were ingested; set `archive: keep`, or remove this key"
@@ -226,6 +232,27 @@ def _history_problems(table: Table) -> Iterator[Problem]:
         yield (used[0],), "the table has no history; set `history: true`, or remove this key"
     if table.track and table.track_except:
         yield ("track_except",), "`track` and `track_except` exclude each other; keep one of them"
+
+
+def _column_problems(table: Table) -> Iterator[Problem]:
+    """Return the problems of a table with protected columns."""
+    if not table.columns:
+        return
+    for rule in table.columns:
+        if any(rule.covers(name) for name in (*(table.key or ()), *table.order_by)):
+            yield (
+                ("columns",),
+                f"{rule.column} belongs to `key` or `order_by`, which every row stores as it is; remove one of the two",
+            )
+    if table.key == ():
+        yield ("columns",), "needs rows with a key: rows without one are recognised by all their values"
+    if table.live_view:
+        yield ("columns",), "excludes `live_view`, which shows landed files as they are; remove one of the two"
+    if "archive" not in table.model_fields_set:
+        yield (
+            ("columns",),
+            "landed files hold the values as they are; set `archive:` (move, copy or keep) to say that they may stay, best with `archive_retention`",
+        )
 
 
 def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:

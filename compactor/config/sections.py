@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from compactor.config import compound, values
-from compactor.config.values import Count, Duration, Flag, Names, Read, Text
+from compactor.config import compound, rule_values, values
+from compactor.config.values import Count, Duration, Flag, Names, Price, Read, Text
 from compactor.core.model.spec import ALWAYS
+from compactor.core.planning import audit
+from compactor.core.planning.audit import Rule
 
 
 class Section(BaseModel):
@@ -39,11 +41,39 @@ class Compaction(Section):
 
 
 class Checks(Section):
-    """Checks before each commit."""
+    """What must hold before a commit (`max_gone`), and for a version before readers see it (all others)."""
 
     max_gone: Annotated[float, Read(values.share, {"type": ["number", "string"], "examples": [0.5, "50%"]})] = setting(
         1.0, "Maximum share of the table's rows that one run may delete, by deletes or a TRUNCATE. Default 1.0; for full loads 0.3."
     )
+    row_change: Annotated[float | None, Read(rule_values.change, {"type": ["number", "string", "null"], "examples": [0.5, "200%"]})] = setting(
+        None, "Maximum change of the number of rows against the version that readers see, as a share of it."
+    )
+    unique: Annotated[tuple[tuple[str, ...], ...], Read(rule_values.unique, {"type": "array", "items": {"type": ["string", "array"]}})] = setting(
+        (), "Columns of the view, or lists of columns, whose values are unique. Rows with a null in them are left out."
+    )
+    null_share: Annotated[tuple[tuple[str, float], ...], Read(rule_values.null_share, {"type": "object"})] = setting(
+        (), "Column of the view: maximum share of nulls, such as {email: 5%, name: 0}."
+    )
+    accepted: Annotated[tuple[tuple[str, tuple[str, ...]], ...], Read(rule_values.accepted, {"type": "object"})] = setting(
+        (), "Column of the view: list of its values, such as {status: [active, left]}. Null is always accepted."
+    )
+    fresh: Annotated[float | None, Read(rule_values.fresh, {"type": ["string", "null"], "examples": ["6h"]})] = setting(
+        None, "Maximum age of the newest change, by the source's time."
+    )
+    sql: Annotated[tuple[tuple[str, str], ...], Read(rule_values.queries, {"type": "object"})] = setting(
+        (), "Name: a query that returns offending rows. The view's name means the new version, a name with a database what readers see."
+    )
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Return what must hold for a version before readers see it."""
+        rules = [Rule(audit.ROW_CHANGE, (), self.row_change)] if self.row_change is not None else []
+        rules += [Rule(audit.UNIQUE, columns) for columns in self.unique]
+        rules += [Rule(audit.NULL_SHARE, (column,), limit) for column, limit in self.null_share]
+        rules += [Rule(audit.ACCEPTED, (column,), values=accepted) for column, accepted in self.accepted]
+        rules += [Rule(audit.FRESH, (), self.fresh)] if self.fresh is not None else []
+        return (*rules, *(Rule(audit.SQL, (name,), values=(query,)) for name, query in self.sql))
 
 
 class S3(Section):
@@ -92,7 +122,9 @@ class Quarantine(Section):
         None, "Maximum number of records that one run may quarantine (an unreadable file counts as one). 0: none; default: no limit."
     )
     max_share: Annotated[float, Read(values.share, {"type": ["number", "string"], "examples": [0.1, "10%"]})] = setting(
-        0.5, "Maximum share of a run's records, or of its files, that it may quarantine. A run whose input is all invalid always stops."
+        0.5,
+        "Maximum share of a run's records, or of its files, that it may quarantine; counts from ten of them on, 0 from the first. A run whose input "
+        "is all invalid always stops.",
     )
 
 
@@ -107,6 +139,9 @@ class Csv(Section):
     delimiter: Annotated[str, Read(values.character, {"type": "string"})] = setting(",", "Character between values; `\\t` is a tab.", written=",")
     quote: Annotated[str, Read(values.quote, {"type": "string"})] = setting(
         '"', "Character around values that contain delimiters; '' for none.", written='"'
+    )
+    types: Annotated[dict[str, str], Read(compound.column_types, compound.COLUMN_TYPES)] = setting(
+        {}, "Types of columns, such as {signup_date: date}. Other columns: whole numbers and decimals are recognized, the rest is text."
     )
 
 
@@ -125,12 +160,33 @@ class Catalog(Section):
     )
 
 
-class Metrics(Section):
-    """CloudWatch metrics after each run."""
+class Prices(Section):
+    """Prices of EMR Serverless in your region, from AWS's price list."""
 
-    deployment: Text | None = setting(None, "Name of this deployment, the dimension of the metrics. Without it no metrics are sent.")
-    namespace: Text = setting("Compactor", "Namespace of the metrics.")
+    vcpu_hour: Price = setting(0.0, "Price of a vCPU for an hour, such as 0.052624.")
+    memory_gb_hour: Price = setting(0.0, "Price of a GB of memory for an hour, such as 0.0057785.")
+    currency: Text = setting("USD", "Currency of both.")
+
+
+class Metrics(Section):
+    """Where the measures and records of runs are sent. Without any of these keys they are not sent anywhere."""
+
+    deployment: Text | None = setting(
+        None, "Name of this deployment: the dimension in CloudWatch, a label in Prometheus, the namespace of jobs in OpenLineage."
+    )
+    cloudwatch: Flag = setting(True, "Send to CloudWatch, if `deployment` is set.")
+    namespace: Text = setting("Compactor", "Namespace in CloudWatch.")
     region: Text | None = setting(None, "Region of CloudWatch; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
+    emf: Text | None = setting(
+        None, "File that gets a line in CloudWatch's embedded metric format for each table and run, or log: standard error. Needs no permission."
+    )
+    prometheus: Text | None = setting(None, "Folder that Prometheus's node exporter reads (textfile collector): one .prom file a table.")
+    pushgateway: Text | None = setting(None, "URL of a Prometheus pushgateway, such as http://pushgateway:9091.")
+    openlineage: Text | None = setting(
+        None, "URL that takes OpenLineage events, such as http://marquez:5000/api/v1/lineage, or a file. OPENLINEAGE_API_KEY is sent as token."
+    )
+    json_: Text | None = setting(None, "File that gets each run record as a line of JSON, or log: standard error.", alias="json")
+    prices: Prices = setting(Prices(), "Price table for the estimated cost of EMR jobs.")
 
 
 RunnerName = Annotated[str, values.choice("local", "emr-serverless", "emr-steps")]
@@ -152,13 +208,16 @@ class Group(Section):
         "the assets.",
     )
     runner: RunnerName | None = setting(None, "Where Spark runs for tables that do not set `runner`; default local.")
-    at_once: Count = setting(16, "Maximum number of tasks of the DAG that run at the same time.")
+    at_once: Count = setting(4, "Number of tables that the group's job runs at the same time.")
+    queue: Text | None = setting(None, "Queue of the group's tasks, for Airflow's CeleryExecutor.")
+    pod_template: Text | None = setting(None, "File with the pod template of the group's tasks, for Airflow's KubernetesExecutor.")
 
 
 Folder = Annotated[str | None, Read(values.s3_folder, {"type": ["string", "null"], "pattern": "^s3[an]?://"})]
 """A folder in S3."""
 
 SparkConf = Annotated[dict[str, str], Read(compound.spark_conf, compound.SPARK_CONF)]
+Tags = Annotated[dict[str, str], Read(compound.tags, compound.TAGS)]
 
 
 class Emr(Section):
@@ -172,6 +231,7 @@ class Emr(Section):
     cluster: Text | None = setting(None, "(emr-steps) Id of the cluster, j-...")
     region: Text | None = setting(None, "(EMR) Region; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
     spark: SparkConf = setting({}, "(EMR) Spark settings of every job.")
+    tags: Tags = setting({}, "(emr-serverless) Tags of every job, for cost allocation. The tags compactor-group and compactor-table are added.")
 
 
 class Airflow(Section):
@@ -179,6 +239,9 @@ class Airflow(Section):
 
     command: Annotated[tuple[str, ...], Read(values.words, {"type": "array", "items": {"type": "string"}})] = setting(
         (), "Program of the local runner, such as [/opt/compactor/bin/python, -m, compactor]. Default: Airflow's own Python."
+    )
+    aws_conn_id: Text | None = setting(
+        None, "Airflow connection with the AWS credentials of tasks and triggers. Default: AWS's standard chain on workers and triggerer."
     )
     prefix: Annotated[str, Read(values.dag_prefix, {"type": "string"})] = setting(
         "", "Prefix of every DAG's name, if one Airflow runs several configurations."

@@ -20,7 +20,7 @@ from compactor.config import text as config_text
 from compactor.config.compound import SUBJECT
 from compactor.config.keys import Keys, Table
 from compactor.config.rules import Problem, landing, shared
-from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Metrics, Quarantine, Registry
+from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Metrics, Prices, Quarantine, Registry
 from compactor.config.sections import Csv as CsvKeys
 from compactor.config.text import Place
 from compactor.config.values import absolute, alike, shown
@@ -162,6 +162,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         "compaction": Compaction,
         "kafka": Kafka,
         "metrics": Metrics,
+        "prices": Prices,
         "quarantine": Quarantine,
         "registry": Registry,
         "s3": S3,
@@ -234,10 +235,11 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         epoch=table.epoch.number,
         epoch_from=table.epoch.first,
         epoch_replaces=table.epoch.replace,
-        csv=Csv(**dict(table.csv)),
+        csv=Csv(**{**dict(table.csv), "types": tuple(table.csv.types.items())}),
         compact_every=table.compaction.every,
         compact_window=table.compaction.window,
         max_gone=table.checks.max_gone if "max_gone" in table.checks.model_fields_set else ENVELOPES[table.envelope].max_gone,
+        rules=table.checks.rules,
         quarantine_rows=table.quarantine.max_rows,
         quarantine_share=table.quarantine.max_share,
         first_folder=table.from_,
@@ -250,10 +252,10 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 
 
 _SAME = (
-    *("envelope", "format", "source_table", "topic", "order_by", "op", "metadata_columns", "delete", "patch_rows"),
+    *("envelope", "format", "source_table", "topic", "order_by", "op", "delete_when", "metadata_columns", "delete", "patch_rows"),
     *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "timestamps", "target_file_bytes", "small_batch"),
     *("settle", "complete", "hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify"),
-    *("feed_retention", "history", "track", "track_except", "history_end", "history_zero_length"),
+    *("feed_retention", "columns", "history", "track", "track_except", "history_end", "history_zero_length"),
 )
 """Fields of a TableSpec that equal the key of the same name."""
 

@@ -13,7 +13,8 @@ class Listed:
     """A Storage whose `stat` answers from one listing of the file's folder. All other methods are those of `storage`."""
 
     def __init__(self, storage: Storage) -> None:
-        self.list, self.read, self.checksum, self.now = storage.list, storage.read, storage.checksum, storage.now
+        self.list, self.read, self.read_range = storage.list, storage.read, storage.read_range
+        self.checksum, self.now = storage.checksum, storage.now
         self.write, self.put_if_absent, self.move, self.delete = storage.write, storage.put_if_absent, storage.move, storage.delete
         self._folders: dict[str, dict[str, FileInfo]] = {}
 

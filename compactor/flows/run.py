@@ -1,25 +1,27 @@
-"""Run: resume, commit, compact if due, publish, archive - for one table, and for many at once."""
+"""Run: resume, commit, publish, archive, compact if due - for one table."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Optional
 
-from compactor.core.model.errors import CompactorError, Conflict, NoRowsYet, TryLater
+from compactor.core.model.errors import CompactorError, Conflict, Stopped, TryLater
 from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.model.spec import TableSpec
-from compactor.core.results.reports import Progress, RebuildReport, TableReport, silent
-from compactor.flows.environment import Environment
+from compactor.core.results.phrases import counted
+from compactor.core.results.reports import Figures, Progress, RebuildReport, TableReport, silent
+from compactor.flows import logs
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
-from compactor.flows.publish import archive, shown
+from compactor.flows.publish import archive, audit, shown
 from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
+from compactor.flows.read.check import missing
+from compactor.flows.record import CpuMeter, Recorder
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
@@ -29,110 +31,86 @@ from compactor.flows.write.compact import compact, due
 Ingest = Callable[[Optional[Snapshot]], Optional[Snapshot]]
 """Ingests into the newest Snapshot, which it is given as far as it is known; returns the new one."""
 
-log = logging.getLogger(__name__)
 
-
-_LOOKED_AT = 8
-"""Tables that are looked at, at a time. Looking waits for storage and computes nothing."""
-
-Start = Callable[[Sequence[TableSpec]], None]
-"""Called once, before the tables that have work are run. Raises errors that concern all of them."""
-
-
-def run_tables(
-    env: Environment,
-    specs: Sequence[TableSpec],
-    progress: Progress = silent,
-    parallel: int = 2,
-    label: str = "",
-    start: Start = lambda specs: None,
-) -> list[TableReport]:
-    """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`.
-
-    Tables without work are found first, from storage alone. `start` is not called if all are without work.
-    """
-    reports = idle_tables(env, specs, progress)
-    busy = [spec for spec in specs if spec.name not in reports]
-    if busy:
-        start(busy)
-    with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
-        ran = pool.map(lambda spec: _reported(spec.name, lambda: run_table(Table(env, spec), progress, label), progress), busy)
-        reports.update((spec.name, report) for spec, report in zip(busy, ran) if report is not None)
-    return [reports[spec.name] for spec in specs]
-
-
-def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
-    """Return the reports of the tables that have no work, and of those whose work is known to fail. Asks neither engine nor catalog."""
-    with ThreadPoolExecutor(_LOOKED_AT, thread_name_prefix="look") as pool:
-        reports = pool.map(lambda spec: _reported(spec.name, lambda: idle_table(Table(env, spec)), progress), specs)
-        return {report.table: report for report in reports if report is not None}
-
-
-def idle_table(table: Table) -> TableReport | None:
-    """Return the report of a run that has nothing to do, or None if there is something to do. Raises what landing is refused for."""
+def look_at(table: Table) -> TableReport | int:
+    """Return the report of a run that has nothing to do, or about how many bytes a run has to read. Raises what landing is refused for."""
     current = table.newest()
+    written = 0 if current is None else current.bytes_written
     if current is not None:
         state = shown.recall(table, current)
         if state is None or archive.unfinished(listed(table), current.pending):
-            return None
+            return written
         if state.compacted < current.version and due(table, current):
-            return None
-    return None if discover.landing(table, current).new else _report(table, current, current, (), False, ())
-
-
-def _reported(name: str, run: Callable[[], TableReport | None], progress: Progress) -> TableReport | None:
-    began = time.monotonic()
-    try:
-        report = run()
-        if report is None:
-            return None
-    except NoRowsYet as error:
-        report = TableReport(name, "idle", notes=(str(error),))
-    except CompactorError as error:
-        report = failure(name, error)
-    except Exception as error:
-        # this table's failure, or the other tables' reports would be lost with it
-        log.exception("table %s: unexpected %s", name, type(error).__name__)
-        report = TableReport(name, "failed", error=f"unexpected {type(error).__name__}: {error}", error_class=type(error).__name__, exit_code=1)
-    progress(name, "done", 1.0)
-    return _timed(report, time.monotonic() - began)
+            return sum(segment.size for segment in current.segments)
+    new = discover.landing(table, current).new
+    return written + sum(file.size for file in new) if new else _report(table, current, current, (), False, ())
 
 
 def failure(table: str, error: CompactorError) -> TableReport:
     """The report of a table that could not be brought up to date."""
-    outcome = "later" if isinstance(error, TryLater) else "failed"
+    outcome = "stopped" if isinstance(error, Stopped) else "later" if isinstance(error, TryLater) else "failed"
     return TableReport(table, outcome, error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
 
 
-def _timed(report: TableReport, seconds: float) -> TableReport:
-    return dataclasses.replace(report, seconds=round(seconds, 3))
+@dataclass
+class Committed:
+    """A table after the first part of its run."""
+
+    table: Table
+    """The table."""
+    label: str
+    """The scheduler's label of the run."""
+    before: Snapshot | None
+    """The newest version before the run."""
+    current: Snapshot | None = None
+    """The newest version now."""
+    resumed: bool = False
+    """Whether an earlier run was finished."""
+    made: list[Snapshot] = field(default_factory=list)
+    """The versions that the run made."""
+    compaction_due: bool = False
+    """Whether to look for Segments worth compacting."""
+    seconds: float = 0.0
+    """Duration of the first part."""
 
 
 def run_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Run one table. Any step may have been done by an earlier, interrupted run; the rest is done now."""
+    return finish_table(commit_table(table, progress, label), progress)
+
+
+def commit_table(table: Table, progress: Progress = silent, label: str = "") -> Committed:
+    """Finish an interrupted run, and ingest, publish and archive what has landed: the first part of a run."""
+    began = time.monotonic()
     progress(table.name, "discover", 0.0)
     before = current = table.newest()
-    resumed = False
+    step = Committed(table, label, before)
     if current is not None:
-        current, resumed = resume(table, current)
-    made: list[Snapshot] = []
+        current, step.resumed = resume(table, current)
 
     def ingest() -> Snapshot | None:
-        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), made, progress, label)
+        return _ingested(table, current, lambda newest: commit.commit(table, newest, label, progress), step.made, progress, label)
 
     committed = first = ingest()
     while committed:
-        made.append(committed)
+        step.made.append(committed)
         current = committed
         _finish(table, current, progress)
         full = len(committed.inputs) >= commit.FILES_MAX
         committed = ingest() if full else None
     if not first and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
-        current, resumed = resume(table, newest)
-    worthless = False
-    if current is not None and due(table, current):
-        compacted = compact(table, current, label, progress)
+        current, step.resumed = resume(table, newest)
+    step.current, step.compaction_due = current, current is not None and due(table, current)
+    step.seconds = time.monotonic() - began
+    return step
+
+
+def finish_table(step: Committed, progress: Progress = silent) -> TableReport:
+    """Compact if due, and bring the landing table up to date: the second part of a run."""
+    table, current, made, worthless = step.table, step.current, step.made, False
+    if current is not None and step.compaction_due and not (made and table.env.stop.requested):
+        compacted = compact(table, current, step.label, progress)
         worthless = compacted is None
         if compacted:
             made.append(compacted)
@@ -140,19 +118,59 @@ def run_table(table: Table, progress: Progress = silent, label: str = "") -> Tab
             _finish(table, current, progress)
     notes: tuple[str, ...] = ()
     if current is not None:
-        folders, notes = _shown_landing(table, current) if made or resumed or table.spec.live_view else ([], ())
+        blocked = audit.blocked(table, current)
+        if blocked is not None:
+            return _blocked(_report(table, step.before, current, made, step.resumed, notes), blocked)
+        folders, notes = _shown_landing(table, current) if made or step.resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders, compacted=worthless)
-    return _report(table, before, current, made, resumed, notes)
+    return _report(table, step.before, current, made, step.resumed, notes)
 
 
+def publish_table(table: Table, snapshot: Snapshot) -> int:
+    """Show `snapshot`, or what has become newer meanwhile, and archive what it ingested. Return the version. Raises audit.Blocked."""
+    shown_now = publish(table, snapshot)
+    archive.archive(table, shown_now)
+    folders, _ = _shown_landing(table, shown_now)
+    shown.remember(table, shown_now, folders)
+    return shown_now.version
+
+
+def _blocked(report: TableReport, reason: str) -> TableReport:
+    return dataclasses.replace(report, outcome="blocked", error=reason, error_class="CheckFailed", exit_code=1)
+
+
+@logs.of_table
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
-    return _ingested_again(table, lambda _: commit.replay(table, paths, label, progress), progress, label)
+    return _recorded(
+        table,
+        "replay",
+        label,
+        progress,
+        lambda phases: _ingested_again(table, lambda _: commit.replay(table, paths, label, phases), phases, label),
+    )
 
 
+@logs.of_table
 def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
-    return _ingested_again(table, lambda _: restore.reabsorb(table, progress, label), progress, label)
+    return _recorded(
+        table,
+        "reabsorb",
+        label,
+        progress,
+        lambda phases: _ingested_again(table, lambda _: restore.reabsorb(table, phases, label), phases, label),
+    )
+
+
+def _recorded(table: Table, operation: str, label: str, progress: Progress, run: Callable[[Progress], TableReport]) -> TableReport:
+    """Run, and write the record of the run, also of one that fails."""
+    recorder = Recorder(table, operation, label, progress, CpuMeter(table.env.cpu))
+    try:
+        return recorder.recorded(run(recorder.progress))
+    except CompactorError as error:
+        recorder.recorded(failure(table.name, error))
+        raise
 
 
 def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str) -> TableReport:
@@ -166,9 +184,12 @@ def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str
         _finish(table, committed, progress)
         show_live(table, committed)
     progress(table.name, "done", 1.0)
-    return _report(table, current, committed or current, made, False, ())
+    report = _report(table, current, committed or current, made, False, ())
+    blocked = audit.blocked(table, committed) if committed else None
+    return report if blocked is None else _blocked(report, blocked)
 
 
+@logs.of_table
 def rebuild_table(
     table: Table,
     target: Snapshot | None = None,
@@ -210,7 +231,9 @@ def _shown_landing(table: Table, current: Snapshot) -> tuple[list[str], tuple[st
 
 def _finish(table: Table, snapshot: Snapshot, progress: Progress) -> None:
     progress(table.name, "publish", 0.85)
-    publish(table, snapshot)
+    with contextlib.suppress(audit.Blocked):
+        # committed, and reported at the end of the run
+        publish(table, snapshot)
     progress(table.name, "archive", 0.95)
     archive.archive(table, snapshot)
 
@@ -220,7 +243,7 @@ def _report(
 ) -> TableReport:
     outcome = "committed" if made else "resumed" if resumed else "idle"
     if current is None:
-        return TableReport(table.name, outcome, notes=(f"nothing has landed below {table.spec.landing}",))
+        return TableReport(table.name, outcome, notes=(missing(table) or f"no file below {table.spec.landing} is ready to be ingested",))
     if before is not None:
         notes = (*notes, *type_changes(before.schema, current.schema))
     # a rebuild before the commit counts old events again
@@ -230,7 +253,7 @@ def _report(
     unusable = sum(item.outcome == "quarantined" for item in inputs)
     records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)
     if unusable or records:
-        what = f"{unusable} files and {records} records cannot be used and wait in quarantine"
+        what = f"{counted(unusable, 'file')} and {counted(records, 'record')} cannot be used and went to quarantine"
         notes = (*notes, f"{what}: compactor quarantine list {table.name}")
     return TableReport(
         table.name,
@@ -243,6 +266,24 @@ def _report(
         ties=sum(snapshot.ties for snapshot in ingested),
         unresolved=sum(snapshot.unresolved for snapshot in ingested),
         bytes_written=sum(item.bytes_written for item in made),
+        figures=_figures(before, current, made),
         archived=len(inputs) if table.spec.archive == "move" else 0,
         notes=notes,
+    )
+
+
+def _figures(before: Snapshot | None, current: Snapshot, made: Sequence[Snapshot]) -> Figures:
+    inputs = [item for snapshot in made if snapshot.operation != "rebuild" for item in snapshot.inputs]
+    delta = current.delta
+    return Figures(
+        before.version if before else None,
+        bytes_read=sum(item.size for item in inputs),
+        # a compaction belongs to our way of writing only
+        bytes_rewriting=sum(snapshot.size for snapshot in made if snapshot.operation != "compact"),
+        bytes_stored=current.size,
+        delta_rows=delta.rows if delta else 0,
+        delta_bytes=delta.size if delta else 0,
+        source_time=current.source_time,
+        newest_folder=current.hour,
+        files_quarantined=sum(item.in_quarantine for item in inputs),
     )

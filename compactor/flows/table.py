@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from compactor.core.model.errors import StateRefused
+from compactor.core.model.errors import NoRowsYet, Refused, StateRefused
 from compactor.core.model.layout import Layout
 from compactor.core.model.snapshot import DataFile, Snapshot
 from compactor.core.model.spec import TableSpec
@@ -63,6 +63,19 @@ class Table:
         snapshot = self.snapshot(version)
         if snapshot is None:
             raise self._deleted(version)
+        return snapshot
+
+    def kept(self, version: int | None = None) -> Snapshot:
+        """Return a version whose files are kept, the newest one by default.
+
+        Raises NoRowsYet for a table without a version, and Refused for a version that is not kept.
+        """
+        snapshot = self.newest() if version is None else self.snapshot(version)
+        if snapshot is None and version is None:
+            raise NoRowsYet(f"table {self.name}: nothing is committed yet; `compactor run` does it")
+        newest = self.newest() if version is not None else snapshot
+        if snapshot is None or newest is None or snapshot.expired or is_pending_deletion(snapshot, self.layout, newest):
+            raise Refused(f"table {self.name}: version {version} is not kept; `compactor log {self.name}` shows those that are")
         return snapshot
 
     def newest(self) -> Snapshot | None:

@@ -6,6 +6,7 @@ stands. Publishing and archiving work from the stored Snapshot alone (H2).
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,8 +16,11 @@ from compactor.core.model.edit import Edit, Stamp, apply, unmet
 from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, RequirementFailed, TryLater
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning.compaction import tiling_problem
-from compactor.flows import ledger
+from compactor.core.results.phrases import counted
+from compactor.flows import ledger, logs
 from compactor.flows.table import Table
+
+log = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 """How often a verb plans within one call."""
@@ -37,6 +41,7 @@ def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool
     last: Exception | None = None
     for attempt in range(ATTEMPTS):
         parent = newest if attempt == 0 and newest is not None else table.newest()
+        logs.at_version(parent.version if parent else None)
         with ExitStack() as scratch:
             try:
                 edit = plan(parent, scratch)
@@ -45,6 +50,10 @@ def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool
                 _check(table, parent, edit, planned_before=attempt > 0)
                 made = apply(parent, edit, _stamp(table, label), ledger.carried(table, parent, edit.writer))
                 put(table, made)
+                logs.at_version(made.version)
+                figures = {"operation": made.operation, "rows": made.rows, "bytes": made.size}
+                text = f"committed version {made.version} ({made.operation}), {counted(made.rows, 'row')}"
+                log.info("%s: %s", table.name, text, extra={logs.FIELDS: figures})
                 return made
             except RequirementFailed:
                 raise

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from compactor.aws import client as aws_client
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.results.notice import Message
 
@@ -23,7 +23,7 @@ def to_sns(arn: str, message: Message) -> None:
         short = {name: [] if isinstance(value, list) else value for name, value in message.to_json().items()}
         body = json.dumps({**short, "text": message.text[:10_000]})
     try:
-        client = boto3.session.Session().client("sns", region_name=arn.split(":")[3])
+        client = aws_client.make_session().client("sns", region_name=arn.split(":")[3])
         client.publish(TopicArn=arn, Subject=f"compactor: {message.subject}"[:SUBJECT_CHARS_MAX], Message=body)
     except ClientError as error:
         detail = error.response.get("Error", {})

@@ -22,16 +22,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.aws.retry import access_problem, api_name, code_of, words
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.layout import join
 from compactor.core.results.reports import Ended
+from compactor.core.settings.job_config import QUEUE_SECONDS
 from compactor.ports import Storage, Submitted
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 15.0
-QUEUE_SECONDS = 1800.0
-"""How long a job may wait for resources, in addition to its own time limit."""
+GRACE_SECONDS = 600.0
+"""How long EMR may take to end a job whose time is over."""
 
 _NAME_CHARS_MAX = 180
 
@@ -61,10 +63,27 @@ class Order:
     seconds: float
     """Time limit of the job."""
 
+    tags: tuple[tuple[str, str], ...] = ()
+    """Tags (name, value) for cost allocation."""
+
     @property
     def minutes(self) -> int:
         """Return the time limit in whole minutes, at least 5."""
         return max(5, math.ceil(self.seconds / 60))
+
+
+@dataclass(frozen=True)
+class JobState:
+    """The state of a submitted job."""
+
+    active: bool
+    """Whether the job still waits or runs."""
+
+    text: str
+    """The state as EMR names it, with EMR's reason."""
+
+    started: float | None = None
+    """When it began to run, in epoch seconds; None while it waits."""
 
 
 class Jobs(Protocol):
@@ -76,16 +95,22 @@ class Jobs(Protocol):
     def submit(self, order: Order) -> str:
         """Submit the job, or find the job that was submitted with this token. Return its id."""
 
-    def state(self, job: str) -> tuple[bool, str]:
-        """Return whether the job still waits or runs, and its state as EMR names it."""
+    def state(self, job: str) -> JobState:
+        """Return the state of a job."""
 
     def cancel(self, job: str) -> None:
         """Cancel the job. A job that has ended is left unchanged."""
 
+    def links(self, job: str) -> dict[str, str]:
+        """Return pages about the job for people: name → address. A page that cannot be found out is left out."""
+
+    def usage(self, job: str) -> JobUsage | None:
+        """Return what a job that has ended used, as billed; None if EMR does not report it."""
+
 
 @dataclass(frozen=True)
 class Sending:
-    """Settings shared by all jobs of a table."""
+    """Settings of the jobs of some tables."""
 
     job: str
     """S3 folder that `compactor package` wrote."""
@@ -101,6 +126,12 @@ class Sending:
 
     seconds: float = 7200.0
     """Time limit of a job."""
+
+    subject: str = ""
+    """What the job's name says after the command: the group or the table."""
+
+    tags: tuple[tuple[str, str], ...] = ()
+    """Tags (name, value) for cost allocation."""
 
 
 class EmrRunner:
@@ -125,23 +156,28 @@ class EmrRunner:
         parameters = ["--py-files", join(settings.job, "compactor.zip")]
         for name, value in settings.conf:
             parameters += ["--conf", f"{name}={value}"]
-        name = " ".join(["compactor", *arguments[:2]])[:_NAME_CHARS_MAX]
+        name = " ".join(["compactor", arguments[0], settings.subject or arguments[1]])[:_NAME_CHARS_MAX]
         sent = ("--job-config", plan, "--report", report, *arguments)
-        job = self._jobs.submit(Order(token, name, join(settings.job, "main.py"), tuple(parameters), sent, settings.logs, settings.seconds))
+        program = join(settings.job, "main.py")
+        job = self._jobs.submit(Order(token, name, program, tuple(parameters), sent, settings.logs, settings.seconds, settings.tags))
         log.info("%s: submitted job %s on %s, report below %s", name, job, self._jobs.place, report)
-        self._submitted = Submitted(job, report, time.time() + settings.seconds + QUEUE_SECONDS)
+        self._submitted = Submitted(job, report, time.time() + QUEUE_SECONDS + settings.seconds + GRACE_SECONDS, settings.seconds)
         return self._submitted
 
     def ended(self, submitted: Submitted) -> bool:
-        """Whether the job has ended. A job beyond its time limit is cancelled, and Unavailable raised."""
-        running, state = self._jobs.state(submitted.job)
-        if running and time.time() > submitted.until:
+        """Whether the job has ended. A job beyond its time limit is cancelled, and Unavailable raised. Time in a queue does not count."""
+        state, now = self._jobs.state(submitted.job), time.time()
+        over = state.started is not None and now > state.started + submitted.seconds + GRACE_SECONDS
+        if state.active and (over or now > submitted.until):
             self._jobs.cancel(submitted.job)
-            raise Unavailable(
-                f"job {submitted.job} on {self._jobs.place} was still {state} at its time limit and was cancelled. Raise `timeout`, or find out "
-                "what it waited for."
-            )
-        return not running
+            advice = "Raise `timeout`." if over else "Find out what it waited for."
+            raise Unavailable(f"job {submitted.job} on {self._jobs.place} was still {state.text} at its time limit and was cancelled. {advice}")
+        return not state.active
+
+    def links(self, submitted: Submitted) -> dict[str, str]:
+        """Return pages about the job for people: name → address."""
+        bucket, _, prefix = submitted.report.removeprefix("s3://").partition("/")
+        return {"Log": f"https://s3.console.aws.amazon.com/s3/buckets/{bucket}?prefix={prefix}/", **self._jobs.links(submitted.job)}
 
     def result(self, submitted: Submitted, on_line: Callable[[str], None], since: int = 0) -> Ended:
         """Return the outcome, after passing the log from line `since` to `on_line`. Raises Unavailable if there is no report."""
@@ -150,11 +186,15 @@ class EmrRunner:
             report: dict[str, Any] = json.loads(self._storage.read(join(submitted.report, "report.json")))
             return Ended(int(report["code"]), str(report["output"]), str(report["errors"]))
         except FileNotFoundError:
-            state = self._jobs.state(submitted.job)[1]
+            state = self._jobs.state(submitted.job).text
             where = f"EMR's logs are below {self._sending.logs}"
             raise Unavailable(f"job {submitted.job} on {self._jobs.place} ended without a report: {state}; {where}") from None
         except (ValueError, KeyError, TypeError) as error:
             raise Unavailable(f"{submitted.report}: expected a job's report, found something else ({error})") from None
+
+    def usage(self, submitted: Submitted) -> JobUsage | None:
+        """Return what the job used, as billed; None if EMR does not report it."""
+        return self._jobs.usage(submitted.job)
 
     def stop(self, submitted: Submitted) -> None:
         """Cancel the job. A job that has ended is left unchanged."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 
 from compactor.aws.client import AwsClient, ClientConfig
-from compactor.runners.emr import Order, refusal
+from compactor.core.measures.price import JobUsage
+from compactor.runners.emr import JobState, Order, refusal
 
 ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 
@@ -35,23 +36,44 @@ class ServerlessJobs:
                 jobDriver={"sparkSubmit": spark},
                 configurationOverrides=logs,
                 executionTimeoutMinutes=order.minutes,
+                tags=dict(order.tags) or None,
             )
             return str(answer["jobRunId"])
 
         return self._client.retry(order.name, "submit it to EMR Serverless", attempt)
 
-    def state(self, job: str) -> tuple[bool, str]:
-        """Return whether a job run still waits or runs, and its state."""
+    def state(self, job: str) -> JobState:
+        """Return the state of a job run."""
 
-        def attempt() -> tuple[bool, str]:
+        def attempt() -> JobState:
             run = self._client.request("get_job_run", job, applicationId=self._application, jobRunId=job)["jobRun"]
-            details = run.get("stateDetails")
-            return run["state"] not in ENDED, run["state"] + (f" ({details})" if details else "")
+            details, started = run.get("stateDetails"), run.get("startedAt")
+            text = run["state"] + (f" ({details})" if details else "")
+            return JobState(run["state"] not in ENDED, text, started.timestamp() if started else None)
 
         return self._client.retry(job, "look at it on EMR Serverless", attempt)
 
+    def links(self, job: str) -> dict[str, str]:
+        """Return the page of Spark's UI, which EMR opens for an hour. A job that waits has none yet."""
+        try:
+            answer = self._client.request("get_dashboard_for_job_run", job, applicationId=self._application, jobRunId=job)
+        except Exception:
+            # a link is not worth failing for
+            return {}
+        return {"Spark UI": str(answer["url"])} if answer.get("url") else {}
+
+    def usage(self, job: str) -> JobUsage | None:
+        """Return what a job run used. The billed figures come a moment after its end; until then the used ones are returned."""
+
+        def attempt() -> JobUsage | None:
+            run = self._client.request("get_job_run", job, applicationId=self._application, jobRunId=job)["jobRun"]
+            used = run.get("billedResourceUtilization") or run.get("totalResourceUtilization")
+            return JobUsage(job, float(used.get("vCPUHour", 0)), float(used.get("memoryGBHour", 0))) if used else None
+
+        return self._client.retry(job, "look at its usage on EMR Serverless", attempt)
+
     def cancel(self, job: str) -> None:
         """Cancel a job run. One that has ended is left unchanged."""
-        if self.state(job)[0]:
+        if self.state(job).active:
             where = {"applicationId": self._application, "jobRunId": job}
             self._client.retry(job, "cancel it on EMR Serverless", lambda: self._client.request("cancel_job_run", job, **where))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from compactor.aws.client import AwsClient, ClientConfig
-from compactor.runners.emr import Order, refusal
+from compactor.core.measures.price import JobUsage
+from compactor.runners.emr import JobState, Order, refusal
 
 ACTIVE = ("PENDING", "RUNNING", "CANCEL_PENDING")
 _HERE = ("--conf", "spark.submit.deployMode=client")
@@ -18,7 +19,7 @@ class ClusterSteps:
     place = "the EMR cluster"
 
     def __init__(self, cluster: str, config: ClientConfig | None = None) -> None:
-        self._cluster = cluster
+        self._cluster, self._region = cluster, (config or ClientConfig()).region
         self._client = AwsClient("emr", config or ClientConfig(), refusal)
 
     def submit(self, order: Order) -> str:
@@ -37,18 +38,29 @@ class ClusterSteps:
 
         return self._client.retry(order.name, "add it to the EMR cluster", attempt)
 
-    def state(self, job: str) -> tuple[bool, str]:
-        """Return whether a step still waits or runs, and its state."""
+    def state(self, job: str) -> JobState:
+        """Return the state of a step."""
 
-        def attempt() -> tuple[bool, str]:
+        def attempt() -> JobState:
             status = self._client.request("describe_step", job, ClusterId=self._cluster, StepId=job)["Step"]["Status"]
             why = status.get("FailureDetails", {}).get("Message") or status.get("StateChangeReason", {}).get("Message")
-            return status["State"] in ACTIVE, status["State"] + (f" ({why})" if why else "")
+            started = status.get("Timeline", {}).get("StartDateTime")
+            return JobState(status["State"] in ACTIVE, status["State"] + (f" ({why})" if why else ""), started.timestamp() if started else None)
 
         return self._client.retry(job, "look at it on the EMR cluster", attempt)
 
+    def links(self, job: str) -> dict[str, str]:
+        """Return the cluster's page in the console, which lists its steps and Spark's UI."""
+        if self._region is None:
+            return {}
+        return {"EMR console": f"https://{self._region}.console.aws.amazon.com/emr/home?region={self._region}#/clusterDetails/{self._cluster}"}
+
+    def usage(self, job: str) -> JobUsage | None:
+        """Return None: a cluster is paid for whole, not by step."""
+        return None
+
     def cancel(self, job: str) -> None:
         """Cancel a step that waits, or end one that runs."""
-        if self.state(job)[0]:
+        if self.state(job).active:
             which = {"ClusterId": self._cluster, "StepIds": [job], "StepCancellationOption": "TERMINATE_PROCESS"}
             self._client.retry(job, "cancel it on the EMR cluster", lambda: self._client.request("cancel_steps", job, **which))

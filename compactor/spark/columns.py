@@ -67,6 +67,9 @@ OP = "_op"
 Tables without key also have x (removal of one equal row). States have only u (a row), d (a tombstone) and f (values that a key change carries).
 """
 
+DELETES = "_deletes"
+"""boolean: whether the condition of `delete_when` makes the row a delete. Only then there; dropped by `decode/flat.py`."""
+
 INVALID = "_invalid"
 """string: why the record goes to quarantine, else null."""
 

@@ -22,11 +22,12 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Delta, FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
+from compactor.core.planning.audit import Measured, Rule
 from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
-from compactor.spark import failures, measured, view_check
+from compactor.spark import audit, failures, measured, view_check
 from compactor.spark.columns import BEHIND, OLDER, POSITION
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
@@ -207,6 +208,10 @@ class SparkEngine:
     def check_view(self, view: ViewDef, tables: Sequence[TableDef]) -> None:
         """Raise CheckFailed unless the text of the view is valid in its dialect and gives the view's columns."""
         view_check.check(self._spark, view, tables)
+
+    def audit(self, spec: TableSpec, snapshot: Snapshot, measured: Sequence[Rule]) -> Measured:
+        """Count the rows that break audit rules."""
+        return audit.audit(self._spark, spec, snapshot, measured)
 
     def difference(self, spec: TableSpec, before: Snapshot, after: Snapshot) -> Difference:
         """Count the visible rows in which two Snapshots differ. `unreadable` of the result is set if only `before` cannot be read."""

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from compactor.core.model.errors import CompactorError, InconsistentRead, Refused, Unavailable
+from compactor.core.model.errors import CompactorError, InconsistentRead, Refused, Stopped, Unavailable
+from compactor.spark.gateway import jvm_end
 
 C = TypeVar("C", bound=type)
 
@@ -60,6 +61,11 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
         Unavailable,
         "Spark lost what it worked with ({}). Run again; if it happens again, give it more memory",
     ),
+    (
+        re.compile(r"\bJob \d+ (?:was )?cancelled\b"),
+        Stopped,
+        "somebody cancelled a job of Spark ({}); nothing was committed. Run again",
+    ),
 )
 
 
@@ -74,6 +80,10 @@ _STORED: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
 )
 
 
+_MEMORY = (
+    "Most likely the machine had too little memory. Run again; if it happens again, use a machine with more memory, or lower --parallel or "
+    "COMPACTOR_DRIVER_MEMORY"
+)
 _CLASS = re.compile(r"[\w.$]+(?:Exception|Error|Failure)\b")
 _FILE = re.compile(r"\b(?:s3a?|hdfs|file):/\S+?\.parquet\b")
 
@@ -88,7 +98,7 @@ def environment_error(error: BaseException, stored: bool = False) -> CompactorEr
     try:
         text = _text(error)
     except (Py4JError, ConnectionError) as gone:
-        return Unavailable(f"Spark's JVM has ended ({_line(str(gone))}), most likely killed for lack of memory. Run again, maybe with more memory")
+        return Unavailable(f"Spark's JVM has ended ({jvm_end() or _line(str(gone))}). {_MEMORY}")
     for pattern, kind, words in (*_RULES, *(_STORED if stored else ())):
         match = pattern.search(text)
         if match is not None:

@@ -17,17 +17,16 @@ from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.position import OFFSETS, Position, earliest, latest, offsets_problem, payload_column, same_order
-from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, InputLocations
+from compactor.core.schema import protection
 from compactor.core.schema.adoption import EPOCH, FIRST, ForeignBase
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema, decided, declared, from_avro
 from compactor.core.sources.quarantine import LISTED_MAX, Unusable
 from compactor.ports import Entries, Storage
-from compactor.spark import failures, measured
-from compactor.spark.columns import FILE, INVALID, TEXT
+from compactor.spark import deletions, failures, measured, protect
 from compactor.spark.decode import change_event, debezium, dms, flat, foreign_base, full_load, named, signatures, wal2json
 from compactor.spark.decode.decoder import Decoder
 from compactor.spark.decode.frame import Frame
@@ -35,10 +34,11 @@ from compactor.spark.decode.order import expression
 from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
+from compactor.spark.invalid import unusable_records, without_invalid
 from compactor.spark.rows import keyless, position, survey
 from compactor.spark.rows.comparable import joined
-from compactor.spark.rows.conform import EVENTS_MAX, conform, link_key_changes, with_position, writer_positions
-from compactor.spark.sql import cast, literal, quoted
+from compactor.spark.rows.conform import conform, link_key_changes, with_position, writer_positions
+from compactor.spark.sql import cast, literal
 from compactor.spark.tables import exactness
 
 ENVELOPES = {
@@ -123,12 +123,13 @@ class Reader:
 
     def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries) -> SparkBatch:
         spec = opened.spec
+        protection.check(spec.name, parent.schema if parent else None, spec.columns)
         frames, landed = self._frames(opened, parent)
         if not frames:
             opened.within_limits(0, 0)
         if not any(frame.writers for frame in frames):
             # no record has a column: either nothing has happened yet, or the files are not what the table expects
-            records = [item for frame in frames for item in _unusable(frame, opened)]
+            records = [item for frame in frames for item in unusable_records(frame, opened)]
             invalid = sum(frame.rows.where("_invalid IS NOT NULL").count() for frame in frames) if records else 0
             opened.within_limits(invalid, sum(frame.rows.count() for frame in frames) if records else 0, records)
         _check_epoch(spec, parent)
@@ -137,7 +138,7 @@ class Reader:
         epoch = _epoch(opened)
         placed = [with_position(frame, spec, order, epoch) for frame in frames]
         counts = survey.count_records(placed, spec, parent.source_time if parent and parent.epoch == spec.epoch else None, opened.raws)
-        unusable = tuple(item for frame in placed if counts.invalid for item in _unusable(frame, opened))
+        unusable = tuple(item for frame in placed if counts.invalid for item in unusable_records(frame, opened))
         opened.within_limits(counts.invalid, counts.read, unusable)
         if counts.truncate and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived, and `truncate: fail` is set. Its increment stays in landing.")
@@ -146,6 +147,7 @@ class Reader:
         if parent is None and not writers:
             raise NoRowsYet(f"table {spec.name}: {counts.read} records landed, none of them with a row; they wait for the first that has one")
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
+        evolved = dataclasses.replace(evolved, schema=protection.marked(evolved.schema, spec.columns))
         if parent is not None and evolved.retyped:
             exactness.check(self.spark, spec, parent, evolved)
         if spec.keyless:
@@ -156,7 +158,8 @@ class Reader:
         changes = conform(placed, evolved, spec, order, bool(counts.unavailable_columns or lacking))
         if counts.unlinked and not spec.keyless:
             changes = link_key_changes(changes, evolved.schema)
-        changes, mistyped, listed = _without_invalid(opened, changes.coalesce(1) if opened.small else changes, evolved.schema)
+        changes = protect.protect(changes, evolved.schema, spec.columns, spec.name)
+        changes, mistyped, listed = without_invalid(opened, changes.coalesce(1) if opened.small else changes, evolved.schema)
         if mistyped:
             counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
             opened.within_limits(counts.invalid, counts.read, unusable)
@@ -171,7 +174,7 @@ class Reader:
         spec = opened.spec
         frames, adopted = foreign_base.frames(opened, base)
         counts = survey.count_records(frames, spec, raws=opened.raws)
-        foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in _unusable(frame, opened)], counts.invalid)
+        foreign_base.check_usable(spec, [item for frame in frames if counts.invalid for item in unusable_records(frame, opened)], counts.invalid)
         evolved = foreign_base.evolved(frames, adopted)
         summary = dataclasses.replace(_summary(opened, counts, evolved, base.order, (), ()), adoption=adopted)
         unplaced = [item.path for item in summary.inputs if item.position_min is not None and item.position_min[0] == EPOCH]
@@ -202,6 +205,7 @@ class Reader:
                 for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
                 frames += [self._described(frame, part, opened, parent, schema) for part, frame in decoded]
+        deletions.check_columns(spec, frames)
         return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items())
 
     def _described(self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None) -> Frame:
@@ -213,10 +217,12 @@ class Reader:
             frame = named.with_columns(frame, writers, [field.name for field in stored])
         elif frame.images is None:
             writers = survey.writers_of(self.spark, frame, spec.key, schema, spec.source.plain_rows, opened.size <= survey.INFERRED_HERE)
-            frame = frame.parsed(decided(writers, _stored_fields(parent)), _stored_fields(parent))
+            stored = [*protection.as_text(spec.columns), *_stored_fields(parent)]
+            frame = frame.parsed(decided(writers, _stored_fields(parent)), stored)
         elif schema and raw.avro is None:
             frame = dataclasses.replace(frame, writers=tuple(declared(writer, schema) for writer in frame.writers))
-        return ENVELOPES[spec.envelope].settle(frame, spec, opened.inputs)
+        frame = ENVELOPES[spec.envelope].settle(deletions.marked(frame, spec, _stored_fields(parent)), spec, opened.inputs)
+        return dataclasses.replace(frame, writers=tuple(protection.protected(writer, spec.columns) for writer in frame.writers))
 
     def _identity(self, spec: TableSpec, item: Input, location: str) -> str:
         """Return what identifies the rows of a file: what the envelope says, else a hash of the content."""
@@ -228,35 +234,6 @@ def _lacking(frames: Sequence[Frame], evolved: Evolved) -> set[str]:
     names = set(evolved.schema.values)
     writers = {writer.id for frame in frames for writer in frame.writers if writer.id in evolved.columns}
     return {name for writer in writers for name in names - set(evolved.columns[writer].values())}
-
-
-def _unusable(frame: Frame, opened: Inputs) -> list[Unusable]:
-    """Return the invalid records of a frame, with the text that reports quote."""
-    text = TEXT if TEXT in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
-    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text, opened.raws)
-
-
-def record_place(spec: TableSpec) -> tuple[str, str]:
-    """SQL for BLOCK and ROW of the record of a Change."""
-    row = f"_position.row div {EVENTS_MAX}L" if spec.source.several_events else "_position.row"
-    return "_position.block AS _block", f"{row} AS _row"
-
-
-def _without_invalid(opened: Inputs, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
-    """Compute the changes once. Return those with a key (H27) and values of their types, the number of others by file, and the first others."""
-    keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
-    invalid = f"(_mistyped IS NOT NULL OR {keyless})"
-    changes, numbers = measured.materialize_and_measure(changes, {"invalid": f"count_if({invalid})"})
-    if not numbers["invalid"]:
-        return changes, {}, ()
-    rows = changes.where(invalid).selectExpr("*", *record_place(opened.spec))
-    counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
-    kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
-    no_key = literal(f"a column of the key ({', '.join(schema.key)}) is null or cannot be read as its type")
-    why = (
-        f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
-    )
-    return changes.where(f"NOT {invalid}"), counts, tuple(survey.list_unusable(rows, why, "to_json(struct(*))", opened.raws))
 
 
 def _stored_fields(parent: Snapshot | None) -> list[WriterField]:

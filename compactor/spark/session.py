@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 
 from compactor.core.model.errors import Busy, Refused
+from compactor.spark.gateway import end_finalizer, keeping_interrupts
 from compactor.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ def open_session(settings: SessionSettings) -> SparkSession:
                 conf.setIfMissing(key, value)
             else:
                 conf.set(key, value)
-        spark = SparkSession.builder.config(conf=conf).getOrCreate()
+        with keeping_interrupts():
+            spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except BaseException:
         _stop_jvm()
         if lock is not None:
@@ -170,6 +172,8 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         # A marker file would be the only object in a table's folder that no Snapshot lists.
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         "spark.ui.showConsoleProgress": str(settings.verbose).lower(),
+        # several tables share the cores, each in a pool of its own (Environment.share)
+        "spark.scheduler.mode": "FAIR",
         **_metastore_conf(settings),
         **_master_conf(settings),
     }
@@ -240,8 +244,13 @@ def _start_jvm(settings: SessionSettings, lock: Lock | None) -> None:
             SparkContext._ensure_initialized(gateway=launch(conf, options))
         except Exception as error:
             output.seek(0)
-            reason = output.read().decode("utf-8", "replace").strip()[-2000:] or error
+            reason = _without_stacks(output.read().decode("utf-8", "replace"))[-4000:] or error
             raise Refused(f"Spark did not start with Java {os.environ['JAVA_HOME']}: {reason}") from None
+
+
+def _without_stacks(text: str) -> str:
+    """Return the output of a JVM without the lines of stacks. What matters comes before them."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("\tat ")).strip()
 
 
 def _java_options(settings: SessionSettings) -> list[str]:
@@ -262,9 +271,15 @@ def _own_java_options(settings: SessionSettings) -> Iterator[str]:
     """Yield all texts in which the user may have set Java options."""
     yield from (value for key, value in settings.conf if key.endswith("JavaOptions"))
     yield from (os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"))
+    yield defaults_file()
+
+
+def defaults_file() -> str:
+    """Return the text of the user's spark-defaults.conf; empty without one."""
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__), "conf")
     with contextlib.suppress(OSError):
-        yield Path(folder, "spark-defaults.conf").read_text(encoding="utf-8")
+        return Path(folder, "spark-defaults.conf").read_text(encoding="utf-8")
+    return ""
 
 
 def _settle(spark: SparkSession, settings: SessionSettings) -> None:
@@ -285,6 +300,7 @@ def _stop_jvm() -> None:
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is None:
         return
+    end_finalizer(gateway)
     with contextlib.suppress(Exception):
         gateway.shutdown()
     SparkContext._gateway = None

@@ -64,6 +64,13 @@ class LocalStorage:
             with open(name, "rb") as file:
                 return file.read()
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return a part of the content. Raises FileNotFoundError."""
+        name = local_path(path)
+        with os_errors(name), open(name, "rb") as file:
+            file.seek(start)
+            return file.read(length)
+
     def stat(self, path: str) -> FileInfo | None:
         """Return size, etag and time of the file, or None if there is no regular file."""
         return describe(local_path(path))

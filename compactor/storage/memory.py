@@ -38,6 +38,10 @@ class MemoryStorage:
                 raise FileNotFoundError(errno.ENOENT, "no such object", path)
             return self._objects[path][1]
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return a part of the content. Raises FileNotFoundError."""
+        return self.read(path)[start : start + length]
+
     def stat(self, path: str) -> FileInfo | None:
         """Return size, etag and time of the object, or None."""
         _check(path)

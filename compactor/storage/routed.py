@@ -34,6 +34,10 @@ class RoutedStorage:
         """Read from the store of `path`."""
         return self.at(path).read(path)
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Read from the store of `path`."""
+        return self.at(path).read_range(path, start, length)
+
     def stat(self, path: str) -> FileInfo | None:
         """Return the FileInfo from the store of `path`."""
         return self.at(path).stat(path)

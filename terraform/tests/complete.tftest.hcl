@@ -14,7 +14,7 @@ mock_provider "aws" {
     defaults = { arn = "arn:aws:emr-serverless:eu-west-1:123456789012:/applications/00abc", id = "00abc" }
   }
   mock_resource "aws_emr_cluster" {
-    defaults = { arn = "arn:aws:elasticmapreduce:eu-west-1:123456789012:cluster/j-1" }
+    defaults = { arn = "arn:aws:elasticmapreduce:eu-west-1:123456789012:cluster/j-1", id = "j-1" }
   }
   mock_resource "aws_iam_role" {
     defaults = { arn = "arn:aws:iam::123456789012:role/some" }
@@ -25,17 +25,19 @@ mock_provider "aws" {
 }
 
 variables {
-  name        = "compactor"
-  kms_key_arn = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555"
-  database    = { name = "school", tables = "school_internal" }
-  lake        = { warehouse = "cdc" }
+  name     = "compactor"
+  tags     = { team = "data" }
+  kms_key  = { arn = "arn:aws:kms:eu-west-1:123456789012:key/11111111-2222-3333-4444-555555555555" }
+  database = { name = "school", tables = { name = "school_internal" } }
+  lake     = { warehouse = "cdc" }
+  roles    = { path = "/data/", permissions_boundary_arn = "arn:aws:iam::123456789012:policy/boundary", names = { job = "cdc-job" } }
   landing = [
     { bucket = "kafka-landing", prefix = "topics", kms_key_arn = "arn:aws:kms:eu-west-1:123456789012:key/99999999-2222-3333-4444-555555555555" },
     { bucket = "kafka-landing", prefix = "dms" },
     { prefix = "incoming" },
   ]
   archive       = { tables = ["orders", "payments"], transition_days = 60, expiration_days = 730 }
-  callers       = { trusted_arns = ["arn:aws:iam::123456789012:role/operators"], role_names = ["airflow-workers"] }
+  callers       = { trusted = { arns = ["arn:aws:iam::123456789012:role/operators"] }, roles = { workers = "airflow-workers" } }
   notifications = { emails = ["data@example.com"] }
   alarms        = { freshness_minutes_max = 180, tables = { orders = 90 } }
   cluster = {
@@ -44,12 +46,19 @@ variables {
     core_security_group_id    = "sg-2"
     service_security_group_id = "sg-3"
   }
-  mwaa = { subnet_ids = ["subnet-a", "subnet-b"], security_group_ids = ["sg-4"] }
+  mwaa = { subnet_ids = ["subnet-a", "subnet-b"], security_group_ids = ["sg-4"], package = "./tests/package" }
+  vpc_endpoints = {
+    vpc_id             = "vpc-1"
+    route_table_ids    = ["rtb-1"]
+    subnet_ids         = ["subnet-a", "subnet-b"]
+    security_group_ids = ["sg-5"]
+  }
+  lake_formation = { readers = { analysts = "arn:aws:iam::123456789012:role/analysts" }, register = true }
 }
 
 run "a_key_that_exists_is_taken" {
   assert {
-    condition     = length(aws_kms_key.this) == 0 && output.kms_key_arn == var.kms_key_arn
+    condition     = length(aws_kms_key.this) == 0 && output.kms_key_arn == var.kms_key.arn
     error_message = "No second key."
   }
 }
@@ -80,7 +89,7 @@ run "landing_is_read_and_emptied_and_never_written" {
   assert {
     condition = toset(flatten([
       for statement in jsondecode(output.job_policies.storage).Statement : statement.Resource if contains(flatten([statement.Action]), "kms:Decrypt")
-    ])) == toset([var.kms_key_arn, "arn:aws:kms:eu-west-1:123456789012:key/99999999-2222-3333-4444-555555555555"])
+    ])) == toset([var.kms_key.arn, "arn:aws:kms:eu-west-1:123456789012:key/99999999-2222-3333-4444-555555555555"])
     error_message = "The landing bucket's key may be used as well."
   }
 }
@@ -100,7 +109,7 @@ run "archives_move_and_go_and_nothing_else_does" {
 
 run "both_databases_are_made_and_reached" {
   assert {
-    condition     = toset(keys(aws_glue_catalog_database.this)) == toset(["school", "school_internal"])
+    condition     = { for key, each in aws_glue_catalog_database.this : key => each.name } == { views = "school", tables = "school_internal" }
     error_message = "Views and tables may have databases of their own."
   }
 
@@ -121,7 +130,7 @@ run "jobs_have_the_same_rights_wherever_they_run" {
 
 run "callers_start_watch_and_cancel" {
   assert {
-    condition     = toset(keys(aws_iam_role_policy.caller)) == toset(["airflow-workers", "compactor-caller", "compactor-mwaa"])
+    condition     = toset(keys(aws_iam_role_policy.caller)) == toset(["workers", "caller", "mwaa"]) && aws_iam_role_policy.caller["workers"].role == "airflow-workers"
     error_message = "The caller role, the roles named and Airflow get the caller's rights."
   }
 
@@ -184,5 +193,92 @@ run "airflow_has_its_log_groups_bounded" {
   assert {
     condition     = toset([for group in aws_cloudwatch_log_group.mwaa : group.name]) == toset([for part in ["DAGProcessing", "Scheduler", "Task", "WebServer", "Worker"] : "airflow-compactor-${part}"]) && alltrue([for group in aws_cloudwatch_log_group.mwaa : group.retention_in_days == 90])
     error_message = "The groups MWAA writes to exist, with a retention."
+  }
+}
+
+run "roles_follow_the_rules_of_the_account" {
+  assert {
+    condition = alltrue([
+      for role in [aws_iam_role.job[0], aws_iam_role.caller[0], aws_iam_role.mwaa[0], aws_iam_role.cluster_service[0], aws_iam_role.cluster_instance[0]] :
+      role.path == "/data/" && role.permissions_boundary == "arn:aws:iam::123456789012:policy/boundary"
+    ])
+    error_message = "Every role has the path and the permissions boundary."
+  }
+
+  assert {
+    condition     = [aws_iam_role.job[0].name, aws_iam_role.caller[0].name] == ["cdc-job", "compactor-caller"]
+    error_message = "A role has the name that was given, others their own."
+  }
+}
+
+run "a_failed_step_is_told_as_a_failed_job_is" {
+  assert {
+    condition = {
+      for key, rule in aws_cloudwatch_event_rule.failed_job : key => [jsondecode(rule.event_pattern).source, jsondecode(rule.event_pattern)["detail-type"], jsondecode(rule.event_pattern).detail.state]
+      } == {
+      job  = [["aws.emr-serverless"], ["EMR Serverless Job Run State Change"], ["FAILED"]]
+      step = [["aws.emr"], ["EMR Step Status Change"], ["FAILED"]]
+    }
+    error_message = "Both kinds of EMR send an event, and both events have a rule."
+  }
+
+  assert {
+    condition     = alltrue([for target in aws_cloudwatch_event_target.failed_job : target.arn == output.topic_arn && strcontains(one(target.input_transformer).input_template, " <name> (<id>) ")])
+    error_message = "The message has the name of the job, which begins with the table."
+  }
+}
+
+run "airflow_installs_what_compactor_package_wrote" {
+  assert {
+    condition = {
+      for part, object in aws_s3_object.mwaa : part => [object.key, object.source]
+      } == {
+      requirements   = ["mwaa/requirements.txt", "./tests/package/requirements.txt"]
+      plugins        = ["mwaa/plugins.zip", "./tests/package/plugins.zip"]
+      startup_script = ["mwaa/startup.sh", "./tests/package/startup.sh"]
+    }
+    error_message = "The three files are uploaded."
+  }
+
+  assert {
+    condition = (
+      aws_mwaa_environment.this[0].requirements_s3_path == "mwaa/requirements.txt"
+      && aws_mwaa_environment.this[0].plugins_s3_path == "mwaa/plugins.zip"
+      && aws_mwaa_environment.this[0].startup_script_s3_path == "mwaa/startup.sh"
+      && aws_mwaa_environment.this[0].plugins_s3_object_version == aws_s3_object.mwaa["plugins"].version_id
+    )
+    error_message = "And used, in the version that was uploaded."
+  }
+}
+
+run "private_subnets_reach_aws_without_nat" {
+  assert {
+    condition     = aws_vpc_endpoint.s3[0].vpc_endpoint_type == "Gateway" && toset(keys(aws_vpc_endpoint.this)) == toset(["glue", "kms", "logs", "monitoring", "sns", "sts"])
+    error_message = "S3 has a gateway endpoint, the others have interfaces."
+  }
+}
+
+run "lake_formation_grants_what_jobs_and_readers_need" {
+  assert {
+    condition     = toset(keys(aws_lakeformation_permissions.tables)) == toset(["job-views", "job-tables", "cluster-views", "cluster-tables"])
+    error_message = "Jobs of both kinds work on both databases."
+  }
+
+  assert {
+    condition     = alltrue([for grant in aws_lakeformation_permissions.tables : !contains(grant.permissions, "DROP")]) && aws_lakeformation_permissions.reader_tables["analysts"].permissions == toset(["DESCRIBE", "SELECT"])
+    error_message = "Jobs drop nothing; readers read."
+  }
+
+  assert {
+    condition     = aws_lakeformation_resource.lake[0].arn == "arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc" && toset(keys(aws_lakeformation_permissions.location)) == toset(["job", "cluster"])
+    error_message = "Only the warehouse is registered, and jobs may create tables in it."
+  }
+}
+
+run "the_output_is_the_beginning_of_compactor_yaml" {
+  # tests/terraform/test_module.py loads the file as a configuration.
+  assert {
+    condition     = yamldecode(output.compactor_yaml) == yamldecode(file("./tests/compactor.yaml"))
+    error_message = "Expected the content of tests/compactor.yaml."
   }
 }

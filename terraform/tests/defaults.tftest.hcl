@@ -155,11 +155,11 @@ run "the_job_sees_its_warehouse_and_its_database" {
 
 run "a_failed_job_is_told" {
   assert {
-    condition = jsondecode(aws_cloudwatch_event_rule.failed_job[0].event_pattern) == {
+    condition = jsondecode(aws_cloudwatch_event_rule.failed_job["job"].event_pattern) == {
       source      = ["aws.emr-serverless"]
       detail-type = ["EMR Serverless Job Run State Change"]
       detail      = { applicationId = ["00abc"], state = ["FAILED"] }
-    } && aws_cloudwatch_event_target.failed_job[0].arn == output.topic_arn
+    } && aws_cloudwatch_event_target.failed_job["job"].arn == output.topic_arn
     error_message = "The event of a failed job goes to the topic."
   }
 }

@@ -57,11 +57,16 @@ run "rights_without_compute" {
     condition     = !strcontains(output.caller_policy, "emr-serverless:") && !strcontains(output.caller_policy, "iam:PassRole")
     error_message = "There is nothing to start."
   }
+
+  assert {
+    condition     = yamldecode(output.compactor_yaml) == { warehouse = output.warehouse, catalog = { type = "glue", database = "school", region = "eu-west-1" }, defaults = {} }
+    error_message = "compactor.yaml has no block for EMR."
+  }
 }
 
 run "a_topic_that_exists" {
   variables {
-    notifications = { topic_arn = "arn:aws:sns:eu-west-1:123456789012:pages" }
+    notifications = { topic = { arn = "arn:aws:sns:eu-west-1:123456789012:pages" } }
     alarms        = {}
   }
 
@@ -84,5 +89,27 @@ run "a_partition_of_its_own" {
   assert {
     condition     = !strcontains(jsonencode(output.job_policies), "arn:aws:") && jsondecode(aws_iam_role.job[0].assume_role_policy).Statement[0].Principal.Service == "emr-serverless.amazonaws.com.cn"
     error_message = "No ARN and no service is written for one partition."
+  }
+}
+
+run "objects_that_are_in_the_code_bucket_already" {
+  variables {
+    mwaa = { subnet_ids = ["subnet-a", "subnet-b"], security_group_ids = ["sg-4"], requirements = { key = "own.txt", version = "7" } }
+  }
+
+  assert {
+    condition     = length(aws_s3_object.mwaa) == 0 && aws_mwaa_environment.this[0].requirements_s3_path == "own.txt" && aws_mwaa_environment.this[0].requirements_s3_object_version == "7" && aws_mwaa_environment.this[0].plugins_s3_path == null
+    error_message = "MWAA takes the user's objects, and nothing that was not given."
+  }
+}
+
+run "a_cluster_with_a_metastore_service" {
+  variables {
+    cluster = { subnet_id = "subnet-a", primary_security_group_id = "sg-1", core_security_group_id = "sg-2", service_security_group_id = "sg-3", glue_metastore = false }
+  }
+
+  assert {
+    condition     = jsondecode(aws_emr_cluster.this[0].configurations_json) == [] && length(aws_emrserverless_application.this[0].runtime_configuration) == 0
+    error_message = "No job reaches Glue unless it asks for it."
   }
 }

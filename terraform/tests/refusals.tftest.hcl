@@ -75,8 +75,8 @@ run "a_database_that_hive_cannot_name" {
 
 run "an_alias_instead_of_a_key" {
   command = plan
-  variables { kms_key_arn = "arn:aws:kms:eu-west-1:123456789012:alias/mine" }
-  expect_failures = [var.kms_key_arn]
+  variables { kms_key = { arn = "arn:aws:kms:eu-west-1:123456789012:alias/mine" } }
+  expect_failures = [var.kms_key]
 }
 
 run "a_release_the_job_does_not_run_on" {
@@ -105,7 +105,7 @@ run "airflow_in_one_subnet" {
 
 run "everybody_as_caller" {
   command = plan
-  variables { callers = { trusted_arns = ["*"] } }
+  variables { callers = { trusted = { arns = ["*"] } } }
   expect_failures = [var.callers]
 }
 
@@ -125,4 +125,58 @@ run "a_period_of_half_minutes" {
   command = plan
   variables { alarms = { period_minutes = 1.5 } }
   expect_failures = [var.alarms]
+}
+
+run "nobody_as_caller" {
+  command = plan
+  variables { callers = { trusted = { arns = [] } } }
+  expect_failures = [var.callers]
+}
+
+run "a_database_for_tables_that_is_the_same" {
+  command = plan
+  variables { database = { name = "school", tables = { name = "school" } } }
+  expect_failures = [var.database]
+}
+
+run "a_path_of_roles_without_slashes" {
+  command = plan
+  variables { roles = { path = "data" } }
+  expect_failures = [var.roles]
+}
+
+run "a_boundary_that_is_a_role" {
+  command = plan
+  variables { roles = { permissions_boundary_arn = "arn:aws:iam::123456789012:role/boundary" } }
+  expect_failures = [var.roles]
+}
+
+run "a_package_folder_without_its_files" {
+  command = plan
+  variables { mwaa = { subnet_ids = ["a", "b"], security_group_ids = ["sg"], package = "./tests/unknown" } }
+  expect_failures = [var.mwaa]
+}
+
+run "a_package_and_objects_at_once" {
+  command = plan
+  variables { mwaa = { subnet_ids = ["a", "b"], security_group_ids = ["sg"], package = "./tests/package", plugins = { key = "plugins.zip", version = "1" } } }
+  expect_failures = [var.mwaa]
+}
+
+run "a_package_version_that_is_a_path" {
+  command = plan
+  variables { package_version = "jobs/1" }
+  expect_failures = [var.package_version]
+}
+
+run "interface_endpoints_without_subnets" {
+  command = plan
+  variables { vpc_endpoints = { vpc_id = "vpc-1", route_table_ids = ["rtb-1"] } }
+  expect_failures = [var.vpc_endpoints]
+}
+
+run "readers_that_are_names" {
+  command = plan
+  variables { lake_formation = { readers = { analysts = "analysts" } } }
+  expect_failures = [var.lake_formation]
 }

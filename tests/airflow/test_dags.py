@@ -22,14 +22,15 @@ EXPECTED = {
     "compact_hourly": {"compact_hourly", "compact_big.ones"},
     "maintenance": {"maintenance"},
     "quarantine_alert": {"quarantine_alert"},
-    "sync_schemas": {"sync_schemas"},
+    # no table of the configuration below declares a schema
+    "sync_schemas": set(),
 }
 
 TABLES = """
 warehouse: lake
 airflow:
   groups:
-    big.ones: {schedule: 40 */6 * * *, wait: 1h, at_once: 2}
+    big.ones: {schedule: 40 */6 * * *, wait: 1h, at_once: 2, queue: large, pod_template: pods/large.yaml}
     by_hand: {schedule: none}
 defaults: {pool: compactor, owner: school}
 tables:
@@ -63,8 +64,12 @@ def test_maintenance_runs_no_table_that_only_people_run(written: Path) -> None:
     """It compacts, and so ingests, tables whose group has a schedule; it verifies every table."""
     written.write_text(TABLES + "  attic: {key: [id], group: by_hand}\n", encoding="utf-8")
     (dag,) = dags("maintenance").values()
-    of_tables = {task for task in dag.task_ids if task.startswith(("compact_", "verify_"))}
-    assert of_tables == {"compact_student", "compact_ledger", "verify_student", "verify_ledger", "verify_attic"}
+    of_groups = {task: dag.get_task(task).members for task in dag.task_ids if task.startswith(("compact_", "verify_"))}
+    assert of_groups == {
+        "compact_hourly": ["student"], "compact_big.ones": ["ledger"],
+        "verify_hourly": ["student"], "verify_big.ones": ["ledger"], "verify_by_hand": ["attic"],
+    }  # fmt: skip
+    assert dag.get_task("compact_big.ones").words == ("run", "--compact", "--parallel", "2")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -120,21 +125,48 @@ def test_reading_a_file_reads_the_configuration_and_nothing_else(written: Path, 
 
 
 def test_tables_keys_arrive_at_their_tasks(written: Path) -> None:
-    """Group, owner, pool, priority, retries, time-out, asset."""
+    """Group, owner, pool, priority, retries, time-out, asset, queue and pod template; the run's own time limit follows from the table's."""
     dag = dags("compact_hourly")["compact_big.ones"]
-    run, wait, verify = (dag.get_task(f"ledger.{name}") for name in ("run", "wait", "verify"))
-    assert (run.owner, run.pool, run.priority_weight, run.retries) == ("money", "large", 9, 2)
-    assert run.retry_exponential_backoff == 2
-    assert (run.retry_delay, run.execution_timeout) == (timedelta(minutes=5), timedelta(hours=6))
-    assert (wait.pool, wait.wait) == ("default_pool", 3600.0)
-    assert [(asset.name, asset.uri) for asset in verify.outlets] == [("default.ledger_now", f"file://{written.parent}/lake/ledger")]
-    assert (dag.max_active_tasks, dag.max_active_runs) == (2, 1)
+    wait, work, run, table = (dag.get_task(name) for name in ("wait", "find_work", "run", "tables.ledger"))
+    for task in (run, table):
+        assert (task.owner, task.pool, task.priority_weight, task.retries) == ("money", "large", 9, 2)
+        assert (task.retry_delay, task.execution_timeout) == (timedelta(minutes=5), timedelta(hours=6))
+        assert task.retry_exponential_backoff == 2
+    for task in (wait, work, run, table):
+        assert (task.queue, task.executor_config) == ("large", {"pod_template_file": f"{written.parent}/pods/large.yaml"})
+    assert (wait.pool, wait.wait, run.words) == ("default_pool", 3600.0, ("run", "--parallel", "2"))
+    assert [(asset.name, asset.uri) for asset in table.outlets] == [("default.ledger_now", f"file://{written.parent}/lake/ledger")]
+    assert (dag.max_active_runs, dag.dagrun_timeout) == (2, timedelta(hours=13))
     assert {task.task_id: set(task.downstream_task_ids) for task in dag.tasks} == {
-        "ledger.wait": {"ledger.run"},
-        "ledger.run": {"ledger.verify"},
-        "ledger.verify": set(),
+        "wait": {"find_work"},
+        "find_work": {"run"},
+        "run": {"tables.ledger"},
+        "tables.ledger": set(),
     }
-    assert dags("compact_hourly")["compact_hourly"].get_task("student.run").pool == "compactor"
+    assert dags("compact_hourly")["compact_hourly"].get_task("run").pool == "compactor"
+
+
+def test_a_table_that_needs_other_machines_has_a_job_of_its_own(written: Path) -> None:
+    """Another time limit, pool, runner, or settings of Spark; the others share one."""
+    more = "  note: {key: [id], timeout: 12h}\n  mark: {key: [id]}\n  list: {key: [id], timeout: 12h}\n"
+    written.write_text(TABLES + more, encoding="utf-8")
+    dag = dags("compact_hourly")["compact_hourly"]
+    jobs = {task.task_id: set(task.downstream_task_ids) for task in dag.tasks if task.task_id.startswith("run")}
+    assert jobs == {"run": {"tables.student", "tables.mark"}, "run_note": {"tables.note", "tables.list"}}
+    assert dag.get_task("run_note").execution_timeout == timedelta(hours=12)
+
+
+def test_a_group_that_waits_for_nothing_has_no_such_task(written: Path) -> None:
+    """`wait: 0s`."""
+    written.write_text(TABLES.replace("wait: 1h", "wait: 0s"), encoding="utf-8")
+    assert "wait" not in dags("compact_hourly")["compact_big.ones"].task_ids
+
+
+def test_schemas_are_watched_where_a_table_declares_one(written: Path) -> None:
+    """Otherwise the DAG would run every 15 minutes for nothing."""
+    written.write_text(TABLES.replace("ledger: {key", "ledger: {schema: ledger.avsc, key"), encoding="utf-8")
+    (written.parent / "ledger.avsc").write_text('{"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"}]}', encoding="utf-8")
+    assert set(dags("sync_schemas")) == {"sync_schemas"}
 
 
 def test_two_configurations_can_share_an_airflow(written: Path) -> None:
@@ -190,4 +222,4 @@ def test_the_environment_has_one_pyspark_at_most() -> None:
 
 def test_the_company_of_these_tests_has_its_configuration(company: Company) -> None:
     """The fixture that the others rely on."""
-    assert set(dags("compact_hourly")["compact_hourly"].task_group.children) == {"enrollment", "student"}
+    assert set(dags("compact_hourly")["compact_hourly"].task_group.children["tables"].children) == {"tables.enrollment", "tables.student"}

@@ -87,6 +87,9 @@ def test_every_error_of_ours_is_tried_again_or_not(kind: type[CompactorError]) -
     assert (kind.__name__ in REFUSED) is issubclass(kind, Refused)
 
 
+KILLED = "killed by SIGKILL, most likely out of memory. Raise the memory of the worker, or lower --parallel or COMPACTOR_DRIVER_MEMORY"
+
+
 @pytest.mark.parametrize(
     ("ended", "problem", "again"),
     [
@@ -96,10 +99,32 @@ def test_every_error_of_ours_is_tried_again_or_not(kind: type[CompactorError]) -
         (Ended(1, "", "compactor: unexpected OSError: gone (-v shows where)\n"), "unexpected OSError: gone (-v shows where)", True),
         (Ended(2, "", "Usage: compactor [OPTIONS]\nNo such option\n"), "Usage: compactor [OPTIONS]\nNo such option", False),
         (Ended(75, "", "compactor: the metastore is in use\n"), "the metastore is in use", True),
-        (Ended(-9, "", ""), "killed by SIGKILL, most likely out of memory; raise the memory of the worker, or lower COMPACTOR_DRIVER_MEMORY", True),
-        (Ended(137, "", "Killed\n"), "Killed", True),
+        (Ended(-9, "", ""), KILLED, True),
+        (Ended(137, "", "student: listed\nKilled\n"), f"{KILLED}. The last line of its log: Killed", True),
+        (Ended(-15, "", ""), "killed by SIGTERM, because something stopped it: a timeout, a cleared task, or the end of the worker", True),
+        (
+            Ended(-6, "", "x\n"),
+            "killed by SIGABRT, because the JVM or a library aborted; `hs_err_pid*.log` in its working directory says why. The "
+            "last line of its log: x",
+            True,
+        ),
+        (Ended(-1, "", ""), "killed by SIGHUP", True),
+        (Ended(3, "", ""), "ended with exit code 3 without a message", True),
     ],
-    ids=["done", "no JSON", "refused before it began", "unforeseen", "wrong usage", "busy", "killed", "killed, told by a shell"],
+    ids=[
+        "done",
+        "no JSON",
+        "refused before it began",
+        "unforeseen",
+        "wrong usage",
+        "busy",
+        "killed",
+        "killed, told by a shell",
+        "ended by a signal",
+        "aborted",
+        "hung up",
+        "without a word",
+    ],
 )
 def test_an_end_without_a_report(ended: Ended, problem: str | None, again: bool) -> None:
     """What the log says last is the reason."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +32,7 @@ RUN_AT = datetime(2024, 3, 5, 4, 10, tzinfo=timezone.utc)
 def answers(company: Company) -> Path:
     """The file that tells the program what to do; the company has one table."""
     found = company.folder / "answers.json"
+    landed(company, RUN_AT)
     company.config.write_text(
         f"airflow: {{command: [{sys.executable}, {PROGRAM}, {found}]}}\n"
         "defaults: {retries: 3, retry_delay: 0s}\n"
@@ -53,6 +56,15 @@ def asked(answers: Path) -> list[list[str]]:
     return [json.loads(line) for line in answers.with_suffix(".asked").read_text(encoding="utf-8").splitlines()]
 
 
+_days = itertools.count(1)
+
+
+def hourly(company: Company) -> Any:
+    """A run of the group's DAG that no other test has; in a run that exists already, tables are run again one by one."""
+    moment = RUN_AT + timedelta(days=next(_days))
+    return company.dag("compact_hourly").test(logical_date=moment, run_after=moment)
+
+
 COMMITTED = TableReport("student", "committed", 3, ("commit 3",), 1, {"read": 10, "applied": 9}, rows=9)
 
 
@@ -62,60 +74,129 @@ def test_a_run_is_the_same_command_line_as_a_persons(company: Company, answers: 
     from airflow.utils.session import create_session
 
     answer(answers, run=reported(COMMITTED))
-    run = company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
+    run = hourly(company)
     assert set(states(run).values()) == {"success"}
     words, config = ["student", "--output", "json"], ["--config", str(company.config)]
-    assert asked(answers) == [["run", *words, "--label", run.run_id, *config], ["verify", "--files-only", *words, *config]]
+    assert asked(answers) == [["run", "--parallel", "4", *words, "--label", run.run_id, *config], ["verify", "--files-only", *words, *config]]
     with create_session() as session:
         event = session.query(AssetEvent).filter_by(source_run_id=run.run_id, source_dag_id="compact_hourly").one()
         kept = {"outcome": "committed", "version": 3, "operations": ["commit 3"], "files": 1, "rows": 9, "counts": {"read": 10, "applied": 9}}
-        assert event.extra == {"hour": "2024-03-05T03", **kept}
+        assert event.extra == {"hour": f"{run.logical_date - timedelta(hours=1):%Y-%m-%dT%H}", **kept}
 
 
 @pytest.mark.parametrize(
-    ("told", "tries"),
+    ("told", "job", "tries"),
     [
-        (reported(failure("student", SchemaRefused("a column became text"))), 1),
-        (reported(failure("student", Unavailable("the metastore does not answer"))), 4),
-        ({"output": "", "errors": "compactor: compactor.yaml:3: unknown key", "code": 1}, 1),
-        ({"output": "", "errors": "compactor: the embedded metastore is in use", "code": 75}, 4),
-        ({"output": "", "errors": "Killed", "code": 137}, 4),
+        (reported(failure("student", SchemaRefused("a column became text"))), "success", 1),
+        (reported(failure("student", Unavailable("the metastore does not answer"))), "success", 4),
+        ({"output": "", "errors": "compactor: compactor.yaml:3: unknown key", "code": 1}, "failed", 1),
+        ({"output": "", "errors": "compactor: the embedded metastore is in use", "code": 75}, "failed", 4),
+        ({"output": "", "errors": "Killed", "code": 137}, "failed", 4),
     ],
     ids=["refused", "unavailable", "wrong configuration", "busy", "killed"],
 )
-def test_only_what_may_help_is_tried_again(company: Company, answers: Path, told: dict[str, Any], tries: int) -> None:
-    """`retries: 3` makes four tries; of a refusal one. What follows does not run."""
+def test_only_what_may_help_is_tried_again(company: Company, answers: Path, told: dict[str, Any], job: str, tries: int) -> None:
+    """`retries: 3` makes four tries; of a refusal one. A job with reports is not repeated: the table's own task runs the table again."""
     answer(answers, run=told)
-    run = company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
-    assert states(run) == {"student.wait": "success", "student.run": "failed", "student.verify": "upstream_failed"}
-    assert [words[0] for words in asked(answers)] == ["run"] * tries
+    run = hourly(company)
+    table = "failed" if job == "success" else "upstream_failed"
+    assert states(run) == {"wait": "success", "find_work": "success", "run": job, "tables.student": table}
+    first, again = ["run", "--parallel"], ["run", "student"] if job == "success" else ["run", "--parallel"]
+    assert [words[:2] for words in asked(answers)] == [first, *[again] * (tries - 1)]
+
+
+def test_a_retry_that_succeeds_ends_with_a_verified_table(company: Company, answers: Path) -> None:
+    """Only the failed table is run again."""
+    answer(answers, run=reported(failure("student", Unavailable("busy"))), **{"run student": reported(COMMITTED)})
+    run = hourly(company)
+    assert set(states(run).values()) == {"success"}
+    assert [words[:2] for words in asked(answers)] == [["run", "--parallel"], ["run", "student"], ["verify", "--files-only"]]
 
 
 def test_a_check_that_fails_fails_the_task(company: Company, answers: Path) -> None:
     """And no asset event tells consumers that all is well."""
     wrong = {"found": [{"table": "student", "name": "files", "ok": False, "detail": "a file is missing"}], "code": 1}
     answer(answers, run=reported(COMMITTED), verify=wrong)
-    run = company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT)
-    assert states(run)["student.verify"] == "failed"
+    run = hourly(company)
+    assert states(run)["tables.student"] == "failed"
 
 
-def test_one_table_does_not_stop_another(company: Company, answers: Path) -> None:
-    """Each has its own tasks."""
-    answer(answers, run=reported(COMMITTED), **{"run student": reported(failure("student", SchemaRefused("no")))})
-    company.config.write_text(company.config.read_text(encoding="utf-8").replace("{student: ", "{ledger: {key: [id]}, student: "), encoding="utf-8")
-    found = states(company.dag("compact_hourly").test(logical_date=RUN_AT, run_after=RUN_AT))
-    assert {name: state for name, state in found.items() if name.startswith("ledger.")} == {
-        f"ledger.{name}": "success" for name in ("wait", "run", "verify")
-    }
-    assert (found["student.run"], found["student.verify"]) == ("failed", "upstream_failed")
+def several(company: Company, names: list[str], landed_for: list[str]) -> None:
+    """The company has these tables, and files landed for some."""
+    tables = ", ".join(f"{name}: {{key: [id]}}" for name in names)
+    text = company.config.read_text(encoding="utf-8")
+    company.config.write_text(text.partition("tables:")[0] + f"tables: {{{tables}}}\n", encoding="utf-8")
+    shutil.rmtree(company.folder / "warehouse")
+    for name in landed_for:
+        landed(company, RUN_AT, table=name)
+
+
+def test_a_group_is_one_job_and_each_table_shows_its_own_end(company: Company, answers: Path) -> None:
+    """Fifty tables: one command for the five that have work, four are green, one is red with its error, and 45 are skipped without a process. Every
+    table that is up to date has an asset event."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+
+    names = [f"t{number:02}" for number in range(50)]
+    several(company, names, busy := ["t03", "t11", "t20", "t21", "t49"])
+    reports = [TableReport(name, "committed", 1, ("commit 1",), 1, {"read": 1, "applied": 1}, rows=1) for name in busy[:4]]
+    reports.append(failure("t49", SchemaRefused("table t49, column age: text")))
+    answer(answers, run={"found": [report.to_json() for report in reports], "code": 1, "errors": ""})
+    run = hourly(company)
+    found = states(run)
+    assert {found.pop(name) for name in ("wait", "find_work", "run")} == {"success"}
+    expected = {f"tables.{name}": "success" if name in busy[:4] else "failed" if name == "t49" else "skipped" for name in names}
+    assert found == expected
+    commands = [words[: words.index("--output")] for words in asked(answers)]
+    assert commands[0] == ["run", "--parallel", "4", *busy]
+    assert sorted(commands[1:]) == [["verify", "--files-only", name] for name in busy[:4]]
+    with create_session() as session:
+        events = session.query(AssetEvent).filter_by(source_run_id=run.run_id, source_dag_id="compact_hourly")
+        by_asset = {event.name: event.extra["outcome"] for event in events}
+    assert by_asset == {f"default.{name}": "committed" if name in busy else "idle" for name in names if name != "t49"}
+
+
+def test_a_group_without_work_starts_nothing(company: Company, answers: Path) -> None:
+    """All is skipped but the look, which is a success."""
+    several(company, ["a", "b"], [])
+    answer(answers)
+    found = states(hourly(company))
+    assert found == {"wait": "success", "find_work": "success", "run": "skipped", "tables.a": "skipped", "tables.b": "skipped"}
+    assert not answers.with_suffix(".asked").exists()
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_job_in_which_most_tables_must_wait_is_repeated_as_one(company: Company, answers: Path, many: bool) -> None:
+    """Four or more probably have the same cause; its last attempt passes on what became of each. Fewer are retried one by one."""
+    names = ["a", "b", "c", "d"] if many else ["a", "b"]
+    several(company, names, names)
+    company.config.write_text(company.config.read_text(encoding="utf-8").replace("retries: 3", "retries: 1"), encoding="utf-8")
+    away = {name: failure(name, Unavailable("the store is away")) for name in names}
+    answer(
+        answers, run={"found": [report.to_json() for report in away.values()], "code": 75}, **{f"run {name}": reported(away[name]) for name in names}
+    )
+    found = states(hourly(company))
+    assert found == {"wait": "success", "find_work": "success", "run": "success", **{f"tables.{name}": "failed" for name in names}}
+    commands = [words[1] for words in asked(answers)]
+    assert commands.count("--parallel") == (2 if many else 1)
+    assert sorted(word for word in commands if word != "--parallel") == names
+
+
+def test_what_must_be_tried_later_prints_no_frames(company: Company, answers: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The error's own words once, and no stack."""
+    answer(answers, run=reported(failure("student", Unavailable("the metastore is away"))))
+    hourly(company)
+    said = "".join(capfd.readouterr())
+    assert "student: the metastore is away" in said
+    assert "Traceback" not in said
 
 
 # ---- waiting ---------------------------------------------------------------------------------------------------------
 
 
 def task(company: Company, wait: float) -> Any:
-    """The task `student.wait` of a company that waits so long for an hour."""
-    found = company.dag("compact_hourly").get_task("student.wait")
+    """The task `wait` of a company that waits so long for an hour."""
+    found = company.dag("compact_hourly").get_task("wait")
     found.wait = wait
     return found
 
@@ -130,9 +211,9 @@ class Run:
         self.logical_date = hour + timedelta(hours=1, minutes=1)
 
 
-def landed(company: Company, hour: datetime, where: str = "incremental", name: str = "part.json") -> None:
+def landed(company: Company, hour: datetime, where: str = "incremental", name: str = "part.json", table: str = "student") -> None:
     """A file of an hour."""
-    path = company.folder / "warehouse/student" / where / hour.strftime("increment_%Y%m%d%H") / name
+    path = company.folder / "warehouse" / table / where / hour.strftime("increment_%Y%m%d%H") / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{}\n", encoding="utf-8")
 
@@ -180,17 +261,17 @@ def test_the_trigger_sees_a_file_come_and_knows_when_to_give_up(company: Company
     from compactor.airflow.triggers import HourTrigger
 
     async def told(until: float, meanwhile: bool) -> Any:
-        trigger = HourTrigger(str(company.config), "student", f"{NOW:%Y-%m-%dT%H}", until, poll=0.05)
+        trigger = HourTrigger(str(company.config), ["student"], f"{NOW:%Y-%m-%dT%H}", until, poll=0.05)
         again = HourTrigger(**trigger.serialize()[1])
         event = asyncio.create_task(anext(again.run()))
         await asyncio.sleep(0.3)
         assert not event.done()
         if meanwhile:
             landed(company, NOW)
-        return (await event).payload["message"]
+        return (await event).payload["missing"]
 
-    assert asyncio.run(told(time.time() + 1.0, False)) == f"no file of {NOW:%Y-%m-%dT%H} has landed in time; continuing without it"
-    assert asyncio.run(told(time.time() + 60.0, True)) == f"{NOW:%Y-%m-%dT%H} has landed"
+    assert asyncio.run(told(time.time() + 1.0, False)) == ["student"]
+    assert asyncio.run(told(time.time() + 60.0, True)) == []
 
 
 def test_the_trigger_goes_on_when_the_store_fails(company: Company, answers: Path) -> None:
@@ -198,12 +279,25 @@ def test_the_trigger_goes_on_when_the_store_fails(company: Company, answers: Pat
     from compactor.airflow.triggers import HourTrigger
 
     company.config.write_text("tables: {}\n", encoding="utf-8")
-    trigger = HourTrigger(str(company.config), "student", "2024-03-05T03", time.time() + 0.3, poll=0.05)
+    trigger = HourTrigger(str(company.config), ["student"], "2024-03-05T03", time.time() + 0.3, poll=0.05)
 
     async def first() -> Any:
-        return (await anext(trigger.run())).payload["message"]
+        return (await anext(trigger.run())).payload
 
-    assert asyncio.run(first()).startswith("no file of 2024-03-05T03")
+    assert asyncio.run(first()) == {"hour": "2024-03-05T03", "missing": ["student"]}
+
+
+def test_the_triggerer_reads_a_configuration_once(company: Company, answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often its triggers ask; again when the file or a variable that overrides it changes."""
+    from compactor.airflow.opened import opened
+
+    first = opened(str(company.config))
+    assert opened(str(company.config)) is first
+    company.config.write_text(company.config.read_text(encoding="utf-8") + "# a line more\n", encoding="utf-8")
+    second = opened(str(company.config))
+    assert second is not first
+    monkeypatch.setenv("COMPACTOR_WAREHOUSE", str(company.folder / "other"))
+    assert opened(str(company.config)).settings.warehouse_dir == str(company.folder / "other")
 
 
 # ---- backfill and quarantine -----------------------------------------------------------------------------------------
@@ -243,11 +337,8 @@ def test_a_backfill_may_take_quarantine_again(company: Company, answers: Path) -
     answer(answers, plan=planned([]), run=reported(COMMITTED), **{"quarantine replay": {"found": COMMITTED.to_json()}})
     run = backfill(company, dry_run=False, reprocess=True)
     assert {task for task, state in states(run).items() if state != "success"} == {"if_rebuild", "rebuild"}
-    assert sorted(words[:3] for words in asked(answers)) == [
-        ["plan", "student", "--output"],
-        ["quarantine", "replay", "student"],
-        ["run", "student", "--output"],
-    ]
+    # in this order: what waits in quarantine holds back no new file
+    assert [words[:2] for words in asked(answers)] == [["plan", "student"], ["run", "student"], ["quarantine", "replay"]]
 
 
 def test_a_backfill_may_rebuild_first(company: Company, answers: Path) -> None:
@@ -341,9 +432,9 @@ def test_vacuum_deletes_only_after_a_yes(company: Company, answers: Path, found:
     """Nothing to delete: nobody is asked. The fold and the full check of the table go on beside it, the check after a fold that failed too."""
     answer(answers, vacuum={"found": found}, run=reported(COMMITTED if yes else failure("student", Refused("no"))))
     ended = asking(company, "maintenance", yes)
-    assert (ended["vacuum"], ended["verify_student"]) == ("success" if deleted else "skipped", "success")
+    assert (ended["vacuum"], ended["verify_hourly"]) == ("success" if deleted else "skipped", "success")
     assert (["vacuum", "--run", "student"] in [words[:3] for words in asked(answers)]) is deleted
-    assert [words[:3] for words in asked(answers) if "vacuum" not in words] == [["run", "--compact", "student"], ["verify", "--deep", "student"]]
+    assert [words[:2] for words in asked(answers) if "vacuum" not in words] == [["run", "--compact"], ["verify", "--deep"]]
 
 
 @pytest.mark.parametrize(
@@ -370,11 +461,11 @@ def test_a_killed_task_takes_its_command_along(company: Company, answers: Path, 
 import signal, sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from tests.airflow.conftest import dag_file
-task = dag_file("compact_hourly").compact_hourly.get_task("student.run")
+task = dag_file("compact_hourly").compact_hourly.get_task("run")
 signal.signal(signal.SIGTERM, lambda number, frame: task.on_kill())
 try:
-    task.execute({{"run_id": "r"}})
-except Exception as error:
+    task._run({{"run_id": "r"}}, ["student"])
+except BaseException as error:
     print(type(error).__name__, flush=True)
 """
     worker = subprocess.Popen(
@@ -387,7 +478,7 @@ except Exception as error:
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
     said, _ = worker.communicate(timeout=50)
-    assert said.split()[-1] == "AirflowException"
+    assert said.split()[-1] == "TryAgain"
     assert time.monotonic() - began < 40
     still = subprocess.run(["pgrep", "-f", str(answers)], capture_output=True, text=True, check=False).stdout.split()
     assert still == []

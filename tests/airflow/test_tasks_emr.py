@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from compactor.app.app import App
 from compactor.core.model.errors import CompactorError, Refused, Unavailable
 from compactor.core.results.reports import Ended, TableReport
+from compactor.flows.run import failure
 from compactor.ports import Submitted
 from tests.airflow.conftest import dag_file
 
@@ -28,6 +30,7 @@ airflow: {groups: {big: {runner: emr-steps}}}
 tables:
   student: {key: [id], runner: emr-serverless}
   ledger: {key: [id], group: big}
+  grade: {key: [id], runner: emr-serverless}
   note: {key: [id]}
 """
 
@@ -36,19 +39,19 @@ class Jobs:
     """A runner of one job, for all who ask."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[str, str, list[str]]] = []
+        self.sent: list[tuple[list[str], str, list[str]]] = []
         self.looks: list[bool | CompactorError] = []
         self.ended_with: Ended | CompactorError = Ended(0, json.dumps([COMMITTED.to_json()]), "")
         self.stopped: list[str] = []
         self.idle: set[str] = set()
 
-    def of(self, table: str, attempt: str = "") -> Any:
+    def of(self, tables: list[str], attempt: str = "") -> Any:
         """What App gives."""
         jobs = self
 
         class One:
             def submit(self, arguments: list[str]) -> Submitted:
-                jobs.sent.append((table, attempt, list(arguments)))
+                jobs.sent.append((list(tables), attempt, list(arguments)))
                 return Submitted("job-1", "s3://logs/jobs/reports/x", 4e9)
 
             def ended(self, submitted: Submitted) -> bool:
@@ -57,11 +60,17 @@ class Jobs:
                     raise found
                 return found
 
+            def usage(self, submitted: Submitted) -> None:
+                return None
+
             def result(self, submitted: Submitted, told: Any) -> Ended:
                 told("a line of the job's log")
                 if isinstance(jobs.ended_with, CompactorError):
                     raise jobs.ended_with
                 return jobs.ended_with
+
+            def links(self, submitted: Submitted) -> dict[str, str]:
+                return {"Spark UI": "https://ui", "Log": "https://log"}
 
             def stop(self, submitted: Submitted) -> None:
                 jobs.stopped.append(submitted.job)
@@ -75,26 +84,39 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     (tmp_path / "compactor.yaml").write_text(TEXT, encoding="utf-8")
     monkeypatch.setenv("COMPACTOR_CONFIG", str(tmp_path / "compactor.yaml"))
     found = Jobs()
-    monkeypatch.setattr(App, "remote_runner", lambda self, table, attempt="": None if table == "note" else found.of(table, attempt))
+    monkeypatch.setattr(App, "remote_runner", lambda self, names, attempt="", *more: None if names == ["note"] else found.of(names, attempt))
     monkeypatch.setattr(App, "idle", lambda self, names: [TableReport(name, "idle", 2) for name in names if name in found.idle])
     return found
 
 
 class Instance:
-    """As much of a task instance as names a try."""
+    """As much of a task instance as these tasks use."""
 
-    dag_id, run_id, task_id, map_index, try_number = "compact_hourly", "r", "student.run", -1, 2
+    dag_id, run_id, task_id, map_index, max_tries = "compact_hourly", "r", "run", -1, 5
+
+    def __init__(self, try_number: int = 1, **xcoms: Any) -> None:
+        self.try_number, self.xcoms = try_number, xcoms
+
+    def xcom_pull(self, task_ids: str, key: str = "") -> Any:
+        """What a task, or this one under a key, has left."""
+        return self.xcoms.get(key or task_ids)
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        """Leave a value."""
+        self.xcoms[key] = value
 
 
-CONTEXT = {"run_id": "r", "ti": Instance()}
+def context(try_number: int = 1, **xcoms: Any) -> dict[str, Any]:
+    """What Airflow gives to a task."""
+    return {"run_id": "r", "ti": Instance(try_number, **xcoms)}
 
 
-def deferred(task: Any) -> Any:
+def deferred(task: Any, given: Any = None) -> Any:
     """A task's deferral."""
     from airflow.sdk.exceptions import TaskDeferred
 
     with pytest.raises(TaskDeferred) as found:
-        task.execute(CONTEXT)
+        task.execute(given or context(find_work={"run": ["student"]}))
     return found.value
 
 
@@ -107,23 +129,61 @@ def event(trigger: Any) -> dict[str, Any]:
     return dict(asyncio.run(first()))
 
 
-def test_a_run_gives_back_its_slot_while_its_job_runs(jobs: Jobs) -> None:
-    """The same words as on this machine; then the report is what the task returns."""
-    task = dag_file("compact_hourly").compact_hourly.get_task("student.run")
-    left = deferred(task)
-    assert jobs.sent == [("student", "compact_hourly/r/student.run/-1/2", ["run", "student", "--output", "json", "--label", "r"])]
-    assert left.method_name == "resume"
+def group_job() -> Any:
+    """The task that runs the tables of the group `hourly` on EMR."""
+    return dag_file("compact_hourly").compact_hourly.get_task("run")
+
+
+def test_a_group_gives_back_its_slot_while_its_job_runs(jobs: Jobs) -> None:
+    """One job with the tables that have work; then the reports are what the task returns. The links are there meanwhile and afterwards."""
+    task, given = group_job(), context(find_work={"run": ["student", "grade"]})
+    left = deferred(task, given)
+    assert jobs.sent == [
+        (["student", "grade"], "compact_hourly/r/run/-1/1", ["run", "--parallel", "4", "student", "grade", "--output", "json", "--label", "r"])
+    ]
+    links = {link.name: link.get_link(task, ti_key=None) for link in task.operator_extra_links}
+    assert links == {"Spark UI": "https://ui", "EMR console": "", "Log": "https://log"}
+    assert (left.method_name, left.trigger.tables) == ("resume", ["student", "grade"])
     jobs.looks = [False, False, True]
     told = event(left.trigger)
     assert (told["problem"], jobs.looks) == (None, [])
-    assert task.resume(CONTEXT, told)["outcome"] == "committed"
+    failed = failure("grade", Refused("no"))
+    jobs.ended_with = Ended(1, json.dumps([COMMITTED.to_json(), failed.to_json()]), "")
+    reports = task.resume(given, told)
+    assert {name: report["outcome"] for name, report in reports.items()} == {"student": "committed", "grade": "failed"}
+    assert task.links == {"Spark UI": "https://ui", "Log": "https://log"}
 
 
-def test_a_table_without_work_needs_no_job(jobs: Jobs) -> None:
-    """The task ends with its report; the run that compacts is submitted anyway."""
+def test_a_retry_of_the_job_leaves_out_what_is_done(jobs: Jobs) -> None:
+    """The tables without work by then have a report too; without any table there is no job."""
     jobs.idle = {"student"}
-    report = dag_file("compact_hourly").compact_hourly.get_task("student.run").execute(CONTEXT)
-    assert (report["outcome"], report["version"], jobs.sent) == ("idle", 2, [])
+    given = context(2, find_work={"run": ["student", "grade"]})
+    deferred(task := group_job(), given)
+    assert jobs.sent[0][0] == ["grade"]
+    jobs.ended_with = Ended(0, json.dumps([{**COMMITTED.to_json(), "table": "grade"}]), "")
+    reports = task.resume(given, {"submitted": asdict(Submitted("j", "s3://r", 4e9)), "tables": ["grade"], "problem": None, "final": False})
+    assert {name: report["outcome"] for name, report in reports.items()} == {"student": "idle", "grade": "committed"}
+    jobs.idle = {"student", "grade"}
+    assert {name: report["outcome"] for name, report in group_job().execute(given).items()} == {"student": "idle", "grade": "idle"}
+    assert len(jobs.sent) == 1
+
+
+def test_names_that_are_too_long_for_a_step_are_left_out(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job's configuration has these tables and no others, so it runs them without names."""
+    monkeypatch.setattr("compactor.airflow.command.ARGUMENT_CHARS_MAX", 10)
+    deferred(group_job(), context(find_work={"run": ["student", "grade"]}))
+    assert jobs.sent == [(["student", "grade"], "compact_hourly/r/run/-1/1", ["run", "--parallel", "4", "--output", "json", "--label", "r"])]
+
+
+def test_a_table_is_run_alone_from_its_second_attempt_on(jobs: Jobs) -> None:
+    """If it still has work; or when the job has no report of it."""
+    task, report = dag_file("compact_hourly").compact_hourly.get_task("tables.student"), failure("student", Unavailable("busy")).to_json()
+    with pytest.raises(SystemExit, match="student: busy"):
+        task.execute(context(run={"student": report}))
+    assert jobs.sent == []
+    deferred(task, context(2, run={"student": report}))
+    deferred(task, context(run={}))
+    assert [(tables, words[:2]) for tables, _, words in jobs.sent] == [(["student"], ["run", "student"])] * 2
 
 
 @pytest.mark.parametrize(
@@ -139,19 +199,20 @@ def test_a_table_without_work_needs_no_job(jobs: Jobs) -> None:
 )
 def test_only_what_may_help_is_tried_again(jobs: Jobs, look: Any, ended: Any, again: bool) -> None:
     """As on this machine."""
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+    from airflow.sdk.exceptions import AirflowFailException
 
-    task = dag_file("compact_hourly").compact_hourly.get_task("student.run")
-    trigger = deferred(task).trigger
+    from compactor.airflow.command import TryAgain
+
+    task, given = group_job(), context(find_work={"run": ["student"]})
+    trigger = deferred(task, given).trigger
     jobs.looks, jobs.ended_with = [look], ended
-    with pytest.raises(AirflowException if again else AirflowFailException) as failed:
-        task.resume(CONTEXT, event(trigger))
-    assert isinstance(failed.value, AirflowFailException) is not again
+    with pytest.raises(TryAgain if again else AirflowFailException):
+        task.resume(given, event(trigger))
 
 
 def test_a_task_that_a_person_ends_takes_its_job_along(jobs: Jobs) -> None:
     """Cleared or marked while it is deferred."""
-    trigger = deferred(dag_file("compact_hourly").compact_hourly.get_task("student.run")).trigger
+    trigger = deferred(group_job()).trigger
     assert trigger.serialize()[0] == "compactor.airflow.triggers.JobTrigger"
     asyncio.run(trigger.on_kill())
     assert jobs.stopped == ["job-1"]
@@ -161,18 +222,76 @@ def test_the_runner_is_the_tables_or_its_groups(jobs: Jobs) -> None:
     """What only reads files stays on the worker, as for a table that says nothing."""
     from compactor.config.settings import load
 
-    settings = load(dag_file("compact_hourly").compact_hourly.get_task("student.run").config)
-    assert {name: settings.runner_of(name) for name in settings.names} == {"student": "emr-serverless", "ledger": "emr-steps", "note": "local"}
-    files = {"compact_hourly": ("student.verify", False), "compact_big": ("ledger.run", True)}
-    for dag, (name, spark) in files.items():
-        assert vars(dag_file("compact_hourly"))[dag].get_task(name).spark is spark
-    assert dag_file("maintenance").maintenance.get_task("verify_student").spark
+    settings = load(group_job().config)
+    assert {name: settings.runner_of(name) for name in settings.names} == {
+        "student": "emr-serverless", "ledger": "emr-steps", "grade": "emr-serverless", "note": "local",
+    }  # fmt: skip
+    assert {task.task_id: task.members for task in dag_file("compact_hourly").compact_hourly.tasks if task.task_id.startswith("run")} == {
+        "run": ["student", "grade"], "run_note": ["note"],
+    }  # fmt: skip
+    maintenance = {task.task_id: task.members for task in dag_file("maintenance").maintenance.tasks if task.task_id.startswith("verify_")}
+    assert maintenance == {"verify_hourly": ["student", "grade"], "verify_hourly_note": ["note"], "verify_big": ["ledger"]}
 
 
 def test_what_is_sent_survives_airflows_database(jobs: Jobs) -> None:
     """A trigger is stored between its deferral and its run."""
     from airflow.serialization.serialized_objects import BaseSerialization
 
-    given = deferred(dag_file("compact_hourly").compact_hourly.get_task("student.run")).trigger.serialize()[1]
+    given = deferred(group_job()).trigger.serialize()[1]
     assert BaseSerialization.deserialize(BaseSerialization.serialize(given)) == given
     assert given["submitted"] == asdict(Submitted("job-1", "s3://logs/jobs/reports/x", 4e9))
+
+
+class EarlierRun(Instance):
+    """A task instance with an earlier run of its DAG that is still active."""
+
+    def __init__(self, taken: dict[str, list[str]] | None, states: dict[str, str | None]) -> None:
+        super().__init__()
+        self.taken, self.states = taken, states
+
+    def get_previous_dagrun(self, state: str) -> Any:
+        """The earlier run, if there is one."""
+        assert state == "running"
+        return None if self.taken is None else type("Run", (), {"run_id": "earlier"})
+
+    def xcom_pull(self, task_ids: str, key: str = "", run_id: str = "r") -> Any:
+        """What its look found."""
+        assert (task_ids, run_id) == ("find_work", "earlier")
+        return self.taken
+
+    def get_task_states(self, dag_id: str, run_ids: list[str], task_ids: list[str]) -> dict[str, Any]:
+        """The states of its tasks."""
+        return {run_ids[0]: {task: self.states.get(task) for task in task_ids}}
+
+
+@pytest.mark.parametrize(
+    ("taken", "state", "left_out"),
+    [
+        (None, None, False),
+        ({"run": []}, None, False),
+        ({"run": ["student"]}, None, True),
+        ({"run": ["student"]}, "up_for_retry", True),
+        ({"run": ["student"]}, "deferred", True),
+        ({"run": ["student"]}, "success", False),
+        ({"run": ["student"]}, "failed", False),
+    ],
+)
+def test_a_table_is_left_to_the_earlier_run_that_works_on_it(jobs: Jobs, taken: Any, state: str | None, left_out: bool) -> None:
+    """As long as its task there has not ended; so a slow table does not stop the next run of its group."""
+    from airflow.sdk.exceptions import DownstreamTasksSkipped
+
+    jobs.idle = {"note"}
+    sent: list[tuple[str, str]] = []
+
+    class Events:
+        def add(self, asset: Any, extra: dict[str, Any]) -> None:
+            sent.append((asset.name, extra["outcome"]))
+
+    task = dag_file("compact_hourly").compact_hourly.get_task("find_work")
+    ti = EarlierRun(taken, {"tables.student": state})
+    run = type("Run", (), {"logical_date": datetime(2024, 3, 5, 4, 10, tzinfo=timezone.utc), "run_after": None})
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        task.execute({"ti": ti, "dag_run": run, "outlet_events": {task.alias: Events()}})
+    assert ti.xcoms["return_value"] == {"run": ["grade"] if left_out else ["student", "grade"], "run_note": []}
+    assert set(skipped.value.tasks) == {"run_note", "tables.note", *(["tables.student"] if left_out else [])}
+    assert sent == [("default.note", "idle")]

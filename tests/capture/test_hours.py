@@ -20,6 +20,7 @@ from compactor.app.app import App
 from compactor.core.results.reports import TableReport
 from tests.capture import config, landing, truth
 from tests.oracle.feed import applied, text
+from tests.read import same_rows
 from tests.spark.conftest import FAST
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("app_on_one_spark")]
@@ -64,7 +65,13 @@ REFUSED = {"flat_value": {"audit_log", "copied_nopk"}, "flat_kafka": {"audit_log
 
 
 def view_rows(app: App, table: str) -> list[dict[str, object]]:
-    return [json.loads(text, parse_float=Decimal) for text in app.sql(f"SELECT * FROM `{table}`")]
+    """The rows by Spark; DuckDB has the same."""
+    rows = [json.loads(text, parse_float=Decimal) for text in app.sql(f"SELECT * FROM `{table}`")]
+    stored = app.table(table)
+    view = same_rows.defined(stored.spec, stored.kept(), stored.spec.view)
+    assert view is not None
+    same_rows.check(view, rows)
+    return rows
 
 
 def differing(app: App, reports: Sequence[TableReport], form: str, hour: int) -> list[str]:
@@ -117,8 +124,9 @@ def test_the_capture_through_the_command_line(tmp_path: Path) -> None:
         return done.stdout
 
     report = json.loads(compactor("run", "--output", "json"))
-    rows = json.loads(compactor("sql", f"select * from {table}", "--output", "json"), parse_float=Decimal)
 
     assert "committed" in json.dumps(report)
-    assert [] == truth.unexpected(truth.differences(rows, truth.truth(8)[table], form), form, 8)
+    for engine in ("spark", "duckdb"):
+        rows = json.loads(compactor("sql", f"select * from {table}", "--engine", engine, "--output", "json"), parse_float=Decimal)
+        assert [] == truth.unexpected(truth.differences(rows, truth.truth(8)[table], form), form, 8)
     assert "enrollment" in compactor("status")

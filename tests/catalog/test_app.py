@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from compactor import job
 from compactor.app import spark as app_spark
 from compactor.app.app import App
 from compactor.catalog.glue.catalog import GlueCatalog
 from compactor.core.model.errors import Refused
+from compactor.spark import session
 from tests.catalog.test_contract import NUMBERS, view
 from tests.parts.s3 import Server
 
@@ -42,20 +44,50 @@ def test_what_reads_views_through_spark_is_refused_outside_emr(tmp_path: Path, m
     monkeypatch.delenv("EMR_RELEASE_LABEL", raising=False)
     with opened(tmp_path) as app:
         with pytest.raises(Refused, match="Spark outside EMR cannot read; query it with Athena"):
-            app.sql("select 1")
+            app.sql("select 1", engine="spark")
         with pytest.raises(Refused, match="verify --files-only` compares"):
             app.verify()
+        # DuckDB asks no catalog
+        with pytest.raises(Refused, match="there is no table others"):
+            app.sql("select * from others")
+        assert list(app.sql("select 1 as n")) == ['{"n":1}']
         assert not app.runtime.started
-        assert app_spark._glue_conf(app.settings) == {}
 
 
-def test_on_emr_spark_sees_glue_as_its_metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """EMR's client, and the account when it is another's."""
-    monkeypatch.setenv("EMR_RELEASE_LABEL", "emr-7.10.0")
-    with opened(tmp_path, ", catalog_id: '210987654321'") as app:
-        assert app_spark._glue_conf(app.settings) == {
-            "spark.sql.catalogImplementation": "hive",
-            "spark.hadoop.hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory",
-            "spark.hadoop.hive.metastore.glue.catalogid": "210987654321",
-        }
-        app_spark.check_reader(app.settings, "")
+CLIENT = "spark.hadoop.hive.metastore.client.factory.class"
+GLUE_CLIENT = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
+SERVICE_CLIENT = "org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClientFactory"
+CATALOGS = [
+    (
+        "glue, another account",
+        "{type: glue, database: school, catalog_id: '210987654321'}",
+        GLUE_CLIENT,
+        {"spark.hadoop.hive.metastore.glue.catalogid": "210987654321"},
+    ),
+    ("glue", "{type: glue, database: school}", GLUE_CLIENT, {}),
+    (
+        "a metastore service",
+        "{type: hive, uri: 'thrift://metastore:9083'}",
+        SERVICE_CLIENT,
+        {"spark.hadoop.hive.metastore.uris": "thrift://metastore:9083"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("catalog", "client", "more"), [case[1:] for case in CATALOGS], ids=[case[0] for case in CATALOGS])
+def test_on_emr_every_job_says_which_metastore_it_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catalog: str, client: str, more: dict[str, str]
+) -> None:
+    """On the cluster and from a machine of EMR: an application whose default is Glue would otherwise send `uri: thrift://` to Glue."""
+    monkeypatch.setenv("EMR_RELEASE_LABEL", "emr-7.13.0")
+    seen: list[dict[str, str]] = []
+    monkeypatch.setattr(session, "open_session", lambda settings: seen.append(session.session_conf(settings)))
+    file = tmp_path / "compactor.yaml"
+    file.write_text(f"warehouse: s3://lake/cdc\ncatalog: {catalog}\ntables: {{t: {{key: [id]}}}}\n", encoding="utf-8")
+    app = App.open(file)
+    app.runtime.spark()
+    job.runtime(app.job_config([])).spark()
+    assert [(conf.get(CLIENT), conf["spark.sql.catalogImplementation"], {key: conf.get(key) for key in more}) for conf in seen] == [
+        (client, "hive", more)
+    ] * 2
+    app_spark.check_reader(app.settings, "")

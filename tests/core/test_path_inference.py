@@ -18,6 +18,10 @@ SPLIT = {
     "student/20261120/a.json": ("student", "%Y%m%d"),
     "student/2026/a.json": ("student", "%Y"),
     "student/h_2026-11-20-14-30_utc/a.json": ("student", "h_%Y-%m-%d-%H-%M_utc"),
+    "student/in/20-11-2026/a.csv": ("student/in", "%d-%m-%Y"),
+    "student/in/day_11.20.2026_14/a.csv": ("student/in", "day_%m.%d.%Y_%H"),
+    "student/in/05-04-2026/a.csv": ("student/in", "%d-%m-%Y"),
+    "student/05-13-20260/a.csv": ("student/05-13-20260", ""),
     "student/partition=3/a.json": ("student", ""),
     "student/dt=2026-11-20/partition=3/a.json": ("student", "dt=%Y-%m-%d"),
     "student/a.json": ("student", ""),
@@ -53,6 +57,14 @@ def test_days_of_one_and_two_digits_are_one_folder() -> None:
     """2026/9/1 and 2026/10/11 fit one pattern; a full load beside the dated folders belongs to it."""
     (folder,) = path_inference.landing_folders(["t/2026/9/1/a.csv", "t/2026/10/11/b.csv", "t/LOAD00000001.csv"])
     assert (folder.root, folder.pattern, len(folder.files)) == ("t", "%Y/%-m/%-d", 3)
+
+
+def test_one_folder_that_begins_with_the_month_decides_for_all() -> None:
+    """03-04-2026 may be either; 11-20-2026 may not."""
+    (folder,) = path_inference.landing_folders(["t/03-04-2026/a.csv", "t/11-20-2026/b.csv"])
+    assert (folder.pattern, len(folder.files)) == ("%m-%d-%Y", 2)
+    (folder,) = path_inference.landing_folders(["t/03-04-2026/a.csv", "t/20-11-2026/b.csv"])
+    assert (folder.pattern, len(folder.files)) == ("%d-%m-%Y", 2)
 
 
 def test_markers_and_unfinished_files_are_left_out() -> None:

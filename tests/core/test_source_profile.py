@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import SchemaRefused
-from compactor.core.sources import source_profile
+from compactor.core.sources import key_inference, source_profile
 
 
 def debezium(op: str, after: Any, before: Any = None, table: str = "student", **source: Any) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_avro_values_in_kafka_records_are_seen_but_not_into() -> None:
 
 def test_candidates_are_never_null_and_always_different() -> None:
     """Of inserted rows only: an update says the same key again. Fewer rows than ROWS_MIN tell nothing."""
-    rows = [{"id": at, "name": f"n{at}", "same": 1, "gap": None if at == 3 else at, "share": at / 7} for at in range(source_profile.ROWS_MIN)]
+    rows = [{"id": at, "name": f"n{at}", "same": 1, "gap": None if at == 3 else at, "share": at / 7} for at in range(key_inference.ROWS_MIN)]
     late = {**rows[0], "id": 99, "late": 1, "name": "x"}
     events = [debezium("c", row) for row in [*rows, late]] + [debezium("u", rows[1])]
     assert source_profile.of_documents(events)["public.student"].candidates == ("id", "name")

@@ -153,7 +153,7 @@ def test_what_was_submitted_brings_the_tables_up_to_date(company: Path, server: 
         assert [settings.runner_of(name) for name in TABLES] == ["emr-serverless", "emr-steps"]
 
         def brought(table: str, attempt: str, *words: str) -> tuple[Submitted, Ended]:
-            runner = app.remote_runner(table, attempt)
+            runner = app.remote_runner([table], attempt)
             assert runner is not None
             job = runner.submit([*(words or ("run",)), table, "--output", "json", "--label", "a label"])
             on_cluster = settings.runner_of(table) == "emr-steps"

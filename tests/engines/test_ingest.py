@@ -64,7 +64,7 @@ class Program:
         return done.stderr if code else done.stdout
 
     def rows(self) -> dict[int, str]:
-        found = json.loads(self.said("sql", "select id, name from student", "--output", "json"))
+        found = json.loads(self.said("sql", "select id, name from student", "--engine", "spark", "--output", "json"))
         return {row["id"]: row["name"] for row in found}
 
 

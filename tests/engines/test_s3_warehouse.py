@@ -56,9 +56,10 @@ def test_a_warehouse_in_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             # not every table has changes in every hour
             assert "committed" in {report["outcome"] for report in reports} <= {"committed", "idle"}
             for table in TABLES:
-                rows = json.loads(compactor("sql", f"select * from {table}", "--output", "json"), parse_float=Decimal)
-                found = truth.differences(rows, truth.truth(hours[-1])[table], FORM)
-                assert [] == truth.unexpected(found, FORM, hours[-1])
+                for engine in ("spark", "duckdb"):
+                    rows = json.loads(compactor("sql", f"select * from {table}", "--engine", engine, "--output", "json"), parse_float=Decimal)
+                    found = truth.differences(rows, truth.truth(hours[-1])[table], FORM)
+                    assert [] == truth.unexpected(found, FORM, hours[-1])
         assert [] == [info.path for table in TABLES for info in store.list(f"s3://lake/w/{table}/incremental")]
         assert [report["outcome"] for report in json.loads(compactor("run", "--output", "json"))] == ["idle"] * len(TABLES)
         compactor("verify")
@@ -84,7 +85,8 @@ def test_a_warehouse_in_s3_and_a_catalog_in_glue(tmp_path: Path, monkeypatch: py
                 assert {report.outcome for report in app.run()} <= {"committed", "idle"}
                 assert not app.runtime.spark().conf.get("spark.sql.catalogImplementation") == "hive"  # type: ignore[union-attr]
                 with pytest.raises(Refused, match="query it with Athena"):
-                    app.sql("select 1")
+                    app.sql("select 1", engine="spark")
+                assert ['{"n":1}'] == list(app.sql("select 1 as n"))
                 with pytest.raises(Refused, match="--files-only"):
                     app.verify()
                 assert all(check.ok for check in app.verify(files_only=True))

@@ -69,7 +69,7 @@ class Cases:
         self._proxy.plan()
         whole = not [*self._store.list(f"{WAREHOUSE}/{table}/incremental")]
         last = first if whole else self._app.run([table])[0]
-        (text,) = self._app.sql(f"select count(*) as n, count(distinct name) as names from {table}")
+        (text,) = self._app.sql(f"select count(*) as n, count(distinct name) as names from {table}", engine="spark")
         shown = [*json.loads(text).values()]
         held = [item.path for item in self._app.quarantined([table])]
         return {"fired": fired, "outcomes": [first.outcome, last.outcome], "error": first.error, "shown": shown, "quarantined": held}

@@ -50,7 +50,7 @@ def test_a_killed_run_is_just_run_again(tmp_path: Path) -> None:
     hours = feed.delivered(tmp_path)
     assert hours > 0
     assert finished(tmp_path) == 0
-    shown = compactor(tmp_path, "sql", "select seq, id, name, amount from t order by id", "--output", "json")
+    shown = compactor(tmp_path, "sql", "select seq, id, name, amount from t order by id", "--engine", "spark", "--output", "json")
     assert json.loads(shown.stdout) == feed.rows(hours)
     verified = compactor(tmp_path, "verify")
     assert verified.returncode == 0, verified.stdout + verified.stderr

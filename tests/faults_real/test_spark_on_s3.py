@@ -158,7 +158,7 @@ def test_spark_on_s3_killed_and_disturbed_loses_and_doubles_nothing(place: Place
     place.calm()
     finished = place.compactor("run")
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    shown = place.compactor("sql", "select seq, id, name, amount from t order by id", "--output", "json")
+    shown = place.compactor("sql", "select seq, id, name, amount from t order by id", "--engine", "spark", "--output", "json")
     assert json.loads(shown.stdout) == feed.rows(hours)
     verified = place.compactor("verify", "--deep")
     assert verified.returncode == 0, verified.stdout + verified.stderr

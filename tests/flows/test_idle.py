@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import TableReport
 from compactor.flows.environment import Environment
-from compactor.flows.run import run_tables
+from compactor.flows.run_tables import run_tables
 from tests.faults import Crash, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
@@ -47,13 +48,19 @@ def no_more(*_: Any) -> Any:
 
 
 def test_a_table_without_work_starts_nothing() -> None:
-    """Neither engine nor catalog is asked, and nothing is written."""
+    """Neither engine nor catalog is asked, and nothing is written below the table; one small file beside the tables is overwritten with the outcome."""
     lake = caught_up()
-    before = dict(lake.storage._objects)
+
+    def below() -> dict[str, object]:
+        return {path: each for path, each in lake.storage._objects.items() if path.startswith(lake.spec.root + "/")}
+
+    before = below()
     for _ in range(2):
         report, started = look(lake, dataclasses.replace(lake.env(), engine=no_more, catalog=no_more))
         assert (report.outcome, report.version, report.operations, started) == ("idle", 2, (), [])
-    assert lake.storage._objects == before
+    assert below() == before
+    (beside,) = (path for path in lake.storage._objects if path not in before)
+    assert json.loads(lake.storage.read(beside)) == {"time": lake.env().now(), "outcomes": {"t": "idle"}}
 
 
 def test_a_table_whose_landing_is_empty_starts_nothing() -> None:

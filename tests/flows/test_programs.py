@@ -15,12 +15,14 @@ from compactor.core.model.edit import Edit
 from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, InputRefused, NoRowsYet, TryLater, Unavailable
 from compactor.core.model.policy import Policy
 from compactor.core.model.snapshot import COUNTS, Delta
+from compactor.core.sources.quarantine import SHARE_MIN
 from compactor.flows.environment import Environment
 from compactor.flows.keep.pin import pin
 from compactor.flows.read import quarantine
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
-from compactor.flows.run import run_table, run_tables
+from compactor.flows.run import run_table
+from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, preview, put
 from compactor.storage.memory import MemoryStorage
@@ -326,7 +328,8 @@ def test_more_bad_input_than_allowed_is_refused_and_nothing_is_lost(case: str, l
     lake = Lake(table(**LIMITS[limit]))
     one(lake, "a", line("c", [1], [1], {"a": 1}))
     before = {info.path: info.etag for info in lake.storage.list("/")}
-    landed = {lake.deliver("increment_2026010101/bad.json", [BAD[case]])}
+    count = SHARE_MIN if "quarantine_share" in LIMITS[limit] else 1
+    landed = {lake.deliver("increment_2026010101/bad.json", [BAD[case]] * count)}
     if LIMITS[limit]:
         landed.add(lake.deliver("increment_2026010101/good.json", [line("u", [1], [2], {"a": 2})]))
     with pytest.raises(InputRefused, match=r"bad\.json, record 1"):
@@ -354,6 +357,9 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
     assert (held.path, held.etag, held.records) == (*name, None if whole else 1)
     told = quarantine.reasons(Table(lake.env(), lake.spec), held)
     assert [entry.get("record") for entry in told["unusable"]] == [None if whole else 2]
+    (listed,) = quarantine.with_reasons(Table(lake.env(), lake.spec), [held])
+    assert listed.reason == (held.reason if whole else f"record 2: {told['unusable'][0]['reason']}")
+    assert listed.reason
     assert lake.look().rows == (((1, 1, 4),) if whole else ((1, 1, 4), (2, 2, None)))  # type: ignore[union-attr]
 
     lake.storage.write(held.location if whole else held.repaired, "\n".join([line("c", [2], [2], {"a": 2}), repaired]).encode())  # type: ignore[arg-type]

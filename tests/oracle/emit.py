@@ -134,6 +134,17 @@ def flat_at(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Reco
         yield {**values, "op": event["op"], "at": at}
 
 
+def flat_marked(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Record]:
+    """Rows without operation: a delete is a whole row, with values that nobody may see, and a mark in the column `gone` (`delete_when`)."""
+    for event in transaction:
+        at = spelled(int(event["position"][0]))
+        ghost = {"a": 7, "b": "ghost", "c": "ghost", "gone": "yes", "at": at}
+        if _moves(event) or event["op"] == "d":
+            yield {**old(names, event), **ghost}
+        if event["op"] != "d":
+            yield {**_whole(names, event), "gone": None, "at": at}
+
+
 def spelled(number: int) -> str:
     """A time in text: one that grows with the number, as text it may not."""
     moment, how = datetime(2024, 3, 5, 10) + timedelta(milliseconds=50 * number), number // 10 % 3

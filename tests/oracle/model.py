@@ -136,10 +136,13 @@ DELETED = "_deleted"
 """Marks a row that `delete: soft` still shows."""
 
 
-def replayed(changes: Iterable[Change], soft: bool = False) -> dict[Key, Row]:
-    """The current rows, by key; with `soft` also the deleted ones, each as it last was."""
+def replayed(changes: Iterable[Change], soft: bool = False, columns: Added | None = None) -> dict[Key, Row]:
+    """The current rows, by key; with `soft` also the deleted ones, each as it last was.
+
+    `columns`: those that the source added, where `changes` are not all of its events.
+    """
     told = [*changes]
-    table = Replay(added(told))
+    table = Replay(added(told) if columns is None else columns)
     for change in ordered(told):
         table.apply(change)
     table.add_columns()

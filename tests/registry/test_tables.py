@@ -38,8 +38,12 @@ def test_a_subject_tells_the_types_that_json_does_not(tmp_path: Path) -> None:
         known, unknown = app.run()
         assert "did you mean pga.public.enrollment-value?" in str(unknown.error)
         assert known.outcome == "committed", known.error
-        rows = [json.loads(row, parse_float=Decimal) for row in app.sql("SELECT * FROM num_edge")]
-        kinds = {row["col_name"]: row["data_type"] for row in map(json.loads, app.sql("DESCRIBE num_edge"))}
+        rows = [json.loads(row, parse_float=Decimal) for row in app.sql("SELECT * FROM `num_edge`")]
+        described = [
+            {row["col_name"]: row["data_type"] for row in map(json.loads, app.sql("DESCRIBE num_edge", engine=name))} for name in ("spark", "duckdb")
+        ]
+        kinds = described[0]
+        assert described[1] == kinds
     assert any(kind.startswith("decimal") for kind in kinds.values())
     # what the stream itself loses is lost; what only lacked a type is not
     found = truth.unexpected(truth.differences(rows, truth.truth(8)["num_edge"], "debezium_json_value"), "debezium_json_value", 8)

@@ -3,10 +3,12 @@ check of every request."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import time
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 import boto3
@@ -14,9 +16,10 @@ import pytest
 from botocore.stub import Stubber
 
 from compactor.aws.client import ClientConfig
+from compactor.core.measures.price import JobUsage
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.ports import Submitted
-from compactor.runners.emr import EmrRunner, Jobs, Order, Sending
+from compactor.runners.emr import EmrRunner, Jobs, JobState, Order, Sending
 from compactor.runners.emr_serverless import ServerlessJobs
 from compactor.runners.emr_steps import ClusterSteps
 from compactor.storage.memory import MemoryStorage
@@ -33,6 +36,7 @@ class List:
     orders: list[Order] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
+    started: float | None = None
     place: str = "a list"
 
     def submit(self, order: Order) -> str:
@@ -43,8 +47,11 @@ class List:
         self.states.setdefault(job, "RUNNING")
         return job
 
-    def state(self, job: str) -> tuple[bool, str]:
-        return self.states[job] == "RUNNING", self.states[job]
+    def state(self, job: str) -> JobState:
+        return JobState(self.states[job] == "RUNNING", self.states[job], self.started)
+
+    def links(self, job: str) -> dict[str, str]:
+        return {"Spark UI": f"https://ui/{job}"}
 
     def cancel(self, job: str) -> None:
         self.cancelled.append(job)
@@ -78,7 +85,20 @@ def test_a_command_line_becomes_a_job_with_the_same_words(storage: MemoryStorage
     assert (order.program, order.name, order.minutes) == ("s3://code/jobs/1/main.py", "compactor run student", 60)
     assert storage.read(plan) == b'{"format": 1}'
     assert submitted.report == place
-    assert 3600 <= submitted.until - time.time() <= 3 * 3600
+    # it may wait for resources, and run for its time limit after that
+    assert 7 * 3600 <= submitted.until - time.time() <= 8 * 3600
+    links = runner(jobs, storage).links(submitted)
+    assert links == {"Log": f"https://s3.console.aws.amazon.com/s3/buckets/logs?prefix=jobs/reports/{order.token}/", "Spark UI": "https://ui/job-0"}
+
+
+def test_a_groups_job_is_named_and_tagged(storage: MemoryStorage) -> None:
+    """Its name says the group and its tables, as far as EMR allows; the tags are for the bill."""
+    jobs = List()
+    sending = dataclasses.replace(SENDING, subject="hourly (2 tables): student, ledger" + ", x" * 99, tags=(("compactor-group", "hourly"),))
+    EmrRunner(jobs, sending, storage, lambda: b"{}", "a").submit(["run", "student", "ledger"])
+    (order,) = jobs.orders
+    assert order.name.startswith("compactor run hourly (2 tables): student, ledger, x")
+    assert (len(order.name), order.tags) == (180, (("compactor-group", "hourly"),))
 
 
 @pytest.mark.parametrize(
@@ -160,13 +180,26 @@ def test_an_exception_while_waiting_cancels_the_job(storage: MemoryStorage) -> N
     assert jobs.cancelled == ["job-0"]
 
 
-def test_a_job_whose_time_is_over_is_cancelled(storage: MemoryStorage) -> None:
-    """Also when it never began."""
-    jobs = List()
+@pytest.mark.parametrize(
+    ("started", "until", "reason"),
+    [
+        (-5000.0, 9999.0, "job-0 on a list was still RUNNING at its time limit and was cancelled. Raise `timeout`."),
+        (None, -1.0, "job-0 on a list was still RUNNING at its time limit and was cancelled. Find out what it waited for."),
+        (-2700.0, 9999.0, None),
+        (None, 9999.0, None),
+    ],
+    ids=["ran too long", "never began", "runs", "waits"],
+)
+def test_a_job_whose_time_is_over_is_cancelled(storage: MemoryStorage, started: float | None, until: float, reason: str | None) -> None:
+    """Its time begins when it runs. One hour is the limit, and EMR has ten minutes to end it."""
+    jobs = List(started=None if started is None else time.time() + started)
     sender = runner(jobs, storage)
     submitted = sender.submit(WORDS)
-    late = Submitted(submitted.job, submitted.report, time.time() - 1)
-    with pytest.raises(Unavailable, match=r"job-0 on a list was still RUNNING at its time limit and was cancelled\. Raise `timeout`"):
+    late = dataclasses.replace(submitted, until=time.time() + until)
+    if reason is None:
+        assert not sender.ended(late)
+        return
+    with pytest.raises(Unavailable, match=re.escape(reason)):
         sender.ended(late)
     assert jobs.cancelled == ["job-0"]
     assert sender.ended(late)
@@ -182,9 +215,11 @@ ORDER = Order(
     ("run", "it's"),
     "s3://logs/jobs",
     1.0,
+    (("cost-center", "data"),),
 )
 REACH = ClientConfig("us-east-1", client_attempts=1, operation_seconds=1.0)
 ROLE = "arn:aws:iam::123456789012:role/job"
+BEGAN = datetime.fromtimestamp(7, timezone.utc)
 
 
 @pytest.fixture
@@ -206,8 +241,30 @@ def test_a_job_run_of_an_application(aws: None) -> None:
     }
     assert (told["name"], told["executionRole"], told["executionTimeoutMinutes"]) == (ORDER.name, ROLE, 5)
     assert told["configurationOverrides"]["monitoringConfiguration"]["s3MonitoringConfiguration"] == {"logUri": "s3://logs/jobs/"}
-    assert jobs.state(job)[1].startswith(told["state"])
+    assert told["tags"] == {"cost-center": "data"}
+    assert jobs.state(job).text.startswith(told["state"])
     jobs.cancel(job)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"billedResourceUtilization": {"vCPUHour": 0.5, "memoryGBHour": 2.0}, "totalResourceUtilization": {"vCPUHour": 0.4}}, (0.5, 2.0)),
+        ({"totalResourceUtilization": {"vCPUHour": 0.4, "memoryGBHour": 1.6, "storageGBHour": 4.0}}, (0.4, 1.6)),
+        ({}, None),
+    ],
+    ids=["billed", "used", "nothing yet"],
+)
+def test_what_a_job_used(aws: None, answer: dict[str, Any], expected: tuple[float, float] | None) -> None:
+    """As billed, else as used. A step of a cluster has no bill of its own."""
+    jobs = ServerlessJobs("00app", ROLE, REACH)
+    run = {
+        "applicationId": "00app", "jobRunId": "j", "arn": "a" * 60, "createdBy": "arn:aws:iam::123456789012:user/me", "createdAt": 0, "updatedAt": 0,
+        "executionRole": ROLE, "state": "SUCCESS", "stateDetails": "done", "releaseLabel": "emr-7.13.0", "jobDriver": {"sparkSubmit": {"entryPoint": "x"}},
+    }  # fmt: skip
+    stubbed(jobs).add_response("get_job_run", {"jobRun": {**run, **answer}}, {"applicationId": "00app", "jobRunId": "j"})
+    assert jobs.usage("j") == (JobUsage("j", *expected) if expected else None)
+    assert ClusterSteps("j-1", REACH).usage("s-1") is None
 
 
 def test_a_step_of_a_cluster_is_added_once(aws: None) -> None:
@@ -223,7 +280,7 @@ def test_a_step_of_a_cluster_is_added_once(aws: None) -> None:
     assert (told["Name"], told["ActionOnFailure"]) == (f"compactor run student {'0' * 48}", "CONTINUE")
     words = ["spark-submit", "--conf", "spark.submit.deployMode=client", *ORDER.parameters, ORDER.program, *ORDER.arguments]
     assert (told["Config"]["Jar"], told["Config"]["Args"]) == ("command-runner.jar", words)
-    assert jobs.state(step)[1] == told["Status"]["State"]
+    assert jobs.state(step).text == told["Status"]["State"]
 
 
 def stubbed(jobs: Any, *answers: tuple[str, dict[str, Any], dict[str, Any]]) -> Stubber:
@@ -263,13 +320,17 @@ def test_every_state_and_only_what_goes_on_is_cancelled(aws: None, kind: Any, st
         }
         look = ("get_job_run", answer, {"applicationId": "00app", "jobRunId": "j"})
         cancel = ("cancel_job_run", {"applicationId": "00app", "jobRunId": "j"}, {"applicationId": "00app", "jobRunId": "j"})
+        if goes_on:
+            answer["jobRun"]["startedAt"] = BEGAN
     else:
         jobs = ClusterSteps("j-1", REACH)
-        answer = {"Step": {"Status": {"State": state, "StateChangeReason": {"Message": "why"}}}}
+        assert jobs.links("j") == {"EMR console": "https://us-east-1.console.aws.amazon.com/emr/home?region=us-east-1#/clusterDetails/j-1"}
+        status: dict[str, Any] = {"State": state, "StateChangeReason": {"Message": "why"}}
+        answer = {"Step": {"Status": {**status, **({"Timeline": {"StartDateTime": BEGAN}} if goes_on else {})}}}
         look = ("describe_step", answer, {"ClusterId": "j-1", "StepId": "j"})
         cancel = ("cancel_steps", {}, {"ClusterId": "j-1", "StepIds": ["j"], "StepCancellationOption": "TERMINATE_PROCESS"})
     stub = stubbed(jobs, look, look, *([cancel] if goes_on else []))
-    assert jobs.state("j") == (goes_on, f"{state} (why)")
+    assert jobs.state("j") == JobState(goes_on, f"{state} (why)", 7.0 if goes_on else None)
     jobs.cancel("j")
     stub.assert_no_pending_responses()
 
@@ -292,3 +353,12 @@ def test_what_emr_refuses_is_told_and_what_passes_is_tried_again(aws: None, code
         stub.add_client_error("start_job_run", code, "no", status)
     with pytest.raises(kind, match=re.escape(said)):
         jobs.submit(ORDER)
+
+
+def test_the_page_of_sparks_ui_is_a_link_where_emr_has_one(aws: None) -> None:
+    """EMR opens it for an hour; a job that waits has none, and that is no error."""
+    jobs = ServerlessJobs("00app", ROLE, REACH)
+    stub = stubbed(jobs, ("get_dashboard_for_job_run", {"url": "https://ui"}, {"applicationId": "00app", "jobRunId": "j"}))
+    assert jobs.links("j") == {"Spark UI": "https://ui"}
+    stub.add_client_error("get_dashboard_for_job_run", "ValidationException", "not running", 400)
+    assert jobs.links("j") == {}

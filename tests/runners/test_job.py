@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections.abc import Iterator
@@ -13,11 +14,13 @@ import pytest
 from compactor import job
 from compactor.app.app import App
 from compactor.app.package import package
+from compactor.aws import metrics
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.results.checks import Difference
 from compactor.core.results.notice import Notice
 from compactor.core.results.reports import RebuildReport, TableReport
 from compactor.core.settings.job_config import JobConfig
+from compactor.core.settings.metrics import MetricsSettings
 from compactor.runtime import Runtime
 from tests.test_cli import COMMANDS
 
@@ -130,10 +133,10 @@ def test_numbers_are_sent_when_they_are_asked_for(job_config: Path, monkeypatch:
     """From the job itself; the edge may be gone by then."""
     sent: list[Any] = []
     monkeypatch.setattr(job, "run_tables", lambda *_, **__: [TableReport("student", "failed", exit_code=1)])
-    monkeypatch.setattr(job.metrics, "send", lambda found, namespace, deployment, reach: sent.append((namespace, deployment, found[0].value)))
+    monkeypatch.setattr(metrics, "send", lambda found, namespace, deployment, reach: sent.append((namespace, deployment, found[0].value)))
     said = json.loads(job_config.read_text(encoding="utf-8"))
     assert told(job_config, "run")[0] == 1
-    job_config.write_text(json.dumps({**said, "metrics": ["Compactor", "acme", None]}), encoding="utf-8")
+    job_config.write_text(json.dumps({**said, "metrics": dataclasses.asdict(MetricsSettings("acme", cloudwatch=True))}), encoding="utf-8")
     assert told(job_config, "run")[0] == 1
     assert sent == [("Compactor", "acme", 1)]
 

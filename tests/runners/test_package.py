@@ -38,6 +38,25 @@ def test_the_same_sources_are_the_same_bytes(packed: Package) -> None:
     assert said.strip() == packed.digest
 
 
+def stored(data: bytes) -> bytes:
+    """The same zip without compression: what another compressor does is as different."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as read, zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as wrote:
+        for name in read.namelist():
+            wrote.writestr(name, read.read(name))
+    return packed.getvalue()
+
+
+def test_it_is_compressed_and_known_by_its_content(packed: Package) -> None:
+    """A machine with another compressor writes other bytes of the same package."""
+    other = Package({**packed.files, "compactor.zip": stored(packed.files["compactor.zip"])}, packed.modules)
+    assert len(packed.files["compactor.zip"]) < len(other.files["compactor.zip"]) / 2
+    assert other.digest == packed.digest
+    storage = MemoryStorage()
+    write(other, storage, "s3://code/jobs/1")
+    assert write(packed, storage, "s3://code/jobs/1")
+
+
 def test_only_what_runs_on_a_cluster_is_in_it(packed: Package) -> None:
     """No configuration, no command line, no registry, no Airflow; and of each layer what the job needs."""
     assert {layer(module) for module in packed.modules} - {""} <= set(CLUSTER)

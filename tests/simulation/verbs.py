@@ -24,7 +24,7 @@ from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.publish import archive, publish
 from compactor.flows.publish.sync import sync_table
 from compactor.flows.read.verify import verify
-from compactor.flows.run import idle_table, reabsorb_table, rebuild_table, replay_table, run_table
+from compactor.flows.run import look_at, reabsorb_table, rebuild_table, replay_table, run_table
 from compactor.flows.table import Table
 from compactor.flows.write import compact, restore
 from compactor.ports import Catalog, Engine, Storage
@@ -58,7 +58,7 @@ def opened(storage: Storage, engine: Engine, catalog: Catalog, clock: Callable[[
 
 
 def _run(table: Table, _: Any) -> None:
-    if idle_table(table) is None:
+    if isinstance(look_at(table), int):
         run_table(table)
 
 

@@ -25,6 +25,7 @@ from compactor.flows.table import Table
 from compactor.spark.engine import SparkEngine
 from compactor.spark.input.wire import Schemas
 from compactor.storage.local import LocalStorage
+from tests.read import same_rows
 
 _JSON = "to_json(struct(*), map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]'Z'\")) AS row"
 
@@ -73,10 +74,19 @@ class Lake:
         return replay_table(Table(self.env, spec), paths)
 
     def rows(self, spec: TableSpec, view: str = "") -> list[dict[str, Any]]:
-        """What the view shows, ordered by its columns."""
+        """What the view shows, ordered by its columns. DuckDB shows the same."""
         table = self.spark.table(f"`{self.database}`.`{view or spec.view}`")
         found = [json.loads(row.row, parse_float=Decimal) for row in table.selectExpr(_JSON).collect()]
+        self._check_duckdb(spec, view or spec.view, found)
         return sorted(found, key=lambda row: json.dumps(row, default=str))
+
+    def _check_duckdb(self, spec: TableSpec, name: str, found: Sequence[dict[str, Any]]) -> None:
+        shown = self.env.catalog().view(self.database, name)
+        version = same_rows.version_shown(shown) if shown is not None else 0
+        if version:
+            view = same_rows.defined(spec, Table(self.env, spec).committed(version), name)
+            if view is not None:
+                same_rows.check(view, found)
 
     def snapshot(self, spec: TableSpec) -> Snapshot:
         """The newest Snapshot."""

@@ -169,6 +169,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
 """What is wrong → the base's files, what is said or done besides, the error. What needs no Spark is in `tests/flows` and `tests/core`."""
 
 
+@pytest.mark.slow
 def test_what_cannot_be_adopted_is_refused_in_words_and_leaves_nothing(lake: Lake) -> None:
     """No file appears below the table's root; each message names what is wrong, and where."""
     for number, (name, (parts, said, error, message)) in enumerate(REFUSED.items()):

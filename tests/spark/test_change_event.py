@@ -82,6 +82,7 @@ def test_values_have_the_types_named_beside_them(lake: Lake) -> None:
     assert {"id": "bigint", "n": "decimal(9,2)", "b": "binary"} == types(lake, spec)
 
 
+@pytest.mark.slow
 def test_without_types_values_tell_them_and_nothing_is_lost(lake: Lake) -> None:
     """Only what reads back as it was written is taken for more than text; the table's types stand while they fit, and widen when not."""
     spec = spec_of(lake, policy=TEXT_ALLOWED)
@@ -122,6 +123,7 @@ def test_chains_of_key_changes_carry_what_is_not_told(lake: Lake) -> None:
         assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_composite_key_in_any_order_and_case(lake: Lake) -> None:
     """The names say which value is which."""
     spec = spec_of(lake, key=("id", "Part"))
@@ -144,6 +146,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 ]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_used_is_told_with_its_record(lake: Lake) -> None:
     """All cases in one file, good records between. The message names file, record and reason, and nothing is absorbed unless quarantine allows it."""
     spec = spec_of(lake, avro_schema=AVRO)
@@ -158,6 +161,7 @@ def test_what_cannot_be_used_is_told_with_its_record(lake: Lake) -> None:
     assert [100 + number for number in range(len(REFUSED))] == [row["id"] for row in lake.rows(spec)]
 
 
+@pytest.mark.slow
 def test_the_order_is_the_timestamp_or_fields_of_the_record(lake: Lake) -> None:
     """A number of seconds or milliseconds, ISO text, an LSN: each compared as what it is, not as text."""
     newest = {"ms": (1709629200999, 1709629201000), "seconds": (9.5, 10), "iso": ("2024-03-05T10:00:00+02:00", "2024-03-05T09:00:00Z")}

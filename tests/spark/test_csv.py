@@ -12,6 +12,8 @@ import pytest
 from compactor.core.model.errors import InputRefused, NoRowsYet, SchemaRefused
 from compactor.core.model.policy import EVOLVE
 from compactor.core.model.spec import Csv, TableSpec
+from compactor.flows.read import quarantine
+from compactor.flows.table import Table
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import csv_files, csv_types, files
 from tests.spark.added_defaults import TEXT_ALLOWED
@@ -86,6 +88,20 @@ def test_what_is_wrong_with_a_file_is_said(lake: Lake) -> None:
         with pytest.raises(Exception, match=words):
             lake.run(spec)
         assert ["part-0.csv"] == lake.landed(spec)
+
+
+def test_declared_types_and_the_lines_that_do_not_fit(lake: Lake) -> None:
+    """`csv: {types: ..}` makes dates of text. An invalid record is quoted as the line of the file, also in a report."""
+    spec = lake.spec(csv=Csv(delimiter=";", types=(("born", "date"), ("zip", "string"))))
+    lines = ["1;1;2024-02-29;01;a", "2;1;soon;02;b", '3;1;2023-02-29;03;"x;""y"""', "4;1;too;many;values;here", ";1;2024-01-01;05;", "6;1;;6;"]
+    put(spec, 1, "\n".join(["id;seq;born;zip;v", *lines]) + "\n")
+    lake.run(spec)
+    assert [(1, "2024-02-29", "01"), (6, "None", "6")] == [(row["id"], str(row["born"]), row["zip"]) for row in lake.rows(spec)]
+    table = Table(lake.env, spec)
+    (item,) = quarantine.with_reasons(table, quarantine.waiting(table, lake.snapshot(spec)))
+    assert "record 2: column born holds soon, expected date (and 3 more)" == item.reason
+    assert [(at + 1, lines[at]) for at in (1, 2, 3, 4)] == [(each["record"], each["text"]) for each in quarantine.reasons(table, item)["unusable"]]
+    assert [] == lake.problems(spec)
 
 
 GUESSES = {

@@ -212,6 +212,7 @@ SOURCES: dict[str, tuple[list[dict[str, Any]], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOURCES)
 def test_each_connector_s_own_order(lake: Lake, name: str) -> None:
     """The newest change wins in whatever order they stand in the file; a later file with the older ones changes nothing."""

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import IllegalArgumentException
 
-from compactor.core.model.errors import CompactorError, InconsistentRead, InputRefused, Refused, Unavailable
+from compactor.core.model.errors import CompactorError, InconsistentRead, InputRefused, Refused, Stopped, Unavailable
 from compactor.spark import failures
 
 STAGE = (
@@ -55,6 +55,9 @@ TEXTS = [
     ("java.io.IOException: No space left on device", Refused, "no space left on a disk that Spark writes to"),
     ("java.lang.OutOfMemoryError: Java heap space", Refused, "COMPACTOR_DRIVER_MEMORY"),
     ("ExecutorLostFailure (executor 3 exited) Reason: Container killed by YARN for exceeding memory limits", Unavailable, "give it more memory"),
+    # as Spark 3.5 and 4.1 write it, the second as `SQLSTATE` messages do
+    ("org.apache.spark.SparkException: Job 7 cancelled as part of cancellation of all jobs", Stopped, "nothing was committed. Run again"),
+    ("org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled because killed via the Web UI", Stopped, "somebody cancelled a job"),
     ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", Unavailable, "Spark lost what it worked with"),
     (
         "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times, most recent failure: Lost task 0.0 in "

@@ -166,6 +166,7 @@ def test_every_operation_that_changes_rows_writes_the_difference(lake: Lake) -> 
     assert sound(lake, spec) == []
 
 
+@pytest.mark.slow
 def test_unavailable_values_and_soft_deletes(lake: Lake) -> None:
     """Images hold what readers saw: values filled from the row before, also by a late event; a soft delete is an update of `_deleted`."""
     spec = lake.spec(feed="all", patch_rows=True, delete="soft", write_mode="merge-on-read")

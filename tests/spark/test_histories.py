@@ -42,10 +42,12 @@ ENVELOPES: dict[str, tuple[Emit, str, Sequence[str], Sequence[str]]] = {
     "change-event": (emit.change_event, "change-event", (*STATEMENTS, "truncate"), MOVES),
     # tombstones are purged at once; a late change of another partition must not be taken for one older than that
     "flat, two partitions": (emit.of_topic, "flat", WHOLE, ()),
+    "flat, deleted by a condition": (emit.flat_marked, "flat", (*WHOLE, "snapshot"), ("move",)),
 }
 
 
-ORDERS = {"flat, ordered by text": ("at",)}
+ORDERS = {"flat, ordered by text": ("at",), "flat, deleted by a condition": ("at",)}
+MARKED = {"flat, deleted by a condition": "gone IS NOT NULL"}
 HALVED = ("flat, ordered by text", "dms")
 """Where the numbers of column `a` are halved: whole ones and fractions come in any order, so that its type changes on the way."""
 
@@ -105,9 +107,10 @@ def test_any_cut_of_the_stream_gives_the_databases_table(lake: Lake, name: str, 
     mixed = [again for at in range(len(mixed)) for again in (mixed[at], *(rng.sample(mixed[: at + 1], 1) if rng.random() < 0.25 else ()))]
     cuts = sorted(rng.sample(range(len(mixed) + 1), 2))
     how = {"write_mode": rng.choice(("auto", "merge-on-read", "copy-on-write")), "feed": rng.choice(("net", "all"))}
-    given = {"format": "csv", "csv": Csv(header=True, null_value="")} if envelope == "dms" else {"format": "json"}
+    given: dict[str, Any] = {"format": "csv", "csv": Csv(header=True, null_value="")} if envelope == "dms" else {"format": "json"}
     if name in PURGED:
         given |= {"container": "kafka", "order_by": ("kafka.offset",), "tombstone_retention": 0.5, "quarantine_share": 1.0}
+    given["delete_when"] = MARKED.get(name)
     spec = lake.spec(**{"envelope": envelope, "order_by": ORDERS.get(name, ()), "key": names, **given, **how})
     read = 0
     for hour, group in enumerate((start + mixed[: cuts[0]], mixed[cuts[0] : cuts[1]], mixed[cuts[1] :])):

@@ -54,6 +54,7 @@ def live(lake: Lake, spec: Any) -> list[dict[str, Any]]:
     return shown
 
 
+@pytest.mark.slow
 def test_the_live_view_after_truncates_nulls_epochs_restores_and_an_adoption(lake: Lake) -> None:
     """Rows of ingested files do not come back, records for quarantine do not show, nothing is doubled, and a restore takes the view along."""
     spec = lake.spec(live_view=True, archive="keep", write_mode="merge-on-read", quarantine_share=1.0)

@@ -37,6 +37,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.slow
 def test_the_newer_value_wins_in_whatever_order_the_runs_come(lake: Lake) -> None:
     """Timestamps as text, decimals as base64 and beyond 2^53: in one run, and late in another; Positions survive their JSON."""
     tables = {name: (record(schema, 1, old, "old"), record(schema, 1, new, "new")) for name, (schema, old, new) in CONNECT.items()}

@@ -66,6 +66,7 @@ def test_an_epoch_is_that_of_the_folders_date_and_stays_with_the_file(lake: Lake
         lake.run(before)
 
 
+@pytest.mark.slow
 def test_a_column_called_like_a_connectors_field_does_not_order_the_changes(lake: Lake) -> None:
     """`pos`, `row`, `lsn` and `offset` of a default order are the connector's; of the user's own `order_by` they are the row's."""
     binlog = [{"__source_file": "bin.000002", "__source_pos": pos, "__source_row": 0} for pos in (10, 20)]
@@ -95,6 +96,7 @@ def test_a_column_called_like_a_connectors_field_does_not_order_the_changes(lake
     assert [7] == [row["offset"] for row in lake.rows(named)]
 
 
+@pytest.mark.slow
 def test_a_purge_in_one_partition_sets_no_inserts_of_another_aside(lake: Lake) -> None:
     """What was purged is remembered per partition; what is set aside counts against the limits of the quarantine."""
     spec = lake.spec(container="kafka", order_by=("offset",), write_mode="copy-on-write", tombstone_retention=100.0)
@@ -122,6 +124,7 @@ def test_a_purge_in_one_partition_sets_no_inserts_of_another_aside(lake: Lake) -
     assert "late" == values(lake, spec)[2]
 
 
+@pytest.mark.slow
 def test_a_counter_that_each_row_has_for_itself_sets_no_inserts_aside(lake: Lake) -> None:
     """Positions of other keys say nothing of a key, so tombstones stay, without the values of the rows that they hide."""
     spec = lake.spec(order_by=("version",), write_mode="copy-on-write", tombstone_retention=100.0)
@@ -190,6 +193,7 @@ def test_a_topic_created_again_is_refused_although_its_offsets_are_higher_alread
     assert "newest" == values(lake, spec)[104]
 
 
+@pytest.mark.slow
 def test_a_file_delivered_again_under_any_name_changes_nothing_and_is_counted(lake: Lake) -> None:
     """Rows, deletes, rows with values that were not sent, and ties: no row gets a new version, and the feed has no change."""
     for name, order_by in (("t", ("seq",)), ("patched", ("seq",))):

@@ -54,6 +54,7 @@ def test_a_deleted_row_keeps_its_last_values_however_often_and_in_whatever_order
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_what_a_tombstone_learns_beside_a_compaction_stays(lake: Lake) -> None:
     """A late event changes what a tombstone of the Delta hides, while that Delta is compacted: the new base has the older values, the Delta the newer."""
     spec = lake.spec(delete="soft", write_mode="merge-on-read", compact_every=1e9)
@@ -85,6 +86,7 @@ def test_what_a_tombstone_learns_beside_a_compaction_stays(lake: Lake) -> None:
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_value_that_came_after_its_delete_follows_a_later_key_change(lake: Lake) -> None:
     """The delete is in the base without a row. Its late create is the only event with the value that the new key's create leaves out."""
     spec = debezium(lake, write_mode="merge-on-read")
@@ -104,6 +106,7 @@ def test_a_value_that_came_after_its_delete_follows_a_later_key_change(lake: Lak
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_key_change_that_is_sent_again_changes_nothing(lake: Lake) -> None:
     """Its old key has another row by then, and an event of a still older row comes again beside it, in a file whose name sorts last."""
     spec = debezium(lake, write_mode="merge-on-read")
@@ -121,6 +124,7 @@ def test_a_key_change_that_is_sent_again_changes_nothing(lake: Lake) -> None:
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_late_truncate_ends_values_that_newer_rows_got_from_before_it(lake: Lake) -> None:
     """The row stays, because it is newer than the truncate. Its value was not: nothing known has it any more, until an event after the truncate does."""
     spec = debezium(lake, write_mode="merge-on-read", feed="net")
@@ -150,6 +154,7 @@ def told(lsn: int, key: int, n: int | None, score: int | None = None, default: i
     return json.dumps({"schema": {"type": "struct", "fields": [*images, {"field": "op", "type": "string"}]}, "payload": record})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("soft", tiered([False, True], fast=[True]))
 def test_rows_from_before_a_column_read_its_first_default_whenever_either_arrives(lake: Lake, soft: bool) -> None:
     """A column arrives, an older event with another default later; rows of writers without it arrive before, between and after. Deleted rows too."""

@@ -52,6 +52,7 @@ def rows(*values: tuple[int, int, str, str]) -> list[dict[str, object]]:
     return [dict(zip(("id", "seq", "v", "op"), row, strict=True)) for row in values]
 
 
+@pytest.mark.slow
 def test_verify_finds_a_wrong_cell_a_lost_row_and_a_doubled_row_in_view_history_feed_and_live_view(lake: Lake) -> None:
     """The planted files have the sizes that the Snapshot names, so that only the comparison of rows can find them."""
     spec = lake.spec(live_view=True, archive="keep", op="op", history=True, feed="net", write_mode="merge-on-read")

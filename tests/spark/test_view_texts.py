@@ -29,6 +29,7 @@ def check_presto(lake: Lake, spec: Any) -> None:
         lake.env.engine().check_view(view, tables)
 
 
+@pytest.mark.slow
 def test_older_rows_show_the_default_of_every_type_and_follow_it_to_text(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the view and its history; also when the column becomes text. A text that an engine cannot read leaves the view as it was."""
     spec = lake.spec(history=True, key=("id",))
@@ -85,6 +86,7 @@ def test_the_table_of_landed_files_follows_the_types_of_the_files(lake: Lake) ->
     assert [row["n"] for row in lake.rows(spec)] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_numbers_stay_numbers_until_text_is_asked_for_and_then_are_as_the_source_wrote_them(lake: Lake) -> None:
     """2, then 1.50, then "x" in three runs: double, refused, text out of the archive; each change of a type is reported, no value is another number."""
     spec = lake.spec()

@@ -59,7 +59,8 @@ class _Answers(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 def _provider(blocks: dict[tuple[str, str], Block]) -> bytes:
     """GetProviderSchema.Response: 1 the provider's own configuration, 2 resources, 3 data sources."""
-    own = {"arguments": {"region": ["string", "o"]}, "blocks": {}}
+    tags = {"nesting": "list", "min": 0, "max": 1, "arguments": {"tags": [["map", "string"], "o"]}, "blocks": {}}
+    own = {"arguments": {"region": ["string", "o"], "allowed_account_ids": [["set", "string"], "o"]}, "blocks": {"default_tags": tags}}
     parts = [_field(1, _schema(own))]
     for (kind, name), block in sorted(blocks.items()):
         parts.append(_field(2 if kind == "resource" else 3, _field(1, name.encode()) + _field(2, _schema(block))))

@@ -1,11 +1,11 @@
-"""What the AWS provider says of its resources: `aws.jsonl`, and how it is taken from a wheel that carries it.
+"""The schema of the AWS provider, for the types that our module uses: of the newest version and of the oldest one that the module accepts.
 
-The provider's own binary comes only from its maker's registry. The Python wheel `cdktn-provider-aws` holds generated JavaScript for every
-resource, with each argument's name, type, and whether it is required, optional or computed. Those facts, for the types that our module uses,
-are kept in `aws.jsonl`, so that the fast tests need no download. After `make test-terraform` has fetched the wheel,
-`.venv/bin/python -m tests.terraform.provider_schema` writes it again.
+The provider's own binary comes only from its maker's registry. The Python wheels `cdktn-provider-aws` and `cdktf-cdktf-provider-aws` contain
+generated JavaScript for every resource, with each argument's name, type, and whether it is required, optional or computed. `aws.jsonl` and
+`aws_oldest.jsonl` keep that for the types that our module uses, so that the fast tests need no download. After `make test-terraform` has fetched
+the wheels, `.venv/bin/python -m tests.terraform.provider_schema` writes both again.
 
-A line of `aws.jsonl` is one type:
+A line is one type:
     {"type": "aws_s3_bucket", "kind": "resource", "block": {"arguments": {name: [type, flags]}, "blocks": {name: {...}}}}
 where type is Terraform's own spelling of types in JSON, flags are letters of `roc` (required, optional, computed), and an inner block
 also has `nesting` (list, set, single), `min` and `max` (0: any number).
@@ -17,14 +17,39 @@ import json
 import re
 import tarfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-KEPT = Path(__file__).with_name("aws.jsonl")
-PROVIDER = "6.69.1"
-
 Block = dict[str, Any]
 """`arguments` and `blocks`, as above."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of the provider."""
+
+    number: str
+    """Its number."""
+
+    kept: Path
+    """The file with its schema."""
+
+    wheel: str
+    """The Python package that contains its schema, as it is imported."""
+
+    def blocks(self) -> dict[tuple[str, str], Block]:
+        """Return (kind, type) → block, from the kept file; kind is `resource` or `data`."""
+        lines = (json.loads(line) for line in self.kept.read_text(encoding="utf-8").splitlines())
+        return {(line["kind"], line["type"]): line["block"] for line in lines}
+
+    def packages(self, tools: Path) -> list[Path]:
+        """Return the JavaScript packages of the installed wheel in an environment: one, or none if it is not installed."""
+        return sorted(tools.glob(f"lib/python*/site-packages/{self.wheel}/_jsii/*.tgz"))
+
+
+NEWEST = Version("6.69.1", Path(__file__).with_name("aws.jsonl"), "cdktn_provider_aws")
+OLDEST = Version("6.19.0", Path(__file__).with_name("aws_oldest.jsonl"), "cdktf_cdktf_provider_aws")
 
 _SIMPLE = {"string": "string", "number": "number", "boolean": "bool", "any": "dynamic"}
 _GETTERS = {
@@ -41,37 +66,26 @@ _ARGUMENT = re.compile(
     re.MULTILINE,
 )
 _FLAGS = re.compile(r"// (?P<name>\w+) - computed: (?P<c>\w+), optional: (?P<o>\w+), required: (?P<r>\w+)\n(?=(?P<body>(?:.*\n){1,4}))")
-_PARTS = re.compile(r"^(?:export )?(?:function (?P<function>\w+)ToHclTerraform\(|class (?P<class>\w+) extends cdktn\.(?P<base>\w+))", re.MULTILINE)
-
-
-def kept() -> dict[tuple[str, str], Block]:
-    """(kind, type) → its block, from `aws.jsonl`; kind is `resource` or `data`."""
-    lines = (json.loads(line) for line in KEPT.read_text(encoding="utf-8").splitlines())
-    return {(line["kind"], line["type"]): line["block"] for line in lines}
+_PARTS = re.compile(r"^(?:export )?(?:function (?P<function>\w+)ToHclTerraform\(|class (?P<class>\w+) extends cdkt[fn]\.(?P<base>\w+))", re.MULTILINE)
 
 
 def kept_text(blocks: dict[tuple[str, str], Block]) -> str:
-    """The content of `aws.jsonl` for these."""
+    """Return the content of a kept file."""
     lines = ({"type": kind[1], "kind": kind[0], "block": blocks[kind]} for kind in sorted(blocks))
     return "".join(json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n" for line in lines)
 
 
-def packages(tools: Path) -> list[Path]:
-    """The JavaScript packages of the wheels that are installed in an environment; one, when all is well."""
-    return sorted(tools.glob("lib/python*/site-packages/cdktn_provider_aws/_jsii/*.tgz"))
-
-
-def read_package(package: Path, types: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Block]:
+def read_package(version: Version, package: Path, types: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Block]:
     """These (kind, type) from a package. Raises KeyError naming a type that the provider does not have, ValueError for another version."""
     folders = {_folder(kind, name): (kind, name) for kind, name in types}
     found: dict[tuple[str, str], Block] = {}
     for folder, script, typed in _sources(package, set(folders)):
-        if f"providerVersion: '{PROVIDER}'" not in script:
-            raise ValueError(f"{package.name}: {folder} is not of provider {PROVIDER}")
+        if f"providerVersion: '{version.number}'" not in script:
+            raise ValueError(f"{package.name}: {folder} is not of provider {version.number}")
         found[folders[folder]] = _block_of(script, typed)
     missing = sorted(set(folders.values()) - set(found))
     if missing:
-        raise KeyError(f"provider {PROVIDER} has no {missing}")
+        raise KeyError(f"provider {version.number} has no {missing}")
     return found
 
 
@@ -100,13 +114,17 @@ def _block_of(script: str, typed: str) -> Block:
     texts = [script[mark.start() : after.start() if after else None] for mark, after in zip(marks, [*marks[1:], None])]
     functions = {mark["function"]: text for mark, text in zip(marks, texts) if mark["function"]}
     classes = {mark["class"].lower(): text for mark, text in zip(marks, texts) if mark["class"]}
-    main = next(text for mark, text in zip(marks, texts) if mark["base"] in ("TerraformResource", "TerraformDataSource"))
-    return _members(main[main.find("synthesizeHclAttributes") :], main, functions, classes, typed)
+    name, main = next((mark["class"], text) for mark, text in zip(marks, texts) if mark["base"] in ("TerraformResource", "TerraformDataSource"))
+    return _members(main[main.find("synthesizeHclAttributes") :], main, functions, classes, typed, name + "Config")
 
 
-def _members(written: str, owner: str, functions: dict[str, str], classes: dict[str, str], typed: str) -> Block:
-    """Arguments and blocks: `written` says how they are written to HCL, `owner` is the class that says how they are read."""
-    flags = {found["name"]: found for found in _FLAGS.finditer(owner)}
+def _members(written: str, owner: str, functions: dict[str, str], classes: dict[str, str], typed: str, interface: str) -> Block:
+    """Arguments and blocks: `written` says how they are written to HCL, `owner` is the class that says how they are read.
+
+    The newer wheel has the flags in comments of that class. The older one lacks the comments of what a user may set; there the declaration of
+    `interface` says whether it is required. (Whether it is also computed is not known then, and does not matter to a configuration.)
+    """
+    flags: dict[str, Any] = {**_declared(typed, interface), **{found["name"]: found for found in _FLAGS.finditer(owner)}}
     arguments: dict[str, Any] = {}
     blocks: dict[str, Any] = {}
     for found in _ARGUMENT.finditer(written):
@@ -118,7 +136,7 @@ def _members(written: str, owner: str, functions: dict[str, str], classes: dict[
                 "nesting": {"struct": "single"}.get(found["type"], found["type"]),
                 "min": int(said["r"] == "true"),
                 "max": 0 if "listMapperHcl" in found["value"] else 1,
-                **_members(functions[struct], inside, functions, classes, typed),
+                **_members(functions[struct], inside, functions, classes, typed, struct[0].upper() + struct[1:]),
             }
         else:
             arguments[name] = [_type(found["type"], found["class"]), _letters(said)]
@@ -129,7 +147,15 @@ def _members(written: str, owner: str, functions: dict[str, str], classes: dict[
     return {"arguments": arguments, "blocks": blocks}
 
 
-def _letters(said: re.Match[str]) -> str:
+def _declared(typed: str, interface: str) -> dict[str, dict[str, str]]:
+    """name → flags and body, as in a match of _FLAGS, of what a user may set."""
+    text = re.search(rf"^export interface {interface} .*?^\}}", typed, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^ +readonly (\w+)(\??):", text[0] if text else "", re.MULTILINE)
+    names = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower(): optional == "?" for name, optional in found}
+    return {name: {"c": "false", "o": str(optional).lower(), "r": str(not optional).lower(), "body": ""} for name, optional in names.items()}
+
+
+def _letters(said: Any) -> str:
     return "".join(letter for letter in "roc" if said[letter] == "true")
 
 
@@ -142,4 +168,5 @@ def _type(kind: str, name: str) -> Any:
 if __name__ == "__main__":
     from tests.terraform.module import used_types
 
-    KEPT.write_text(kept_text(read_package(*packages(Path("build/terraform")), used_types())), encoding="utf-8")
+    for each in (OLDEST, NEWEST):
+        each.kept.write_text(kept_text(read_package(each, *each.packages(Path("build/terraform")), used_types())), encoding="utf-8")

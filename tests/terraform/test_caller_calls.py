@@ -28,6 +28,7 @@ pytestmark = pytest.mark.terraform
 OTHERS = {
     "iam:PassRole": "StartJobRun, for the job's role",
     "emr-serverless:StartApplication": "StartJobRun, where the application is stopped",
+    "emr-serverless:TagResource": "StartJobRun, with tags",
     "kms:Decrypt": "S3, for the caller",
     "kms:GenerateDataKey": "S3, for the caller",
     "cloudwatch:PutMetricData": "`metrics:`, after a run",
@@ -109,10 +110,11 @@ LOOKS: dict[str, Callable[[App], object]] = {
 
 def sent(app: App, table: str, found: Calls) -> None:
     """A job from its submission to its report; and one that is ended."""
-    runner = app.remote_runner(table, "a try")
+    runner = app.remote_runner([table], "a try")
     assert runner is not None
     submitted = runner.submit(["run", table, "--output", "json"])
     runner.ended(submitted)
+    runner.links(submitted)
     with suppress(CompactorError):
         runner.result(submitted, lambda line: None)
     with unheard(found):

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from compactor.app import mwaa as app_mwaa
 from tests.terraform import provider
-from tests.terraform.module import MODULE, ROOT, used_types
-from tests.terraform.provider_schema import KEPT, kept, kept_text, packages, read_package
+from tests.terraform.module import EXAMPLES, MODULE, ROOT, used_types
+from tests.terraform.provider_schema import NEWEST, OLDEST, Version, kept_text, read_package
 
 pytestmark = pytest.mark.terraform
 
@@ -28,8 +29,8 @@ TOOLS = ROOT / "build" / "terraform"
 SKIPPED = MODULE / ".checkov.yaml"
 
 
-@pytest.fixture(scope="module")
-def terraform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+@pytest.fixture(scope="module", params=[NEWEST], ids=lambda version: version.number)
+def terraform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
     """A copy of the module to run terraform in, and its environment: a stand-in for the provider, no user settings, no network."""
     found = os.environ.get("COMPACTOR_TERRAFORM") or shutil.which("terraform")
     if found == "none":
@@ -40,7 +41,7 @@ def terraform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     shutil.copytree(MODULE, folder / "module", ignore=shutil.ignore_patterns(".terraform*"))
     (folder / "terraformrc").write_text("disable_checkpoint = true\n", encoding="utf-8")
     own = {"TF_CLI_CONFIG_FILE": str(folder / "terraformrc"), "TF_IN_AUTOMATION": "1", "COMPACTOR_TERRAFORM": found}
-    with provider.running(kept(), folder / "provider.sock") as attached:
+    with provider.running(request.param.blocks(), folder / "provider.sock") as attached:
         yield folder / "module", {**os.environ, **own, **attached}
 
 
@@ -58,10 +59,14 @@ def test_terraform_would_lay_nothing_out_differently(terraform: tuple[Path, dict
     assert run(folder, environment, "fmt", "-check", "-recursive") == ""
 
 
-@pytest.mark.parametrize("part", [".", "examples/minimal", "examples/complete"])
+@pytest.mark.parametrize("terraform", [NEWEST, OLDEST], indirect=True, ids=lambda version: version.number)
+@pytest.mark.parametrize("part", [".", *(f"examples/{example.name}" for example in EXAMPLES)])
 def test_terraform_finds_the_configuration_valid(terraform: tuple[Path, dict[str, str]], part: str) -> None:
-    """`terraform validate`, against the provider's schema."""
+    """`terraform validate`, against the schemas of the newest provider and of the oldest one that versions.tf accepts."""
     folder, environment = terraform
+    if part == "examples/complete":
+        # the first line of the example's instructions
+        app_mwaa.upload(str(folder / part / "mwaa"), folder / "compactor.yaml")
     run(folder / part, environment, "init", "-backend=false")
     assert "The configuration is valid" in run(folder / part, environment, "validate")
 
@@ -80,6 +85,7 @@ def test_a_mistake_does_not_pass(terraform: tuple[Path, dict[str, str]], tmp_pat
     """The stand-in's schema is strict, and a failing assertion fails."""
     folder, environment = terraform
     shutil.copytree(folder, tmp_path / "module", ignore=shutil.ignore_patterns(".terraform*"))
+    run(tmp_path / "module", environment, "init", "-backend=false")
     main = tmp_path / "module" / "main.tf"
     main.write_text(main.read_text(encoding="utf-8").replace("release_label =", "release_labl ="), encoding="utf-8")
     with pytest.raises(AssertionError, match='An argument named "release_labl" is not expected here'):
@@ -91,12 +97,13 @@ def test_a_mistake_does_not_pass(terraform: tuple[Path, dict[str, str]], tmp_pat
         run(tmp_path / "module", environment, "test", "-filter=tests/parts.tftest.hcl")
 
 
-def test_the_kept_schema_is_the_wheels() -> None:
+@pytest.mark.parametrize("version", [NEWEST, OLDEST], ids=lambda version: version.number)
+def test_the_kept_schema_is_the_wheels(version: Version) -> None:
     """Line by line, for every type in use."""
-    found = packages(TOOLS)
+    found = version.packages(TOOLS)
     if len(found) != 1:
-        pytest.fail(f"expected one package of cdktn-provider-aws in {TOOLS.relative_to(ROOT)}, found {len(found)}: run make test-terraform")
-    assert KEPT.read_text(encoding="utf-8") == kept_text(read_package(found[0], used_types()))
+        pytest.fail(f"expected one package of {version.wheel} in {TOOLS.relative_to(ROOT)}, found {len(found)}: run make test-terraform")
+    assert version.kept.read_text(encoding="utf-8") == kept_text(read_package(version, found[0], used_types()))
 
 
 def test_checkov_finds_only_what_was_reviewed(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """SQL dialects of views: how names, strings, types and constants are written.
 
 Spark and Hive read views in Hive's dialect, Athena in Presto's. Trino reads both: its legacy translation of a Hive view rewrites quotes and nothing
-else (`HiveQlToTrinoTranslator`), so that every type name and function in Hive's dialect must mean the same in Trino.
+else (`HiveQlToTrinoTranslator`), so that every type name and function in Hive's dialect must mean the same in Trino. DuckDB reads no catalog: in its
+text, queries over files stand for the tables.
 Type names: https://trino.io/docs/current/language/types.html, and the mapping of its Hive connector.
 """
 
@@ -9,15 +10,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.catalog.ddl import quoted
 from compactor.core.model import types
 
-HIVE_NAME, PRESTO_NAME = "hive", "presto"
+HIVE_NAME, PRESTO_NAME, DUCKDB_NAME = "hive", "presto", "duckdb"
 _PRESTO = {"int": "integer", "float": "real", "string": "varchar", "binary": "varbinary", "timestamp": "timestamp(3)"}
+_DUCKDB = {"int": "INTEGER", "string": "VARCHAR", "binary": "BLOB", "timestamp": "TIMESTAMPTZ"}
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,28 @@ class Dialect:
     """How an engine writes SQL."""
 
     called: str
-    """HIVE_NAME or PRESTO_NAME."""
+    """HIVE_NAME, PRESTO_NAME or DUCKDB_NAME."""
     name: Callable[[str], str]
     """Quotes an identifier."""
     text: Callable[[str], str]
     """Quotes a string."""
     type: Callable[[str], str]
     """Converts a Hive type text."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Name of a table → SQL that stands for it. Other tables are written as names."""
+
+    def table(self, database: str, name: str) -> str:
+        """Return SQL for a table in a FROM clause."""
+        source = self.sources.get(name)
+        return source if source is not None else f"{self.name(database)}.{self.name(name)}"
+
+    def moment(self, text: str) -> str:
+        """Return a constant of a UTC timestamp such as `9999-12-31 00:00:00`."""
+        return f"TIMESTAMPTZ '{text}+00'" if self.called == DUCKDB_NAME else f"TIMESTAMP '{text}'"
+
+    def whole(self, value: int) -> str:
+        """Return a constant of a 64-bit number."""
+        return f"{value}L" if self.called == HIVE_NAME else str(value)
 
     def constant(self, value: Any, kind: str) -> str:
         """Return a constant of a Hive type. `value` is a value of that type as `types.constant` returns it.
@@ -47,6 +64,8 @@ class Dialect:
             # Spark would replace `${name}` in the text of a view by the reader's setting of this name
             parts = re.split(r"(?<=\$)(?=\{)", str(value))
             return self.text(parts[0]) if len(parts) == 1 else f"concat({', '.join(self.text(part) for part in parts)})"
+        if kind == "timestamp" and self.called == DUCKDB_NAME:
+            return self.moment(str(value))
         return f"CAST({self.text(_number(value))} AS {self.type(kind)})"
 
 
@@ -93,3 +112,27 @@ def _presto(kind: types.Type) -> str:
 
 HIVE = Dialect(HIVE_NAME, quoted, _hive_text, str)
 PRESTO = Dialect(PRESTO_NAME, _presto_name, _presto_text, presto_type)
+
+
+def duckdb_type(text: str) -> str:
+    """Return a Hive type text in DuckDB's form.
+
+    >>> duckdb_type("array<struct<a:int,b c:map<string,timestamp>>>")
+    'STRUCT("a" INTEGER,"b c" MAP(VARCHAR,TIMESTAMPTZ))[]'
+    """
+    return _duckdb(types.parse(text))
+
+
+def _duckdb(kind: types.Type) -> str:
+    if kind[0] == "decimal":
+        return f"DECIMAL({kind[1]},{kind[2]})"
+    if kind[0] == "array":
+        return f"{_duckdb(kind[1])}[]"
+    if kind[0] == "map":
+        return f"MAP({_duckdb(kind[1])},{_duckdb(kind[2])})"
+    if kind[0] == "struct":
+        return f"STRUCT({','.join(f'{_presto_name(name)} {_duckdb(member)}' for name, member in kind[1])})"
+    return _DUCKDB.get(kind[0], str(kind[0]).upper())
+
+
+DUCKDB = Dialect(DUCKDB_NAME, _presto_name, _presto_text, duckdb_type)

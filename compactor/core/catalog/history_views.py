@@ -102,7 +102,7 @@ def partitions(spec: TableSpec, history: History) -> list[PartitionDef]:
 def view_text(spec: TableSpec, snapshot: Snapshot, history: History, dialect: Dialect = HIVE) -> str:
     """Return the query of the view: closed versions, open rows without one in the open Delta, and rows of the open Delta."""
     q = dialect.name
-    rows = f"{q(spec.tables_in)}.{q(views.table_name(spec, ROWS, snapshot.schema.generation))}"
+    rows = dialect.table(spec.tables_in, views.table_name(spec, ROWS, snapshot.schema.generation))
     h, d = q("__h"), q("__d")
     select = f"SELECT {', '.join(shown(h, spec, snapshot, dialect))} FROM {rows} {h} WHERE {h}.{q('__shown')}"
     out = []
@@ -125,7 +125,7 @@ def shown(alias: str, spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HI
     q, schema = dialect.name, snapshot.schema
     end = f"{alias}.{q('__end_time')}"
     computed = {
-        "__end_time": end if spec.history_end == "null" else f"coalesce({end}, TIMESTAMP '{FAR}')",
+        "__end_time": end if spec.history_end == "null" else f"coalesce({end}, {dialect.moment(FAR)})",
         "__is_current": f"({alias}.{q('__end_us')} = {FOREVER})",
         "__end_day": f"{alias}.{q('history_day')}",
     }
@@ -151,10 +151,11 @@ def published(spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
     return [view(spec, snapshot, snapshot.history), *([view(spec, snapshot, snapshot.history, PRESTO)] if views.ATHENA in spec.engines else [])]
 
 
-def as_of_text(spec: TableSpec, columns: Sequence[str], moment: int) -> str:
-    """Return the query for the rows at a source time (microseconds since 1970), for Hive and Spark. `docs/history.md` explains it."""
+def as_of_text(spec: TableSpec, columns: Sequence[str], moment: int, dialect: Dialect = HIVE) -> str:
+    """Return the query for the rows at a source time (microseconds since 1970). `columns`: those of the view. `docs/history.md` explains it."""
+    q, at = dialect.name, dialect.whole(moment)
     # under `delete: soft` the main view has deleted rows too; the history has only rows that existed
-    chosen = ", ".join(f"false AS {HIVE.name(column)}" if spec.soft and column == views.DELETED else HIVE.name(column) for column in columns)
+    chosen = ", ".join(f"false AS {q(column)}" if spec.soft and column == views.DELETED else q(column) for column in columns)
     day = times.moment(moment).strftime("d%Y-%m-%d")
-    at_moment = f"`__end_day` >= '{day}' AND `__start_us` <= {moment}L AND `__end_us` > {moment}L"
-    return f"SELECT {chosen} FROM {HIVE.name(spec.database)}.{HIVE.name(name(spec))} WHERE {at_moment}"
+    at_moment = f"{q('__end_day')} >= '{day}' AND {q('__start_us')} <= {at} AND {q('__end_us')} > {at}"
+    return f"SELECT {chosen} FROM {dialect.table(spec.database, name(spec))} WHERE {at_moment}"

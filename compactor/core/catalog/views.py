@@ -120,7 +120,7 @@ def _shown(op: str, spec: TableSpec) -> str:
 def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> str:
     """Return the query of the view: base rows without a Delta row, and Delta rows, without tombstones. Literals pin the Snapshot."""
     schema, generation, q = snapshot.schema, snapshot.schema.generation, dialect.name
-    base, delta = (f"{q(spec.tables_in)}.{q(table_name(spec, part, generation))}" for part in ("base", "delta"))
+    base, delta = (dialect.table(spec.tables_in, table_name(spec, part, generation)) for part in ("base", "delta"))
     b, d, op = q("__b"), q("__d"), q("_op")
     live = f"{b}.{q('base_version')} = '{snapshot.base_id}'{_shown(f'{b}.{op}', spec)}"
     rows = f"SELECT {_select(b, snapshot, spec, dialect)} FROM {base} {b} WHERE {live}"

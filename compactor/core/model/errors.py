@@ -16,6 +16,7 @@
         │   └── RequirementFailed     the newest version is not what the change was computed for
         ├── NoRowsYet             only records without rows have landed, so that the columns are unknown
         ├── Busy                  another process uses the resource (the embedded metastore)
+        ├── Stopped               somebody ended the run with Ctrl-C, or cancelled a Spark job (exit 130)
         └── Unavailable           a service did not answer
             └── InconsistentRead      Spark's view of the store contradicts ours
 
@@ -113,6 +114,12 @@ class NoRowsYet(TryLater):
 
 class Busy(TryLater):
     """Another process uses the resource, such as the embedded metastore."""
+
+
+class Stopped(TryLater):
+    """Somebody ended the run with Ctrl-C, or cancelled a Spark job."""
+
+    exit_code = 130
 
 
 class Unavailable(TryLater):

@@ -9,8 +9,11 @@ quarantine/<folder>/<file>                  unreadable raw files, and <file>.rea
 _compactor/snapshots/<20 digits>.json       Snapshots; the number is the version
 _compactor/snapshots/latest                 the number of some version that existed; a hint only
 _compactor/ledger/<commit id>.jsonl.gz      inputs of older Snapshots
+_compactor/runs/<time>-<id>.json            run records; the time is the beginning of the run, such as 20261120T140500Z
 _compactor/notices/<digest>.json            schema changes that people were notified of
 _compactor/shown.json                       what the catalog shows; remembered so that an idle run need not ask it
+_compactor/audit.json                       the verdict of `checks:` on the newest audited version
+_compactor/last_failure.json                the last failure of a run; nothing decides by it
 _compactor/publishing/<id>                  a publication that has begun
 _compactor/owner.json                       the owner of the catalog objects
 """
@@ -30,8 +33,11 @@ _KINDS = (
     ("snapshot", _SNAPSHOT),
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
+    ("run", re.compile(r"_compactor/runs/(?P<time>\d{8}T\d{6}Z)-(?P<id>[0-9a-f]+)\.json")),
     ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32})\.json")),
     ("shown", re.compile(r"_compactor/shown\.json")),
+    ("audit", re.compile(r"_compactor/audit\.json")),
+    ("failure", re.compile(r"_compactor/last_failure\.json")),
     ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
@@ -104,6 +110,14 @@ class Layout:
         """Return a ledger file."""
         return join(self.root, f"_compactor/ledger/{commit}.jsonl.gz")
 
+    def runs(self) -> str:
+        """Return the directory of the run records."""
+        return join(self.root, "_compactor/runs")
+
+    def run(self, began: str, record: str) -> str:
+        """Return the file of one run record. `began`: ISO 8601, UTC; `record`: its id. Names sort by time."""
+        return join(self.root, f"_compactor/runs/{re.sub(r'[-:]|[.][0-9]+', '', began)}-{record}.json")
+
     def notice(self, digest: str) -> str:
         """Return the file that marks a notice as sent."""
         return join(self.root, f"_compactor/notices/{digest}.json")
@@ -111,6 +125,14 @@ class Layout:
     def shown(self) -> str:
         """Return the file that remembers what the catalog shows."""
         return join(self.root, "_compactor/shown.json")
+
+    def audit(self) -> str:
+        """Return the file with the verdict on a version."""
+        return join(self.root, "_compactor/audit.json")
+
+    def last_failure(self) -> str:
+        """Return the file with the last failure of a run."""
+        return join(self.root, "_compactor/last_failure.json")
 
     def publications(self) -> str:
         """Return the directory of the marks of publications that have begun."""

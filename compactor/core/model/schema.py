@@ -60,6 +60,8 @@ class Field:
     """Earlier source names, which an Avro alias replaced."""
     gone: tuple[str, ...] = ()
     """Struct members that the newest writer of the column does not have, as paths (`core/schema/nested_types.py`)."""
+    protection: str = ""
+    """The rule of `columns:` under which its values were stored, such as `hash`; "" without one."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

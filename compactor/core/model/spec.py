@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model.policy import EVOLVE, Policy
+from compactor.core.planning.audit import Rule, rule_from_json
+from compactor.core.schema.protection import Protection
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)
@@ -48,6 +50,8 @@ class Csv:
     """The character between values."""
     quote: str = '"'
     """The character around quoted values; "" if no value is quoted."""
+    types: tuple[tuple[str, str], ...] = ()
+    """Column, as the files spell it → Hive type. The types of other columns are inferred."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ class TableSpec:
     """The column with the operation code."""
     op_map: tuple[tuple[str, str], ...] = ()
     """(code, operation) for codes of this source, in addition to OPERATIONS."""
+    delete_when: str | None = None
+    """SQL condition on the columns of a flat row that makes it a delete. The columns stay columns of the table."""
     metadata_columns: tuple[str, ...] = ()
     """Metadata columns of the records, such as `__op`, that are stored and shown like columns of the row."""
     csv: Csv = Csv()
@@ -112,6 +118,10 @@ class TableSpec:
     """Whether a column that a row does not have keeps its value, instead of becoming null."""
     max_gone: float = 1.0
     """The largest share of rows that one run may remove."""
+    columns: tuple[Protection, ...] = ()
+    """Columns whose values are left out, hashed, masked or made null."""
+    rules: tuple[Rule, ...] = ()
+    """What must hold for a version before readers see it (`checks:`)."""
     quarantine_rows: int | None = None
     """The largest number of invalid records in one run; None for no limit."""
     quarantine_share: float = 0.5
@@ -228,6 +238,9 @@ class TableSpec:
         policy = values["policy"]
         values["policy"] = Policy(**{**policy, "kinds": tuple((kind, each) for kind, each in policy["kinds"])})
         values["notify"] = tuple(tuple(target) for target in values["notify"])
-        values["csv"] = Csv(**{**values["csv"], "columns": tuple(values["csv"]["columns"])})
+        csv = values["csv"]
+        values["csv"] = Csv(**{**csv, "columns": tuple(csv["columns"]), "types": tuple((name, kind) for name, kind in csv["types"])})
+        values["columns"] = tuple(Protection(**rule) for rule in values["columns"])
+        values["rules"] = tuple(rule_from_json(rule) for rule in values["rules"])
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)

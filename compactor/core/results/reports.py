@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from compactor.core.measures.record import RunRecord
 from compactor.core.planning.landing import Landing
 from compactor.core.results.checks import Difference
+from compactor.core.results.phrases import counted
 
 Progress = Callable[[str, str, float], None]
 """A callback for (table, step, share done from 0 to 1). Steps: `discover`, `read`, `resolve`, `check`, `publish`, `archive`, `compact`, `done`."""
@@ -19,13 +21,68 @@ def silent(table: str, step: str, share: float) -> None:
 
 
 @dataclass(frozen=True)
+class Figures:
+    """Figures of a run that only its record shows."""
+
+    before: int | None = None
+    """The newest version before the run; None without one."""
+    bytes_read: int = 0
+    """Bytes of the landed files taken."""
+    bytes_rewriting: int = 0
+    """Bytes that the run would have written if each commit rewrote the whole table."""
+    bytes_stored: int = 0
+    """Bytes of base and Delta after the run."""
+    delta_rows: int = 0
+    """Rows of the Delta after the run."""
+    delta_bytes: int = 0
+    """Bytes of the Delta after the run."""
+    source_time: str | None = None
+    """The newest source time in the table, ISO 8601; None if unknown."""
+    newest_folder: str | None = None
+    """The hour of the newest ingested folder; None if folders name none."""
+    files_quarantined: int = 0
+    """Files of this run that went to quarantine, whole or with some records."""
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks of the computations that go on for a table."""
+
+    done: int
+    """Tasks that have ended."""
+    running: int
+    """Tasks that run."""
+    all: int
+    """All tasks, also those that wait."""
+
+
+@dataclass(frozen=True)
+class LastFailure:
+    """The last failure of a table's runs."""
+
+    time: str
+    """When it failed, ISO 8601."""
+    error_class: str
+    """Class of the error."""
+    text: str
+    """Message of the error."""
+    count: int
+    """How often runs have failed since the newest version."""
+    first: str
+    """When the first of these runs failed, ISO 8601."""
+    over: bool = False
+    """Whether a later run has made a version."""
+
+
+@dataclass(frozen=True)
 class TableReport:
     """What one run did for one table."""
 
     table: str
     """The table's name."""
     outcome: str
-    """`committed`, `resumed` (it only finished an earlier run), `idle`, `failed`, or `later` (try again)."""
+    """`committed`, `resumed` (it only finished an earlier run), `blocked` (committed, and not shown because a rule of
+    `checks:` does not hold), `idle`, `failed`, `later` (try again), or `stopped` (by Ctrl-C)."""
     version: int | None = None
     """The newest version after the run; None if there is none."""
     operations: tuple[str, ...] = ()
@@ -42,6 +99,10 @@ class TableReport:
     """Values of visible rows that no event contained."""
     bytes_written: int = 0
     """Bytes written to base, Delta, history and feed."""
+    figures: Figures = field(default_factory=Figures)
+    """More figures, which the run's record has."""
+    record: RunRecord | None = None
+    """The run's record; None for an idle run."""
     archived: int = 0
     """Raw files moved to the archive."""
     seconds: float = 0.0
@@ -49,11 +110,13 @@ class TableReport:
     notes: tuple[str, ...] = ()
     """Sentences for the operator."""
     error: str | None = None
-    """Message of the error; None unless `failed` or `later`."""
+    """Message of the error; None unless `failed`, `blocked`, `later` or `stopped`."""
     error_class: str | None = None
     """Class of the error; None without one."""
     exit_code: int = 0
     """Exit code that the error asks for."""
+    failures: int = 0
+    """How often runs have failed since the newest version, this one included; 0 if it did not fail."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -110,6 +173,12 @@ class TableStatus:
     """Bytes of the history."""
     history_since: str | None = None
     """When the history was switched on for a table with rows; None if it is complete."""
+    delta_bytes: int = 0
+    """Bytes of the Delta."""
+    blocked: str | None = None
+    """Why readers do not see the newest version (`checks:`); None if nothing blocks it."""
+    last_failure: LastFailure | None = None
+    """The last failure of a run; None if none ever failed."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -125,7 +194,7 @@ class Swept:
     path: str
     """Path below the table's root."""
     reason: str
-    """`orphan`, `expired`, or `discarded` for a raw file."""
+    """`orphan`, `expired`, `discarded` for a raw file, or `record` for old run records."""
     files: int
     """Number of its files."""
     bytes: int
@@ -197,7 +266,7 @@ class RebuildReport:
     def sentences(self) -> list[str]:
         """Return sentences about what was read, what differs, and what was done."""
         gap = self.difference
-        sentences = [f"{self.files} files ({self.bytes:,} bytes) give {self.rows:,} rows"]
+        sentences = [f"{counted(self.files, 'file')} ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
             sentences.append(f"{self.undone} files absorbed after version {self.against} are left out; `compactor restore --reabsorb` takes them")
         if gap.unreadable:
@@ -266,6 +335,8 @@ class TablePlan:
     """The landed files."""
     steps: tuple[str, ...]
     """Sentences about each step."""
+    problems: tuple[str, ...] = ()
+    """Where the configuration contradicts the files, such as a folder in which nothing has ever landed."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

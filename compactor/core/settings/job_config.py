@@ -13,10 +13,14 @@ from typing import Any
 
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.spec import TableSpec
+from compactor.core.settings.metrics import MetricsSettings
 from compactor.core.settings.s3 import S3Settings
 
 FORMAT = 1
 """The version of this JSON format. A job refuses any other."""
+
+QUEUE_SECONDS = 6 * 3600.0
+"""How long a job may wait for resources before it begins. EMR Serverless has the same limit for its queue."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,15 @@ class JobConfig:
     """The settings for S3 in the file, without environment variables of the sender. The cluster has its own."""
     schemas: tuple[tuple[int, str], ...] = ()
     """(id, text) of the schemas in the registry."""
-    metrics: tuple[str, str, str | None] | None = None
-    """(namespace, deployment, region) for measures; None if none are sent."""
+    metrics: MetricsSettings | None = None
+    """Where measures are sent; None if they are not sent anywhere."""
 
     def written(self) -> bytes:
         """Return the configuration as JSON. Equal configurations give equal bytes."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         values["specs"] = [spec.to_json() for spec in self.specs]
         values["s3"] = dataclasses.asdict(self.s3)
+        values["metrics"] = dataclasses.asdict(self.metrics) if self.metrics else None
         return json.dumps({"format": FORMAT, **values}, sort_keys=True, ensure_ascii=False).encode()
 
     @classmethod
@@ -66,7 +71,7 @@ class JobConfig:
             values["specs"] = tuple(TableSpec.from_json(spec) for spec in values["specs"])
             values["s3"] = S3Settings(**values["s3"])
             values["schemas"] = tuple((number, text) for number, text in values["schemas"])
-            values["metrics"] = tuple(values["metrics"]) if values.get("metrics") else None
+            values["metrics"] = MetricsSettings.from_json(values["metrics"]) if values.get("metrics") else None
             return cls(**values)
         except (TypeError, KeyError, ValueError) as error:
             raise ConfigError(f"the job configuration comes from another version of compactor than the job ({error}); {advice}") from None

@@ -72,7 +72,7 @@ class Envelope:
     """The largest share of rows that one run may remove, unless `checks: {max_gone: ..}` is set."""
 
 
-SPECIAL_SETTINGS = ("op", "op_map", "metadata_columns", "patch_rows", "complete")
+SPECIAL_SETTINGS = ("op", "op_map", "delete_when", "metadata_columns", "patch_rows", "complete")
 """Settings of a table that only some envelopes accept (`Envelope.own_settings`)."""
 
 _WRAPPED = ("auto", "parquet", "avro", "json")
@@ -86,7 +86,7 @@ _ALL = (
         order_columns=True,
         before_image=False,
         live_view=True,
-        own_settings=frozenset({"op", "op_map", "metadata_columns", "patch_rows"}),
+        own_settings=frozenset({"op", "op_map", "delete_when", "metadata_columns", "patch_rows"}),
     ),
     Envelope("debezium", from_connector=True, record_key=True, formats=_WRAPPED),
     Envelope("wal2json", several_events=True, formats=_WRAPPED),

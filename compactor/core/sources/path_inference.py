@@ -19,8 +19,28 @@ _DATE = re.compile(
     r"(?P<Y>(?<!\d)(?:19|20)\d\d)(?:(?P<s1>[-_.]?)(?P<m>0[1-9]|1[0-2])(?:(?P<s2>[-_.]?)(?P<d>0[1-9]|[12]\d|3[01])"
     r"(?:(?P<s3>[-_.T]?)(?P<H>[01]\d|2[0-3])(?:(?P<s4>[-_.:]?)(?P<M>[0-5]\d))?)?)?)?(?!\d)"
 )
+_DAY_FIRST = re.compile(r"(?<!\d)(?P<a>\d\d)(?P<s1>[-_.])(?P<b>\d\d)(?P<s2>[-_.])(?P<Y>(?:19|20)\d\d)(?:(?P<s3>[-_.T])(?P<H>[01]\d|2[0-3]))?(?!\d)")
 _KAFKA_PARTITION = re.compile(r"partition=\d+|part=\d+")
-_GENERIC = frozenset({"incremental", "increments", "increment", "landing", "landed", "raw", "data", "cdc", "files", "changes"})
+_GENERIC = frozenset(
+    {
+        "incremental",
+        "increments",
+        "increment",
+        "landing",
+        "landed",
+        "raw",
+        "data",
+        "cdc",
+        "files",
+        "changes",
+        "in",
+        "input",
+        "inbox",
+        "incoming",
+        "out",
+        "export",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +77,9 @@ def landing_folders(paths: Iterable[str]) -> list[LandingFolder]:
         for pattern in [pattern for pattern in patterns if "%-" in pattern]:
             # 2026/9/1 and 2026/10/11 have one pattern: the unpadded one reads both
             patterns[pattern] += patterns.pop(pattern.replace("%-", "%"), [])
+        for pattern in [pattern for pattern in patterns if pattern.find("%m") < pattern.find("%d") < pattern.find("%Y")]:
+            # a month of at most 12 days in: 03-04-2026 alone reads as a day first
+            patterns[pattern] += patterns.pop(pattern.replace("%m", "%!").replace("%d", "%m").replace("%!", "%d"), [])
         most = max(patterns, key=lambda pattern: len(patterns[pattern]), default="")
         folders.append(LandingFolder(root, most, tuple(sorted([*patterns.get(most, []), *undated]))))
     return folders
@@ -97,6 +120,8 @@ def _folder_pattern(folder: str, above: Sequence[str]) -> tuple[str, list[str]]:
     if above and above[-1] != "%M" and re.fullmatch(r"\d{1,2}", folder):
         code = _ORDER[_ORDER.index(above[-1]) + 1]
         return _padded(code, folder), [code]
+    if not above and (day_first := _day_first(folder)):
+        return day_first
     match = None if above else _DATE.search(folder)
     if match is None:
         return "", []
@@ -108,6 +133,18 @@ def _folder_pattern(folder: str, above: Sequence[str]) -> tuple[str, list[str]]:
     codes = [code for code in _ORDER if match[code[1]] is not None]
     separators = ["", *(match[f"s{at}"] or "" for at in range(1, len(codes)))]
     return before + "".join(map("".join, zip(separators, codes))) + after, codes
+
+
+def _day_first(folder: str) -> tuple[str, list[str]] | None:
+    """Return the pattern of a folder such as 20-11-2026 or 11-20-2026. Day first where both numbers could be a month."""
+    match = _DAY_FIRST.search(folder)
+    if match is None or not (1 <= min(int(match["a"]), int(match["b"])) <= 12 and max(int(match["a"]), int(match["b"])) <= 31):
+        return None
+    first, second = ("%m", "%d") if int(match["b"]) > 12 else ("%d", "%m")
+    hour = [match["s3"] + "%H"] if match["H"] else []
+    before, after = folder[: match.start()].replace("%", "_"), folder[match.end() :].replace("%", "_")
+    pattern = "".join([before, first, match["s1"], second, match["s2"], "%Y", *hour, after])
+    return pattern, [first, second, "%Y", *(["%H"] if hour else [])]
 
 
 def _padded(code: str, value: str) -> str:

@@ -1,17 +1,20 @@
 """Proposed tables, and the commented compactor.yaml made of them.
 
-The file is written as text, because its comments say where each value comes from. A line that begins with `# ` is a setting to complete: the
-file stays valid without the mark. Prose begins with `## `. A flow value of YAML is JSON, so `json.dumps` quotes whatever is no plain word.
+The file is written as text, because its comments say where each value comes from. A line that begins with `#` and no space is a setting to
+complete: the file stays valid without the mark. Prose begins with `# `. A flow value of YAML is JSON, so `json.dumps` quotes whatever is no
+plain word.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from textwrap import wrap
 from typing import Any
+
+from compactor.core.results.phrases import counted
 
 STANDARD = "{table}/incremental/increment_%Y%m%d%H"
 """Default of `increments:`."""
@@ -37,6 +40,11 @@ class TableProposal:
         """Whether the key is known."""
         return "key" in self.settings
 
+    @property
+    def open(self) -> tuple[str, ...]:
+        """The settings to complete before the first run."""
+        return tuple(name for _, setting in self.questions for name in setting)
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -47,6 +55,11 @@ class Proposal:
     left_out: tuple[tuple[str, str], ...] = ()
     """Topics and folders without a table, each with the reason."""
 
+    @property
+    def todo(self) -> str:
+        """What to complete before the first run, such as "set `key:` for student"; "" for nothing."""
+        return "; ".join(_todo(self.tables))
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         tables = []
@@ -56,19 +69,21 @@ class Proposal:
         return {"tables": tables, "left_out": [{"source": source, "reason": reason} for source, reason in self.left_out]}
 
 
+def _todo(tables: Sequence[TableProposal]) -> Iterator[str]:
+    for names in dict.fromkeys(table.open for table in tables if table.open):
+        yield f"set {' and '.join(f'`{name}:`' for name in names)} for {', '.join(table.name for table in tables if table.open == names)}"
+
+
 def text(proposal: Proposal, command: str, warehouse: str, database: str, registry: Mapping[str, Any], hive: bool) -> str:
     """Return the content of compactor.yaml.
 
     `command` is the command line that made it, `registry` the mapping below that key, `hive` whether Hive 2 or 3 reads the tables.
     """
-    keyless = [table.name for table in proposal.tables if not table.complete]
-    todo = (
-        f"Before the first run: set `key:` for {', '.join(keyless)}." if keyless else "Review it, then `compactor sync --dry-run`, `compactor run`."
-    )
+    todo = f"Before the first run: {proposal.todo}." if proposal.todo else "Review it, then `compactor check`, `compactor run`."
     shared = _shared(proposal)
     lines = [
-        *_prose(f"Written by `{command}`: {len(proposal.tables)} tables. All keys and defaults: docs/configuration.md."),
-        *_prose(f"{todo} Lines that begin with a single # are settings to complete."),
+        *_prose(f"Written by `{command}`: {counted(len(proposal.tables), 'table')}. All keys and defaults: docs/configuration.md."),
+        *_prose(f"{todo} Remove the # of a setting such as `#key:` to use it."),
         "",
         _noted(f"warehouse: {_flow(warehouse)}", "table <t> is stored in <warehouse>/<t>"),
         "catalog:",
@@ -83,15 +98,20 @@ def text(proposal: Proposal, command: str, warehouse: str, database: str, regist
     ]
     for table in proposal.tables:
         lines.append(_noted(f"  {table.name}:", table.source))
+        notes = {"key": table.key_from, "increments": "" if _is_absolute(table.settings.get("increments", "/")) else "relative to the warehouse"}
         for name, value in table.settings.items():
             if name not in shared:
                 line = f"    {name}: {_flow(value)}"
-                lines.append(_noted(line, table.key_from) if name == "key" and table.key_from else line)
+                lines.append(_noted(line, notes[name]) if notes.get(name) else line)
         for sentence, setting in table.questions:
-            lines += [*_prose(sentence, "    "), *_settings(setting, "    # ")]
+            lines += [*_prose(sentence, "    "), *_settings(setting, "    #")]
     if proposal.left_out:
-        lines += ["", "## Left out:", *(f"##   {_printable(source)}: {_printable(reason)}" for source, reason in proposal.left_out)]
+        lines += ["", "# Left out:", *(f"#   {_printable(source)}: {_printable(reason)}" for source, reason in proposal.left_out)]
     return "\n".join(lines) + "\n"
+
+
+def _is_absolute(location: str) -> bool:
+    return location.startswith("/") or "://" in location
 
 
 def _shared(proposal: Proposal) -> dict[str, Any]:
@@ -113,7 +133,7 @@ def _noted(line: str, comment: str) -> str:
 
 
 def _prose(sentence: str, indent: str = "") -> Iterator[str]:
-    return (f"{indent}## {line}" for line in wrap(_printable(sentence), 108, break_long_words=False, break_on_hyphens=False))
+    return (f"{indent}# {line}" for line in wrap(_printable(sentence), 108, break_long_words=False, break_on_hyphens=False))
 
 
 def _flow(value: Any) -> str:

@@ -17,6 +17,9 @@ from typing import Any
 LISTED_MAX = 1000
 """The largest number of records that are described for one commit. All are counted."""
 
+SHARE_MIN = 10
+"""Unusable records or files from which on their share counts. Two of three files are no share: a README and a cut file stop no table."""
+
 TEXT_MAX = 2000
 """Characters of a record that its description quotes."""
 
@@ -57,7 +60,7 @@ class Limits:
     rows: int | None = None
     """The largest number of records; a file counts as one. None for no limit."""
     share: float = 0.5
-    """The largest share of the records, and of the files."""
+    """The largest share of the records, and of the files. It counts from SHARE_MIN of them on, unless it is 0."""
 
     def problem(self, unusable: Sequence[Unusable], records: int, read: int, files: int, inputs: int) -> str | None:
         """Return why a run stops, or None. `records` of `read` records and `files` of `inputs` files cannot be used."""
@@ -69,8 +72,13 @@ class Limits:
             return f"{records + files:,} records or files are unusable; the limit is {self.rows:,} (`quarantine.max_rows`): {first}. {todo}"
         if files == inputs or (read and records == read):
             return f"all landed files or records are unusable: {first}. {todo}"
-        if records > self.share * read or files > self.share * inputs:
-            what = f"{records:,} of {read:,} records" if records > self.share * read else f"{files:,} of {inputs:,} files"
+        too_many = [
+            f"{count:,} of {whole:,} {what}"
+            for count, whole, what in ((records, read, "records"), (files, inputs, "files"))
+            if count > self.share * whole and (count >= SHARE_MIN or self.share == 0)
+        ]
+        if too_many:
+            what = too_many[0]
             return f"{what} are unusable; the limit is {self.share * 100:g} % (`quarantine.max_share`): {first}. {todo}"
         return None
 

@@ -6,25 +6,23 @@ Every format becomes a sequence of JSON-like documents. A Parquet footer or an A
 from __future__ import annotations
 
 import bz2
-import csv
 import gzip
 import io
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 from compactor.core.schema import avro, parquet_footer
 from compactor.core.schema.parquet_footer import LEAF
-from compactor.core.sources import increment
+from compactor.core.sources import csv_profile, increment, key_inference
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
+from compactor.core.sources.key_inference import RowSample
 
-ROWS_MIN = 5
-"""Distinct values a column needs before it is a candidate for the key."""
+_ORDERED = ("__source_sequence", "__sequence", "__source_lsn", "__lsn", "__source_pos", "__pos", "__file", "__source_file")
+"""Metadata columns of connectors that order changes."""
 
-_CSV_BYTES, _JSON_BYTES = 1 << 16, 1 << 26
+_JSON_BYTES = 1 << 26
 _DEPTH_MAX = 4
 _ROUTING = ("__dbz__physicalTableIdentifier",)
 _INTERNAL = ("io.debezium.connector.common.Heartbeat", "io.debezium.connector.common.TransactionMetadata", "io.debezium.connector.schema.Change")
@@ -57,10 +55,12 @@ class SourceProfile:
     """Whether there are records whose value cannot be read here, such as Avro bytes."""
     csv: dict[str, Any] = field(default_factory=dict)
     """Value for `csv:`. `columns` holds placeholders when the files have no header."""
-    values: dict[str, set[str] | None] = field(default_factory=dict, repr=False)
-    """Distinct values of a column in inserted rows; None once a value was null or came twice."""
-    inserted: int = 0
-    """Number of inserted rows."""
+    csv_width: int = 0
+    """Values in the first row of a CSV file, without DMS's operation; 0 if no CSV file was read."""
+    csv_types: dict[str, str] = field(default_factory=dict)
+    """Column → `date` or `timestamp` if all its values in CSV files have that form, which is not inferred; else ""."""
+    sample: RowSample = field(default_factory=RowSample, repr=False)
+    """Inserted rows, for the inference of the key."""
 
     @property
     def source(self) -> Envelope:
@@ -69,8 +69,13 @@ class SourceProfile:
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """Columns that were never null and always different in at least ROWS_MIN inserted rows."""
-        return tuple(name for name in self.columns if len(self.values.get(name) or ()) >= ROWS_MIN)
+        """Columns that were never null and always different in the inserted rows of each file."""
+        return key_inference.candidates(self.sample, self.columns)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the records carry what orders them, so that `order_by` is not needed."""
+        return not self.source.order_columns or self.has_offsets or bool({*_ORDERED} & {*self.columns})
 
     @property
     def is_signal_table(self) -> bool:
@@ -80,15 +85,8 @@ class SourceProfile:
     def add(self, row: Mapping[str, Any], inserted: bool) -> None:
         """Add a row's columns, and its values if the row was inserted."""
         self.columns = tuple(dict.fromkeys([*self.columns, *row]))
-        for name in self.columns if inserted else ():
-            # a column that earlier rows lacked was null there
-            values = self.values.setdefault(name, None if self.inserted else set())
-            value = row.get(name)
-            if values is None or value is None or isinstance(value, (dict, list, float)) or repr(value) in values:
-                self.values[name] = None
-            else:
-                values.add(repr(value))
-        self.inserted += inserted
+        if inserted:
+            self.sample.add(row)
 
 
 Profiles = dict[str, SourceProfile]
@@ -98,9 +96,11 @@ Profiles = dict[str, SourceProfile]
 def of_file(path: str, data: bytes, lines_max: int, profiles: Profiles) -> None:
     """Add what a file shows to `profiles`. Raises ValueError, OSError, EOFError, zlib.error or SchemaRefused when it cannot be read."""
     kind = increment.file_format(path) or "json"
+    for profile in profiles.values():
+        profile.sample.next_file()
     if kind == "csv":
-        text = _text(path, data, _CSV_BYTES)
-        profiles[""] = of_csv(text if len(text) < _CSV_BYTES else text.rpartition("\n")[0], path, profiles.get(""))
+        text = _text(path, data, csv_profile.BYTES)
+        profiles[""] = of_csv(text if len(text) < csv_profile.BYTES else text.rpartition("\n")[0], path, profiles.get(""))
     elif kind == "parquet":
         of_documents([parquet_footer.columns(data)], profiles)
     elif kind == "avro":
@@ -163,39 +163,25 @@ def _avro_document(schema: avro.AvroSchema) -> dict[str, Any]:
 
 
 def of_csv(text: str, path: str, profile: SourceProfile | None = None) -> SourceProfile:
-    """Add the head of a CSV file to a profile: its delimiter, whether it has a header, and its rows if it has one."""
-    delimiter, rows = max(((char, _csv_rows(text, char)) for char in ",;\t|"), key=lambda parsed: _csv_fit(parsed[1]))
-    first: list[str] = rows[0] if rows else []
+    """Add the head of a CSV file to a profile: its delimiter, whether it has a header, its rows, and columns with dates."""
     dms = _is_dms(path)
-    has_header = all(re.fullmatch(r"[A-Za-z_][\w $.-]*", name) for name in first) and len({*first}) == len(first) > 0
-    if dms and "Op" not in first:
-        # DMS writes a header only when asked; a first row of words differs from the second one, which holds a digit
-        has_header = has_header and first[0] not in ("I", "U", "D") and any(re.search(r"\d", cell) for cell in (rows[1:2] or [[]])[0])
+    head = csv_profile.head(text, dms)
     profile = profile or SourceProfile(envelope="dms" if dms else "flat")
-    profile.csv = {} if delimiter == "," else {"delimiter": delimiter}
-    if not has_header:
-        count = len(first) - (dms and first[:1] in (["I"], ["U"], ["D"]))
-        profile.csv = {"columns": [f"column_{at + 1}" for at in range(max(count, 1))], **profile.csv}
-        return profile
-    if dms:
+    profile.csv = {} if head.delimiter == "," else {"delimiter": head.delimiter}
+    profile.csv_width = len(head.columns)
+    if not head.header:
+        profile.csv = {"columns": list(head.columns), **profile.csv}
+    elif dms:
         profile.csv = {"header": "true", **profile.csv}
-    profile.columns = tuple(dict.fromkeys([*profile.columns, *first]))
-    for row in rows[1:]:
-        profile.add(dict(zip(first, (cell or None for cell in row))), inserted=True)
+    for row in head.rows:
+        if head.header:
+            profile.add(row, inserted=True)
+        else:
+            profile.sample.add(row)
+    profile.columns = tuple(dict.fromkeys([*profile.columns, *head.columns])) if head.header else profile.columns
+    for name, kind in csv_profile.types(head).items():
+        profile.csv_types[name] = kind if profile.csv_types.get(name, kind) == kind else ""
     return profile
-
-
-def _csv_rows(text: str, delimiter: str) -> list[list[str]]:
-    try:
-        return [row for row in islice(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), 300) if row]
-    except csv.Error:
-        return []
-
-
-def _csv_fit(rows: Sequence[Sequence[str]]) -> tuple[bool, float, int]:
-    """Rate a delimiter: several columns, then the share of rows as wide as the first, then the number of columns."""
-    width = len(rows[0]) if rows else 0
-    return width > 1, sum(len(row) == width for row in rows) / max(len(rows), 1), width
 
 
 def of_documents(documents: Iterable[Any], profiles: Profiles | None = None) -> Profiles:
@@ -225,7 +211,7 @@ def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles
     for row in rows_of(value):
         profile = profiles.get(row.table)
         if profile is None:
-            profile = replace(base, table=row.table, envelope=envelope, connector=row.connector, key=None, key_from="", values={})
+            profile = replace(base, table=row.table, envelope=envelope, connector=row.connector, key=None, key_from="", sample=RowSample())
             profiles[row.table] = profile
         profile.has_offsets = profile.has_offsets and base.has_offsets
         key, key_from = row.key, row.key_from
@@ -234,6 +220,7 @@ def _add_value(value: Mapping[str, Any], base: SourceProfile, profiles: Profiles
         if key is not None and (profile.key is None or key):
             # a renamed key column is missing from a few keys: the longest key counts
             profile.key, profile.key_from = max(profile.key or (), key, key=len), key_from
+        profile.sample.old = max(profile.sample.old, row.old, key=len)
         profile.add(row.columns, row.inserted)
 
 
@@ -266,6 +253,8 @@ class _Row:
     key: tuple[str, ...] | None = None
     key_from: str = ""
     connector: str = ""
+    old: tuple[str, ...] = ()
+    """Columns with a value in the image of a deleted row."""
 
 
 def _qualified(source: Mapping[str, Any], *parts: str) -> str:
@@ -282,7 +271,8 @@ def _debezium(value: Mapping[str, Any]) -> Iterator[_Row]:
     table = _qualified(source, "schema" if source.get("schema") else "db", "table") if source.get("table") else str(source.get("collection") or "")
     row = value.get("after") or value.get("before")
     if isinstance(row, dict):
-        yield _Row(table, row, value["op"] in ("c", "r"), connector=str(source.get("connector") or ""))
+        old = tuple(name for name, item in row.items() if item is not None) if value["op"] == "d" else ()
+        yield _Row(table, row, value["op"] in ("c", "r"), connector=str(source.get("connector") or ""), old=old)
 
 
 def _wal2json_1(value: Mapping[str, Any]) -> Iterator[_Row]:

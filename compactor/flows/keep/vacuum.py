@@ -6,19 +6,21 @@
 | 2. commit a Snapshot that names pending deletions and raw files to go; publish it | units that no later Snapshot names; older plans conflict (H21) |
 | 3. unregister the partitions that only expired Snapshots' views read, and orphan partitions | the next vacuum names and unregisters them again |
 | 4. write stubs over the expired Snapshots: a number is never free again | the same for those not yet written |
-| 5. delete orphans, pending deletions older than one grace period (H22), raw files past `archive_retention` | the rest, still pending |
+| 5. delete orphans, pending deletions older than one grace period (H22), raw files and records past their age | the rest, still pending |
 
 Nothing is deleted before step 2 stands, nor before the expired Snapshots that named it are stubs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Collection
 from contextlib import ExitStack
 
 from compactor.core.catalog import feed, views
 from compactor.core.catalog.ddl import PartitionDef
+from compactor.core.measures.record import DAYS_KEPT
 from compactor.core.model import times
 from compactor.core.model.edit import Edit
 from compactor.core.model.errors import Conflict, StateRefused
@@ -29,9 +31,10 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
 from compactor.core.planning.retention import Unit, VacuumPlan
 from compactor.core.results.reports import Swept, VacuumReport
+from compactor.flows import logs
 from compactor.flows.keep import discard
 from compactor.flows.keep.discard import Discards
-from compactor.flows.publish import publish
+from compactor.flows.publish import audit, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 
@@ -41,7 +44,9 @@ Values = dict[str, list[tuple[str, ...]]]
 
 @dataclasses.dataclass(frozen=True)
 class _Inspection:
-    """Step 1. `orphan_partitions`: partitions that no view needs; `changes`: the Snapshots, stubs too, whose parts of the feed are still kept."""
+    """Step 1. `orphan_partitions`: partitions that no view needs; `changes`: the Snapshots, stubs too, whose parts of the feed are still kept;
+    `records`: run records past their age.
+    """
 
     newest: Snapshot
     kept: tuple[Snapshot, ...]
@@ -51,8 +56,10 @@ class _Inspection:
     discards: Discards
     now: float
     changes: tuple[Snapshot, ...]
+    records: tuple[FileInfo, ...]
 
 
+@logs.of_table
 def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
     """Delete what may go; `dry`: only report. Raises Conflict as `transact` does, StateRefused when anything is unknown.
 
@@ -72,12 +79,31 @@ def vacuum(table: Table, dry: bool, label: str = "") -> VacuumReport:
     inspection = looks[-1]
     if dry:
         return _report(table, inspection, dry=True, version=inspection.newest.version)
-    newest = publish.publish(table, made) if made is not None else inspection.newest
+    newest = inspection.newest
+    with contextlib.suppress(audit.Blocked):
+        newest = publish.publish(table, made) if made is not None else newest
     _unregister(table, inspection)
     for snapshot in inspection.sweep.expired:
         table.storage.write(table.layout.snapshot(snapshot.version), snapshot.stub().to_bytes())
     table.storage.delete(_files(table, inspection))
     return _report(table, inspection, dry=False, version=newest.version)
+
+
+@logs.of_table
+def vacuum_if_due(table: Table, label: str = "") -> VacuumReport:
+    """Delete what may go. The catalog is not asked if nothing may go by the files alone: what it shows can only keep more.
+
+    A partition that is registered and that nothing reads (see `_orphan_partitions`) stays until a vacuum has something to delete.
+    """
+    by_files = dataclasses.replace(table, env=dataclasses.replace(table.env, files_only=True))
+    newest = by_files.newest()
+    if newest is None:
+        return vacuum(by_files, True)
+    inspection = _look(by_files, newest)
+    sweep = inspection.sweep
+    if sweep.newly_pending or sweep.expired or inspection.discards.entries or _files(by_files, inspection):
+        return vacuum(table, False, label)
+    return _report(by_files, inspection, dry=False, version=newest.version)
 
 
 def _look(table: Table, newest: Snapshot) -> _Inspection:
@@ -86,7 +112,7 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
     shown = None if table.env.files_only else publish.shown_version(table, newest)
     # before the files are listed: what is registered was written before
     registered = {} if table.env.files_only else _registered(table, newest)
-    units, modified = _listed(table, layout)
+    units, modified, records = _listed(table, layout)
     for version in range(1, newest.version + 1):
         if version not in modified:
             modified[version] = _numbered(table, version).modified
@@ -114,12 +140,17 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
     kept = tuple(snapshot for snapshot in whole if snapshot.version in sweep.kept)
     named = {*(path for snapshot in kept for path in snapshot.named), *feed.paths(changes, sweep.feed_kept)}
     orphans = _orphan_partitions(layout, newest, named, units, registered)
-    return _Inspection(newest, kept, sweep, units, orphans, discard.due(table, newest, now), now, tuple(changes))
+    old = tuple(info for info in records if info.modified < now - DAYS_KEPT * 86400.0)
+    return _Inspection(newest, kept, sweep, units, orphans, discard.due(table, newest, now), now, tuple(changes), old)
 
 
-def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, float]]:
-    """The units below the root by path, and when each Snapshot was written. Raises StateRefused for an object that this version does not know."""
+def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, float], list[FileInfo]]:
+    """The units below the root by path, when each Snapshot was written, and the run records.
+
+    Raises StateRefused for an object that this version does not know.
+    """
     units: dict[str, Unit] = {}
+    records: list[FileInfo] = []
     modified: dict[int, float] = {}
     unknown: list[str] = []
     landing = table.spec.landing.rstrip("/") + "/"
@@ -129,14 +160,16 @@ def _listed(table: Table, layout: Layout) -> tuple[dict[str, Unit], dict[int, fl
             modified[version] = info.modified
         elif unit is not None:
             units[unit[0]] = _with(units.get(unit[0]) or Unit(*unit, (), 0, info.modified), info)
-        elif not info.path.startswith(landing) and layout.kind(info.path) is None:
+        elif (kind := layout.kind(info.path)) == "run":
+            records.append(info)
+        elif kind is None and not info.path.startswith(landing):
             unknown.append(info.path)
     if unknown:
         raise StateRefused(
             f"table {table.name}: {len(unknown)} objects below {table.spec.root} are not ours, such as {unknown[0]}. Nothing was deleted. Move them "
             "elsewhere; if a newer compactor wrote them, let that one vacuum."
         )
-    return units, modified
+    return units, modified, records
 
 
 def _with(unit: Unit, info: FileInfo) -> Unit:
@@ -208,7 +241,7 @@ def _orphan_partitions(
 def _files(table: Table, inspection: _Inspection) -> list[str]:
     """What goes now, a Segment or Delta after the other."""
     due = (inspection.units[item.path] for item in inspection.sweep.due(table.spec.grace, inspection.now) if item.path in inspection.units)
-    return [*(file for unit in due for file in unit.files), *(info.path for info in inspection.discards.files)]
+    return [*(file for unit in due for file in unit.files), *(info.path for info in (*inspection.discards.files, *inspection.records))]
 
 
 def _report(table: Table, inspection: _Inspection, dry: bool, version: int) -> VacuumReport:
@@ -222,6 +255,9 @@ def _report(table: Table, inspection: _Inspection, dry: bool, version: int) -> V
         swept.append(Swept(table.name, item.path, item.reason, len(unit.files), unit.size, goes))
     root = table.layout.root
     swept += [Swept(table.name, relative(info.path, root), discard.DISCARDED, 1, info.size, None) for info in inspection.discards.files]
+    if inspection.records:
+        size = sum(info.size for info in inspection.records)
+        swept.append(Swept(table.name, relative(table.layout.runs(), root), "record", len(inspection.records), size, None))
     return VacuumReport(
         table.name,
         version,

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compactor.core.model.errors import Refused, RegistryRefused, SchemaRefused
-from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import join, relative
 from compactor.core.model.spec import ROW_ID
+from compactor.core.results.phrases import counted
 from compactor.core.schema import avro
-from compactor.core.sources import increment, path_inference, source_profile
+from compactor.core.sources import increment, key_inference, path_inference, source_profile
+from compactor.core.sources.key_inference import ProposedKey
 from compactor.core.sources.path_inference import LandingFolder
 from compactor.core.sources.proposal import STANDARD, Proposal, TableProposal
 from compactor.core.sources.source_profile import Profiles, SourceProfile
+from compactor.flows.land.sample import sample
 from compactor.ports import Registry, Storage
 
-LINES_MAX = 300
-"""Lines read from a file in a folder of one table."""
-STREAM_LINES_MAX = 50_000
-"""Lines read from each file where several tables share a folder: a table that is not seen is not proposed."""
 SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
 
-_ORDERED = ("__source_sequence", "__sequence", "__source_lsn", "__lsn", "__source_pos", "__pos", "__file", "__source_file")
 _LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H_CHANGE_SEQ", "transact_id", "seq", "lsn", "version", "updated_at")
 _CONNECTORS = ("", "postgresql", "mysql", "mariadb", "sqlserver", "oracle")
 
@@ -88,22 +84,25 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
     infos = {relative(info.path, top): info for info in storage.list(top)}
     folders = path_inference.landing_folders(infos)
     if not folders:
-        raise Refused(f"{top}: no landed files there" + (f", only {len(infos)} markers or unfinished ones" if infos else ""))
+        raise Refused(f"{top}: no landed files there" + (f", only {counted(len(infos), 'marker or unfinished file')}" if infos else ""))
     topics, left_out = _topics(registry) if registry else ({}, [])
     empty: LeftOut = []
     landings: list[tuple[LandingFolder, SourceProfile, bool]] = []
     for folder in folders:
         try:
-            profiles = [*_sample(storage, folder, infos).values()]
+            unreadable: list[str] = []
+            profiles = [*sample(storage, folder.files, infos, unreadable).values()]
         except SchemaRefused as error:
             empty.append((folder.root or top, str(error)))
             continue
         rows = [profile for profile in profiles if not profile.is_signal_table]
         if len(rows) < len(profiles) or not rows:
-            empty.append((folder.root or top, SIGNAL if profiles else "no rows in the sampled files"))
+            why = SIGNAL if profiles else "; ".join(["no rows in the sampled files", *unreadable])
+            empty.append((folder.root or top, why))
         landings += [(folder, _with_topic(profile, folder, topics), len(rows) > 1) for profile in rows]
     if not landings:
-        raise Refused(f"{top}: found no table. " + "; ".join(f"{source}: {reason}" for source, reason in empty[:5]))
+        reasons = [reason if source == top else f"{source}: {reason}" for source, reason in empty[:5]]
+        raise Refused(f"{top}: no table found; {'; '.join(reasons)}")
     base = top.rstrip("/").rpartition("/")[2]
     names = path_inference.table_names([(profile.table or profile.topic) if shared else folder.name(base) for folder, profile, shared in landings])
     tables = []
@@ -114,36 +113,13 @@ def from_files(storage: Storage, top: str, warehouse: str, registry: Registry | 
             "envelope": profile.envelope,
             "container": profile.container,
             # names without a suffix show no format
-            "format": "json" if any(increment.file_format(path) is None for path in folder.files) else "",
+            "format": "json" if not any(map(increment.file_format, folder.files)) else "",
             "source_table": profile.table if shared else "",
             "schema": {"subject": f"{profile.topic}-value"} if profile.topic in topics else "",
         }
         source = f"{profile.table or profile.topic or 'records without a table'} in {folder.root or top}" if shared else folder.root or top
         tables.append(_proposal(name, source, profile, settings, shared))
     return Proposal(tuple(tables), (*left_out, *empty))
-
-
-def _sample(storage: Storage, folder: LandingFolder, infos: Mapping[str, FileInfo]) -> Profiles:
-    """Profile the smallest file of the first, the middle and the last folder; all files when the first three show several tables."""
-    full = [path for path in folder.files if infos[path].size > 0] or list(folder.files)
-    parents = sorted({path.rpartition("/")[0] for path in full})
-    chosen = [
-        min((path for path in full if path.rpartition("/")[0] == parent), key=lambda path: infos[path].size)
-        for parent in dict.fromkeys((parents[0], parents[len(parents) // 2], parents[-1]))
-    ]
-    profiles = _read(storage, chosen, infos, LINES_MAX)
-    return profiles if len(profiles) < 2 else _read(storage, folder.files, infos, STREAM_LINES_MAX)
-
-
-def _read(storage: Storage, paths: Any, infos: Mapping[str, FileInfo], lines_max: int) -> Profiles:
-    profiles: Profiles = {}
-    for path in paths:
-        try:
-            source_profile.of_file(infos[path].path, storage.read(infos[path].path), lines_max, profiles)
-        except (OSError, EOFError, zlib.error, ValueError):
-            # a run reports what is wrong with it
-            continue
-    return profiles
 
 
 def _with_topic(profile: SourceProfile, folder: LandingFolder, topics: Profiles) -> SourceProfile:
@@ -170,33 +146,51 @@ def _proposal(name: str, source: str, profile: SourceProfile, settings: Mapping[
     if (key == () and not profile.source.before_image) or ROW_ID in (key or ()):
         # an update of a flat row could not find its row; a key that names compactor's own column is none
         key = None
-    csv = {} if "columns" in profile.csv else {"csv": profile.csv}
+    guess = key_inference.propose(profile.sample, _columns(profile), name) if key is None and not profile.opaque else None
+    if guess and guess.likely and "columns" not in profile.csv:
+        key, profile.key_from = guess.columns, f"inferred, verify it: {guess.reason}"
+    csv = {} if "columns" in profile.csv else {"csv": {**profile.csv, **_types(profile)}}
     given = {"increments": settings["increments"], **settings, **csv}
     settings = {item: value for item, value in given.items() if value and (item, value) != ("container", "value")}
     if key is not None:
         settings = {"key": list(key), **settings}
     key_from = "" if key is None else profile.key_from if key else f"no key: {profile.key_from}"
-    return TableProposal(name, source, settings, key_from, tuple(_questions(name, profile, key, shared)))
+    return TableProposal(name, source, settings, key_from, tuple(_questions(profile, key, guess, shared)))
 
 
-def _questions(name: str, profile: SourceProfile, key: tuple[str, ...] | None, shared: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _columns(profile: SourceProfile) -> tuple[str, ...]:
+    """Return the columns of the rows, or their placeholders."""
+    return profile.columns or tuple(profile.csv.get("columns", ()))
+
+
+def _types(profile: SourceProfile) -> dict[str, Any]:
+    """Return the `types` of `csv:`, for columns with dates and times, which are text unless they are declared."""
+    types = {column: kind for column, kind in profile.csv_types.items() if kind and column in profile.columns}
+    return {"types": types} if types else {}
+
+
+def _questions(
+    profile: SourceProfile, key: tuple[str, ...] | None, guess: ProposedKey | None, shared: bool
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if "columns" in profile.csv:
+        end = f", without {profile.source.operation_column}." if profile.source.unnamed_operation else "."
+        yield f"The files have no header; name their columns in order{end}", {"csv": profile.csv}
     if key is None:
         reason = "The records have no key; without one only inserts can be followed. " if profile.key == () else ""
-        unique = f" Never null and unique in the sample: {', '.join(profile.candidates)}." if profile.candidates else ""
-        likely = rf"(?:{re.escape(name)}_?)?(?:id|uuid|guid)"
-        placeholder = [column for column in profile.candidates if re.fullmatch(likely, column, re.IGNORECASE)][:1]
-        yield f"{reason}Could not infer the primary key; set it here. `key: []` if rows have none.{unique}", {"key": placeholder}
+        evidence = f"A guess: {', '.join(guess.columns)} ({guess.reason})." if guess else "The sampled rows do not show it."
+        yield (
+            f"{reason}Which columns identify a row? {evidence} `key: []` if rows have none.",
+            {"key": guess.columns if guess else _columns(profile)[:1]},
+        )
     if profile.source.from_connector and profile.connector not in _CONNECTORS and not profile.has_offsets:
         yield (
             f"The connector {profile.connector} has no default order; set the fields that order the changes of a row.",
             {"order_by": ["source.ts_ms"]},
         )
-    if profile.source.order_columns and not profile.has_offsets and not {*_ORDERED} & {*profile.columns}:
-        likely_order = [column for column in _LIKELY_ORDER if column in profile.columns][:1] or ["changed_at"]
-        yield "Which columns order the changes of a row, the most significant first?", {"order_by": likely_order}
-    if "columns" in profile.csv:
-        end = f", without {profile.source.operation_column}." if profile.source.unnamed_operation else "."
-        yield f"The files have no header; name their columns in order{end}", {"csv": profile.csv}
+    if not profile.ordered:
+        likely_order = [column for column in _LIKELY_ORDER if column in profile.columns][:1]
+        hint = "A guess by its name." if likely_order else "No sampled column has a usual name."
+        yield f"Which columns order the changes of a row, the most significant first? {hint}", {"order_by": likely_order or ["changed_at"]}
     if profile.opaque:
         yield "The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`.", {}
     if shared and not profile.table:

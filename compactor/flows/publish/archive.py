@@ -14,15 +14,20 @@ from collections.abc import Iterable, Sequence
 from compactor.core.model.files import FileInfo
 from compactor.core.model.inputs import AGAIN, Input
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.results.phrases import counted
 from compactor.core.schema.adoption import ADOPTED
+from compactor.flows import logs
 from compactor.flows.table import Table
 
 
 def archive(table: Table, snapshot: Snapshot) -> int:
     """Move the Snapshot's pending inputs to where they belong; gives back how many had not been moved yet."""
     moved = 0
-    for item in snapshot.pending:
-        moved += _archived(table, item)
+    with logs.phase(table, "archiving") as phase:
+        for item in snapshot.pending:
+            moved += _archived(table, item)
+        if moved:
+            phase.did(f"archived {counted(moved, 'file')}", files=moved)
     return moved
 
 

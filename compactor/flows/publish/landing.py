@@ -52,6 +52,9 @@ def _synced(table: Table, snapshot: Snapshot) -> tuple[list[str], tuple[str, ...
     def registered(name: str) -> TableDef | None:
         return catalog.table(spec.tables_in, name)
 
+    if spec.columns:
+        # landed files hold protected values: no table shows them
+        return [], ()
     definition = landed.table(spec, snapshot, registered)
     catalog.ensure_table(definition)
     files = list(table.storage.list(spec.landing))

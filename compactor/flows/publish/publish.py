@@ -15,6 +15,8 @@ from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
+from compactor.flows import logs
+from compactor.flows.publish import audit
 from compactor.flows.publish.shown import publication, published_views
 from compactor.flows.table import Table
 from compactor.flows.write import feed
@@ -53,14 +55,18 @@ def shown_version(table: Table, snapshot: Snapshot) -> int | None:
 def publish(table: Table, snapshot: Snapshot) -> Snapshot:
     """Show `snapshot`, or what has become newer meanwhile; gives back what is shown.
 
-    Raises TryLater when the process slept longer than `publish_window` between reading the Snapshot and the replacement (H23).
+    Raises audit.Blocked if a rule of `checks:` does not hold for it; the views stay as they are. Raises TryLater when the process slept longer than
+    `publish_window` between reading the Snapshot and the replacement (H23).
     """
     with ExitStack() as marked:
         while True:
             began = table.env.clock()
             if behind(table, snapshot):
-                marked.enter_context(publication(table))
-                _replace(table, snapshot, began)
+                audit.check(table, snapshot)
+                with logs.phase(table, "publishing") as phase:
+                    marked.enter_context(publication(table))
+                    _replace(table, snapshot, began)
+                    phase.did(f"published version {snapshot.version} in the view {table.spec.database}.{table.spec.view}")
             newest = table.newest()
             # a writer that came after us and published before our replacement has just been undone: show the newest again
             if newest is None or newest.version <= snapshot.version:

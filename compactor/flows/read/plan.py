@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import TablePlan
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive
+from compactor.flows.read.check import check
 from compactor.flows.table import Table
 from compactor.flows.write.compact import due
 
 
-def plan(table: Table) -> TablePlan:
-    """Return the steps of the next run as sentences. What depends on the data (a truncate, a type change) is given as a possibility."""
+def plan(table: Table, others: Sequence[TableSpec] = ()) -> TablePlan:
+    """Return the steps of the next run as sentences. What depends on the data (a truncate, a type change) is given as a possibility.
+
+    For a table that was never committed, the configuration is compared with the files (`flows/read/check`). `others`: all tables.
+    """
     snapshot = table.newest()
     landing = discover.landing(table, snapshot)
     steps = []
     left = archive.unfinished(listed(table), snapshot.pending) if snapshot else ()
     if left:
-        steps.append(f"archive {len(left)} files that an earlier run absorbed")
+        steps.append(f"archive {counted(len(left), 'file')} that an earlier run ingested")
     if landing.new:
         size = sum(item.size for item in landing.new)
         folders = len({item.folder for item in landing.new})
-        steps.append(f"read {len(landing.new)} new files ({size:,} bytes) in {folders} folders")
+        steps.append(f"read {counted(len(landing.new), 'new file')} ({size:,} bytes) in {counted(folders, 'folder')}")
         first = snapshot is None or not snapshot.segments or table.spec.write_mode == "copy-on-write"
         steps.append(
             f"write {'a new base' if first else 'a new Delta (a new base if half of the table changes, is truncated, or a column changes its type)'}"
@@ -31,5 +39,6 @@ def plan(table: Table) -> TablePlan:
     if snapshot and due(table, snapshot):
         steps.append("look for segments worth compacting")
     if landing.waiting:
-        steps.append(f"leave {landing.waiting} files that may not be complete yet for the next run")
-    return TablePlan(table.name, snapshot.version if snapshot else None, landing, tuple(steps) or ("nothing to do",))
+        steps.append(f"leave {counted(landing.waiting, 'file')} that may not be complete yet for the next run")
+    problems = tuple(item.detail for item in check(table, others) if not item.ok) if snapshot is None else ()
+    return TablePlan(table.name, snapshot.version if snapshot else None, landing, tuple(steps) or ("nothing to do",), problems)

@@ -63,6 +63,21 @@ def waiting(table: Table, snapshot: Snapshot | None) -> list[QuarantinedFile]:
     return [_quarantined(table, item) for item in entries_by_input.values() if item.in_quarantine]
 
 
+def with_reasons(table: Table, files: Sequence[QuarantinedFile]) -> list[QuarantinedFile]:
+    """Return the files with a reason for those with invalid records too: that of the first record, out of the reason file.
+
+    The ledger has the reasons of whole files only. Reads one small file for each of the others.
+    """
+    return [item if item.reason else dataclasses.replace(item, reason=_first_reason(reasons(table, item))) for item in files]
+
+
+def _first_reason(content: dict[str, Any]) -> str:
+    first: dict[str, Any] = next(iter(content["unusable"]), {})
+    more = content["records"] - 1
+    where = f"record {first['record']}: " if "record" in first else ""
+    return where + str(first.get("reason", "")) + (f" (and {more:,} more)" if more > 0 else "")
+
+
 def reasons(table: Table, item: QuarantinedFile) -> dict[str, Any]:
     """The reason file of one input; without one (somebody removed it) what the ledger knows."""
     try:

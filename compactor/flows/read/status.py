@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from compactor.core.planning import compaction
 from compactor.core.results.reports import TableStatus
+from compactor.flows import failures
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
-from compactor.flows.publish import archive
+from compactor.flows.publish import archive, audit
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 
@@ -41,6 +42,7 @@ def status(table: Table) -> TableStatus:
         rows=snapshot.rows if snapshot else 0,
         segments=len(snapshot.segments) if snapshot else 0,
         bytes=snapshot.size if snapshot else 0,
+        delta_bytes=delta.size if delta else 0,
         delta_rows=delta.rows if delta else 0,
         delta_tombstones=delta.tombstones if delta else 0,
         delta_estimate=estimate,
@@ -56,4 +58,6 @@ def status(table: Table) -> TableStatus:
         history_events=sum(part.rows for part in history.parts) if history else 0,
         history_bytes=history.size if history else 0,
         history_since=history.since if history else None,
+        blocked=audit.blocked(table, snapshot) if snapshot else None,
+        last_failure=failures.recall(table, snapshot),
     )

@@ -22,6 +22,7 @@ from compactor.core.model.layout import commit_id, join, relative
 from compactor.core.model.snapshot import COUNTS, DataFile, Snapshot
 from compactor.core.planning import compaction, retention
 from compactor.core.results.checks import Check
+from compactor.core.results.phrases import counted
 from compactor.flows import ledger
 from compactor.flows.keep import discard
 from compactor.flows.land import discover
@@ -78,7 +79,9 @@ def _twice(check: Callable[[Table, Snapshot], Check], table: Table, snapshot: Sn
 
 def _files(table: Table, snapshot: Snapshot) -> Check:
     problems = _file_problems(table, snapshot.data_files)
-    return Check(table.name, "files", not problems, "; ".join(problems[:3]) or f"{len(snapshot.data_files)} files, {snapshot.size:,} bytes")
+    return Check(
+        table.name, "files", not problems, "; ".join(problems[:3]) or f"{counted(len(snapshot.data_files), 'file')}, {snapshot.size:,} bytes"
+    )
 
 
 def _file_problems(table: Table, named: Sequence[tuple[str, DataFile]]) -> list[str]:
@@ -104,7 +107,7 @@ def _feed(table: Table, newest: Snapshot, deep: bool) -> list[Check]:
     versions = list(feed.after(table, newest, 0))
     named = [(each.feed.part.path, file) for each in versions if each.feed and each.feed.part for file in each.feed.part.files]
     problems = _file_problems(table, named)
-    detail = f"{len(named)} files, from version {newest.feed.first if newest.feed else 0} on"
+    detail = f"{counted(len(named), 'file')}, from version {newest.feed.first if newest.feed else 0} on"
     checks = [Check(table.name, "feed", not problems, "; ".join(problems[:3]) or detail)]
     if not table.env.files_only:
         checks.append(_feed_table(table, newest, versions))
@@ -181,7 +184,7 @@ def _kept_versions(table: Table, newest: Snapshot) -> Check:
             problems.append(str(error))
             continue
         problems += [f"{file.path}: expected {file.entries} entries, found {number}"] if number != file.entries else []
-    detail = f"{len(kept)} versions, {len(files)} files, {sum(file.size for file, _ in files.values()):,} bytes read"
+    detail = f"{counted(len(kept), 'version')}, {counted(len(files), 'file')}, {sum(file.size for file, _ in files.values()):,} bytes read"
     unsummed = sum(not file.checksum for file, _ in files.values())
     detail += f"; {unsummed} files are of a time before checksums" if unsummed else ""
     return Check(table.name, "kept versions", not problems, "; ".join(problems[:3]) or detail)
@@ -217,7 +220,7 @@ def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Ch
         size += item.size
         if info is None or (info.size != item.size and name not in repaired):
             problems.append(f"{item.path}: expected {item.size} bytes, found {f'{info.size} in {place}' if info else 'nothing'}")
-    return Check(table.name, "raw files", not problems, "; ".join(problems[:3]) or f"{len(latest_entries)} files, {size:,} bytes")
+    return Check(table.name, "raw files", not problems, "; ".join(problems[:3]) or f"{counted(len(latest_entries), 'file')}, {size:,} bytes")
 
 
 def _tiling(table: Table, snapshot: Snapshot) -> Check:

@@ -27,6 +27,7 @@ from compactor.core.results.batch import BatchSummary
 from compactor.core.results.reports import AdoptReport, Progress, silent
 from compactor.core.schema.adoption import ADOPTED, EPOCH, FIRST, OPERATION, Adoption, ForeignBase, check_plain, refused_paths, sentence
 from compactor.core.sources import increment
+from compactor.flows import logs
 from compactor.flows.land import discover
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
@@ -38,6 +39,7 @@ SAMPLES = (24, 240)
 """Landed files, the newest, that are read to learn how changes look; more when none of them has a row, at last all."""
 
 
+@logs.of_table
 def adopt(
     table: Table,
     path: str,
@@ -52,6 +54,8 @@ def adopt(
     `order_by`: columns that hold the Position of each row's last change; `through`: the last folder of landing that is in the rows.
     Raises Refused for what cannot be adopted, NoRowsYet while no landed change shows their columns, Conflict when somebody commits meanwhile.
     """
+    if table.spec.columns:
+        raise Refused(f"table {table.name}: rows of another table cannot be adopted under `columns:`; they would be stored as they are")
     _check(table, path, order_by, through)
     reports: list[AdoptReport] = []
 

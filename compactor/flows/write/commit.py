@@ -17,9 +17,10 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction, landing
 from compactor.core.results.batch import InputLocations, Staged
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress
 from compactor.core.sources import full_loads
-from compactor.flows import ledger
+from compactor.flows import ledger, logs
 from compactor.flows.land import discover
 from compactor.flows.publish import archive, notices
 from compactor.flows.read import quarantine
@@ -41,7 +42,11 @@ def commit(table: Table, newest: Snapshot | None, label: str, progress: Progress
     """Ingest what has landed, at most FILES_MAX files. Return the new Snapshot, or None if nothing has. Raises Conflict as `transact` does."""
 
     def landed(parent: Snapshot | None) -> tuple[Sequence[Input], InputLocations]:
-        new = discover.landing(table, parent).new
+        with logs.phase(table, "listing") as phase:
+            new = discover.landing(table, parent).new
+            if new:
+                size = sum(item.size for item in new)
+                phase.did(f"listed {counted(len(new), 'new file')}, {size:,} bytes,", files=len(new), bytes=size)
         # a full load is ingested whole; all other events may come in any number of commits
         return new if table.spec.source.full_loads else new[:FILES_MAX], _LANDING
 
@@ -126,7 +131,11 @@ class _Ingestion:
     def _read(self, inputs: Sequence[Input], version: int) -> Batch:
         table, parent = self.table, self.parent
         try:
-            return table.engine().read(table.spec, parent, inputs, version, self.locations, lambda: ledger.newest_entries(table, parent))
+            with logs.phase(table, "decoding") as phase:
+                batch = table.engine().read(table.spec, parent, inputs, version, self.locations, lambda: ledger.newest_entries(table, parent))
+                events = batch.summary.read
+                phase.did(f"decoded {counted(events, 'event')} from {counted(len(inputs), 'file')}", events=events, files=len(inputs))
+            return batch
         except SchemaRefused as error:
             notices.notify(table, parent, error.decisions, None)
             raise

@@ -18,7 +18,9 @@ from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.batch import Staged
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress
+from compactor.flows import logs
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
 from compactor.flows.write import state
@@ -68,7 +70,11 @@ class _Compaction:
         self.staged: Staged | None = None
         self.purge_through = state.purge_through(table, read) if self.targets else 0
         if self.targets:
-            self.staged = table.engine().compact(table.spec, read, self.targets, self.commit, self.purge_through)
+            with logs.phase(table, "compacting") as phase:
+                self.staged = table.engine().compact(table.spec, read, self.targets, self.commit, self.purge_through)
+                rows = sum(segment.rows for segment in self.staged.segments)
+                sentence = f"compacted {counted(len(self.targets), 'segment')} into {len(self.staged.segments):,}, {counted(rows, 'row')},"
+                phase.did(sentence, segments=len(self.targets), rows=rows, bytes=sum(segment.size for segment in self.staged.segments))
 
     def edit(self, parent: Snapshot) -> Edit | None:
         """Return the result as an Edit of `parent`: `read` itself, or a later version."""

@@ -25,8 +25,9 @@ from compactor.core.model.spec import ROW_ID
 from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.results.checks import Difference
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress, RebuildReport, silent
-from compactor.flows import ledger
+from compactor.flows import ledger, logs
 from compactor.flows.keep import discard
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
@@ -125,7 +126,10 @@ class _Rebuild:
         writer = commit_id(version, table.env.nonce())
         self.progress(table.name, "read", 0.1)
         try:
-            batch = table.engine().read(table.spec.unguarded, _origin(table, parent, self.texts), self.inputs, version, self.locations)
+            with logs.phase(table, "decoding") as phase:
+                batch = table.engine().read(table.spec.unguarded, _origin(table, parent, self.texts), self.inputs, version, self.locations)
+                files, events = len(self.inputs), batch.summary.read
+                phase.did(f"decoded {counted(events, 'event')} from {counted(files, 'file')}", events=events, files=files)
         except NoRowsYet as error:
             raise Refused(str(error)) from error
         then = restore.changed(ledger.everything(table, target), ledger.everything(table, parent)) if target else ()
@@ -154,7 +158,9 @@ class _Rebuild:
         """Raises RequirementFailed when vacuum has taken one of the two meanwhile: the rebuild slept longer than `grace`."""
         table = self.table
         try:
-            difference = table.engine().difference(table.spec, against, made)
+            with logs.phase(table, "comparing") as phase:
+                difference = table.engine().difference(table.spec, against, made)
+                phase.did(f"compared {counted(made.rows, 'row')} with version {against.version}", rows=made.rows)
         except Exception as error:
             newest = table.newest()
             if newest is None or table.files_exist(newest, made.data_files):
@@ -292,7 +298,7 @@ def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], pl
     if unreadable:
         raise InputRefused(
             f"table {table.name}: {places[unreadable[0].path, unreadable[0].etag]} was ingested and cannot be read now ({unreadable[0].reason}); "
-            f"{len(unreadable)} files in all. Restore them from a backup."
+            f"{counted(len(unreadable), 'file')} in all. Restore them from a backup."
         )
 
 

@@ -23,8 +23,9 @@ from compactor.core.model.layout import commit_id
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
+from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress, TableReport, silent
-from compactor.flows import ledger
+from compactor.flows import ledger, logs
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
@@ -56,6 +57,7 @@ def as_of(table: Table, moment: str) -> Snapshot:
     raise Refused(f"table {table.name}: nothing was committed by {moment}; {_listed(_available(table))}")
 
 
+@logs.of_table
 def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     """Make the State of `target` the newest. Raises RequirementFailed when another writer commits meanwhile: the request may be wrong by then."""
     head = table.newest()
@@ -77,7 +79,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     undone = sum(item.outcome == "undone" for item in made.inputs)
     redone = len(made.inputs) - undone
     notes = [f"the state of version {target.version}; `compactor restore {table.name} --version {head_version}` goes back"]
-    notes += [f"{undone} files are undone: they stay where they are, and `--reabsorb` takes them again"] if undone else []
+    notes += [f"{counted(undone, 'file')} undone: left in place; `--reabsorb` takes them again"] if undone else []
     notes += [f"{redone} files that an earlier restore had undone are in the table again"] if redone else []
     return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), len(made.inputs), rows=made.rows, notes=tuple(notes))
 

@@ -14,6 +14,8 @@ from compactor.core.model.position import KEY, TABLE, Partitions, latest, scope
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
+from compactor.core.results.phrases import counted
+from compactor.flows import logs
 from compactor.flows.table import Table
 from compactor.ports import Batch, Resolution
 
@@ -37,10 +39,17 @@ class Written:
 
 def write(table: Table, batch: Batch, parent: State | None, commit: str, whole: bool, purge_through: int, scratch: ExitStack) -> Written:
     """Resolve a batch with `parent` and write base or Delta, and the history if the table has one. `scratch` closes the resolution."""
-    resolution = table.engine().resolve(batch, whole)
+    with logs.phase(table, "resolving") as phase:
+        resolution = table.engine().resolve(batch, whole)
+        changes = resolution.summary.changes
+        phase.did(f"resolved {counted(changes, 'change')}", changes=changes)
     scratch.callback(resolution.close)
-    staged = table.engine().write(resolution, commit, purge_through)
-    history = table.engine().write_history(resolution, commit) if table.spec.history else None
+    with logs.phase(table, "writing") as phase:
+        staged = table.engine().write(resolution, commit, purge_through)
+        history = table.engine().write_history(resolution, commit) if table.spec.history else None
+        parts = staged.segments or ((staged.delta,) if staged.delta else ())
+        rows, size = sum(part.rows for part in parts), sum(part.size for part in parts)
+        phase.did(f"wrote a {'base' if whole else 'Delta'} of {counted(rows, 'row')}, {size:,} bytes,", rows=rows, bytes=size)
     made = after(table, parent, resolution.summary, staged, history, commit, whole)
     return Written(resolution, staged, with_purge(table, made, parent, staged, purge_through))
 

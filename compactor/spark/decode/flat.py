@@ -4,7 +4,8 @@ Rules:
 - The operation is in the column that `op:` names (default: `__op`, else `op` or `Op`), decided for each writer (`core/sources/flat_rows.py`). Codes
   may be in any case, see `core/spec.OPERATIONS`; an unknown code makes the record invalid. Without such a column, or with null in it, the row is an
   upsert.
-- `__deleted` = "true" (a string) makes a delete, whatever the operation. Only the key of a delete is used.
+- `__deleted` = "true" (a string) makes a delete, whatever the operation, and so does the condition of `delete_when` (`spark/deletions.py`). Only the
+  key of a delete is used.
 - Columns that begin with `__`, and the operation column, are metadata: they can order changes, and are stored only if `metadata_columns` names them.
 - A null record (tombstone) counts as ignored.
 - There is no before image, so a table without a key takes inserts only.
@@ -20,7 +21,7 @@ from compactor.core.model.inputs import Input
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema.writer import from_avro, signature
 from compactor.core.sources.flat_rows import DELETED, TABLE, is_metadata, operation_column, operations
-from compactor.spark.columns import BEFORE, INVALID, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
+from compactor.spark.columns import BEFORE, DELETES, INVALID, OLD_KEY, OP, PLACE, SCHEMA, TEXT, TIME
 from compactor.spark.columns import SOURCE as SOURCE_COLUMN
 from compactor.spark.decode.debezium import wrapped
 from compactor.spark.decode.frame import Frame, declared_order, plain_writer
@@ -81,6 +82,8 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     dropped = [text for text, meaning in codes.items() if meaning == "ignore"]
     silent = f"{code} IN ({', '.join(literal(text) for text in dropped)})" if dropped else "false"
     deleted = f"lower(CAST({frame.value(DELETED)} AS STRING)) = 'true'" if DELETED in columns else "false"
+    if spec.delete_when and DELETES in frame.rows.columns:
+        deleted = f"({deleted} OR {DELETES})"
     fields = flat_source(columns)
     texts = {name: f"CAST({frame.value(column)} AS STRING)" for name, column in fields.items()}
     source = ", ".join(f"{texts.get(name, 'CAST(NULL AS STRING)')} AS {name}" for name in SOURCE)
@@ -101,7 +104,7 @@ def settle(frame: Frame, spec: TableSpec, inputs: Sequence[Input] = ()) -> Frame
     op_sql = f"CASE WHEN _op IS NULL OR {silent} OR {other} THEN NULL {row_op} END"
     unknown_code = f"_invalid IS NULL AND _op IS NOT NULL AND {code} IS NOT NULL AND NOT ({silent}) AND {op_of_code} IS NULL"
     problem = f"CASE WHEN {unknown_code} THEN concat('has an unknown operation ', {code}) END"
-    keep = [name for name in frame.rows.columns if name not in (OP, INVALID, SOURCE_COLUMN, TIME, BEFORE)]
+    keep = [name for name in frame.rows.columns if name not in (OP, INVALID, SOURCE_COLUMN, TIME, BEFORE, DELETES)]
     rows = frame.rows.selectExpr(
         *keep,
         BEFORE if spec.key else "CASE WHEN false THEN _after END AS _before",

@@ -54,6 +54,9 @@ class Frame:
     members: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Source name → member of AFTER and BEFORE, for columns whose member has another name: Spark finds members without regard to case."""
 
+    undecided_deletes: frozenset[str] = frozenset()
+    """Columns of `delete_when` that neither these rows nor the table have. They are null."""
+
     def value(self, name: str, image: str = AFTER) -> str:
         """SQL for the value of a source column in a row image."""
         return member(image, self.members.get(name, name))

@@ -21,7 +21,7 @@ from compactor.core.model.spec import Csv, TableSpec
 from compactor.core.schema.writer import from_avro
 from compactor.core.sources import increment
 from compactor.spark import failures
-from compactor.spark.columns import UNREADABLE
+from compactor.spark.columns import TEXT, UNREADABLE, VALUE
 from compactor.spark.consistency import ConsistentReads
 from compactor.spark.input import files
 from compactor.spark.input.files import Origins, RawFrame
@@ -32,6 +32,8 @@ _EMPTY = "\u0001empty\u0001"
 
 _DELIMITERS = (";", "\t", "|", ",")
 _CORRUPT = "_corrupt_line"
+_LINE = "_line"
+"""string: a line with more or fewer values than columns, else null."""
 _HEAD_BYTES = (1 << 16, 16 << 20)
 """How many bytes to read to find the end of the first record: first few, then many."""
 
@@ -172,4 +174,13 @@ def _named(rows: DataFrame, used: Csv, layout: _Layout, origins: Origins) -> Raw
     unreadable_line = f"CASE WHEN {quoted(_CORRUPT)} IS NOT NULL THEN {literal(why)} END"
     schema = ("struct", tuple((name, ("string",)) for name in layout.names))
     value = f"named_struct({', '.join(values)}) AS _value"
-    return RawFrame(rows.selectExpr(*files.origin(origins), value, f"{unreadable_line} AS {UNREADABLE}"), schema)
+    columns = (*files.origin(origins), value, f"{unreadable_line} AS {UNREADABLE}", f"{quoted(_CORRUPT)} AS {_LINE}")
+    return RawFrame(rows.selectExpr(*columns), schema)
+
+
+def with_text(rows: DataFrame, spec: TableSpec) -> DataFrame:
+    """Return the raw rows with TEXT: the line of the file. A line that could be read is written again from its values."""
+    used = settings(spec)
+    options = {"sep": used.delimiter, "quote": used.quote or "\u0000", "escape": used.quote or "\\", "nullValue": used.null_value or ""}
+    pairs = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in options.items())
+    return rows.selectExpr("*", f"coalesce({_LINE}, to_csv({VALUE}, map({pairs}))) AS {TEXT}")

@@ -69,10 +69,11 @@ class Inputs:
         if kind == "parquet":
             return raws
         raws = [dataclasses.replace(raw, rows=self.reads.materialize(raw.rows, self.materialize)) for raw in raws]
-        self._raws[kind] = [raw.rows for raw in raws]
+        self._raws[kind] = [csv_files.with_text(raw.rows, self.spec) if kind == "csv" else raw.rows for raw in raws]
         if kind != "csv":
             return raws
         operation = self.spec.op or self.spec.source.operation_column
+        schema = csv_types.declared(self.spec.csv, schema)
         return csv_types.add_types(raws, stored, schema, (operation,) if operation else (), self.spec.source.before_prefix)
 
     @property

@@ -26,7 +26,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema import writer
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
-from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, PARTITION, ROW, SOURCE, WRITER
+from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, PARTITION, ROW, SOURCE, TEXT, WRITER
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.input.files import from_spark
@@ -328,8 +328,22 @@ def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame
         .limit(LISTED_MAX)
         .collect()
     )
-    numbers = record_numbers([row[:3] for row in listed], raws)
-    return [Unusable(row[FILE], row.why, numbers[row[:3]], row.text or "") for row in listed]
+    places = [row[:3] for row in listed]
+    numbers, texts = record_numbers(places, raws), record_texts(places, raws)
+    return [Unusable(row[FILE], row.why, numbers[row[:3]], texts.get(row[:3]) or row.text or "") for row in listed]
+
+
+def record_texts(places: Collection[tuple[str, int, int]], raws: Sequence[DataFrame]) -> dict[tuple[str, int, int], str]:
+    """Return the beginning of each record (FILE, BLOCK, ROW) as its file has it, for text formats."""
+    chosen = ", ".join(literal("\n".join(map(str, place))) for place in sorted({*places}))
+    texts = {}
+    for raw in raws if places else ():
+        if TEXT in raw.columns:
+            rows = raw.where(f"concat_ws('\n', _file, _block, _row) IN ({chosen})").selectExpr(
+                FILE, BLOCK, ROW, f"substr(_text, 1, {TEXT_MAX}) AS text"
+            )
+            texts.update({row[:3]: row.text or "" for row in rows.collect()})
+    return texts
 
 
 def record_numbers(places: Collection[tuple[str, int, int]], raws: Sequence[DataFrame]) -> dict[tuple[str, int, int], int]:

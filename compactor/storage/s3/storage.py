@@ -48,10 +48,17 @@ class S3Storage:
 
     def read(self, path: str) -> bytes:
         """Return the whole content. Raises FileNotFoundError."""
+        return self._read(path)
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """Return a part of the content. Raises FileNotFoundError."""
+        return self._read(path, f"bytes={start}-{start + length - 1}") if length > 0 else b""
+
+    def _read(self, path: str, part: str | None = None) -> bytes:
         where = place(path)
 
         def attempt() -> bytes:
-            body: bytes = self._client.request("get_object", where, (ABSENT,), Key=where.key)["Body"].read()
+            body: bytes = self._client.request("get_object", where, (ABSENT,), Key=where.key, Range=part)["Body"].read()
             return body
 
         try:

@@ -1,5 +1,12 @@
 # All parts: landing in a separate bucket, archives that move to colder storage, an EMR cluster beside EMR Serverless, Airflow, alarms.
-# It costs money while it exists; docs/terraform.md lists the costs.
+# It costs money while it exists; docs/terraform.md lists the costs. In this folder:
+#
+#   compactor package --mwaa mwaa          # what MWAA installs; the module uploads it
+#   terraform init && terraform apply
+#   compactor package "$(terraform output -raw job_package)"
+#   terraform output -raw compactor_yaml > compactor.yaml          # then add `tables:`
+#   aws s3 sync ../../../dags "$(terraform output -raw dags)" --exclude '*' --include '*.py'
+#   aws s3 cp compactor.yaml "$(terraform output -raw dags)/compactor.yaml"
 
 terraform {
   required_version = ">= 1.9.0"
@@ -7,7 +14,7 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = ">= 6.0.0, < 7.0.0"
+      version = ">= 6.19.0, < 7.0.0"
     }
   }
 }
@@ -42,7 +49,7 @@ module "compactor" {
 
   database = {
     name   = "school"
-    tables = "school_internal"
+    tables = { name = "school_internal" }
   }
 
   serverless = {
@@ -67,11 +74,12 @@ module "compactor" {
     security_group_ids = [var.security_group_id]
     environment_class  = "mw1.medium"
     max_workers        = 10
+    package            = "${path.module}/mwaa"
     options            = { "core.default_task_retries" = "2" }
   }
 
   callers = {
-    trusted_arns = var.operator_role_arns
+    trusted = { arns = var.operator_role_arns }
   }
 
   notifications = {
@@ -83,5 +91,23 @@ module "compactor" {
     tables                = { orders = 90, payments = 90 }
   }
 
+  dashboard = true
+
   log_retention_days = 365
+
+  roles = {
+    path                     = "/data-platform/"
+    permissions_boundary_arn = var.permissions_boundary_arn
+  }
+
+  vpc_endpoints = {
+    vpc_id             = var.vpc_id
+    route_table_ids    = var.private_route_table_ids
+    subnet_ids         = var.private_subnet_ids
+    security_group_ids = [var.security_group_id]
+  }
+
+  lake_formation = {
+    readers = { analysts = var.analysts_role_arn }
+  }
 }

@@ -32,3 +32,24 @@ variable "operator_role_arns" {
   description = "Roles of people who may start, watch and cancel jobs."
   type        = list(string)
 }
+
+variable "vpc_id" {
+  description = "The VPC of the subnets."
+  type        = string
+}
+
+variable "private_route_table_ids" {
+  description = "Route tables of the private subnets, for the endpoint of S3."
+  type        = list(string)
+}
+
+variable "permissions_boundary_arn" {
+  description = "The policy that limits every role in this account; null: there is none."
+  type        = string
+  default     = null
+}
+
+variable "analysts_role_arn" {
+  description = "A role that reads the views."
+  type        = string
+}

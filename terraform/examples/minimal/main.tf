@@ -7,7 +7,7 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = ">= 6.0.0, < 7.0.0"
+      version = ">= 6.19.0, < 7.0.0"
     }
   }
 }
@@ -22,19 +22,6 @@ module "compactor" {
 }
 
 output "compactor_yaml" {
-  description = "The first lines of compactor.yaml."
-  value       = <<-EOT
-    warehouse: ${module.compactor.warehouse}
-    catalog: {type: glue, database: ${module.compactor.databases.name}}
-  EOT
-}
-
-output "application_id" {
-  description = "The application that runs jobs."
-  value       = module.compactor.application_id
-}
-
-output "job_role_arn" {
-  description = "The role of jobs."
-  value       = module.compactor.job_role_arn
+  description = "The first part of compactor.yaml; add `tables:`."
+  value       = module.compactor.compactor_yaml
 }

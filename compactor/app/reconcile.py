@@ -1,0 +1,154 @@
+"""The part of the App that compares a table with its source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.app.base import AppBase
+from compactor.app.query import with_sql_errors
+from compactor.app.spark import check_reader
+from compactor.core.catalog import views
+from compactor.core.model.errors import Refused
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.reconcile.canonical import Columns, LakeColumn, pair_columns
+from compactor.core.reconcile.reached import parse_lsn, position_lsn
+from compactor.core.reconcile.report import ReconcileReport
+from compactor.core.reconcile.side import SqlSide
+from compactor.core.reconcile.spark_sql import SparkSql
+from compactor.flows.publish.publish import shown_version
+from compactor.flows.read.reconcile import Options, Pinned, reconcile
+from compactor.flows.table import Table
+
+_PAUSE = 2.0
+"""Seconds between two looks at the lake's position."""
+
+
+@dataclass(frozen=True)
+class SparkLake:
+    """The table as Spark reads it, pinned to the version that the catalog shows."""
+
+    table: Table
+    """The table."""
+    columns: Columns
+    """What is compared."""
+    spark: Callable[[], Any]
+    """Returns the session."""
+
+    def newest_lsn(self) -> int | None:
+        """See LakeSide."""
+        newest = self.table.newest()
+        return position_lsn(newest.order, newest.position) if newest else None
+
+    def pin(self) -> Pinned:
+        """See LakeSide."""
+        snapshot = shown(self.table)
+        deleted = f" WHERE NOT `{views.DELETED}`" if self.table.spec.soft else ""
+        relation = f"(SELECT * FROM ({views.view_text(self.table.spec, snapshot)}) v{deleted}) t"
+        side = SqlSide(SparkSql(), relation, self.columns, self._query)
+        return Pinned(snapshot.version, snapshot.rows, position_lsn(snapshot.order, snapshot.position), side)
+
+    def _query(self, text: str) -> list[tuple[Any, ...]]:
+        return with_sql_errors(lambda: [tuple(row) for row in self.spark().sql(text).collect()])
+
+
+def shown(table: Table) -> Snapshot:
+    """Return the version that the table's view shows. Raises Refused without one."""
+    newest = table.newest()
+    version = shown_version(table, newest) if newest else None
+    snapshot = table.snapshot(version) if version else None
+    if snapshot is None:
+        raise Refused(f"table {table.name}: nothing is published yet; run `compactor run {table.name}` first")
+    return snapshot
+
+
+def source_table(spec: TableSpec) -> str:
+    """Return the name of a table in its source: `source_table:`, else the end of the topic, else the table's own name."""
+    if spec.source_table and "*" not in spec.source_table:
+        return spec.source_table
+    parts = (spec.topic or "").split(".")
+    return ".".join(parts[-2:]) if len(parts) >= 3 else spec.name
+
+
+class Reconcile(AppBase):
+    """Compare tables with their sources, and show versions that were audited."""
+
+    def publish(self, name: str, accept: bool = False) -> str:
+        """Audit the newest version again and show it if its rules hold, or, with `accept`, whatever they say. Return what was done.
+
+        Raises CheckFailed if a rule does not hold.
+        """
+        from compactor.flows.publish import audit
+        from compactor.flows.run import publish_table
+
+        (spec,) = self.specs([name])
+        spec = self._with_schema(spec)
+        self._start(frozenset())
+        table = self.runtime.table(spec)
+        newest = table.newest()
+        if newest is None:
+            raise Refused(f"table {name}: nothing is committed yet; run `compactor run {name}` first")
+        failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures if spec.rules else ()
+        version = publish_table(table, newest)
+        return f"version {version} is shown" + (f", although: {'; '.join(failures)}" if failures else "")
+
+    def reconcile(
+        self,
+        name: str,
+        url: str,
+        at: str | None = None,
+        from_table: str | None = None,
+        wait: float = 600.0,
+        timeout: float = 300.0,
+        options: Options | None = None,
+    ) -> ReconcileReport:
+        """Compare a table with its source and name the rows and columns that differ.
+
+        `at`: an LSN, or `now`, that the lake must reach first; `from_table`: the table in the source; `wait`: seconds that may be spent waiting
+        for the lake; `timeout`: seconds that one statement on the source may take.
+        """
+        import dataclasses
+
+        from compactor.reconcile.postgres import open_source
+
+        options = options or Options()
+        check_reader(self.settings, "run it on EMR")
+        (spec,) = self.specs([name])
+        if spec.keyless:
+            raise Refused(f"table {name} has no key: only tables with a key can be compared.")
+        with open_source(url, from_table or source_table(spec), options.parallel, timeout) as source:
+            if at is not None:
+                lsn = source.lsn() if at == "now" else parse_lsn(at)
+                if lsn is None:
+                    raise Refused(f"expected `now` or an LSN such as 0/16B3748, got {at!r}")
+                options = dataclasses.replace(options, at=lsn)
+            self._start(frozenset())
+            table = self.runtime.table(spec)
+            columns = self._columns(table, source.columns())
+            source.select(columns)
+            lake = SparkLake(table, columns, self.runtime.spark)
+            deadline = time.monotonic() + wait
+            names = (name, f"{source.address} {source.table}")
+            return reconcile(names, columns, source, lake, options, lambda: self._pause(deadline), time.monotonic)
+
+    def _columns(self, table: Table, source: Any) -> Columns:
+        snapshot = shown(table)
+        schema = snapshot.schema
+        lake = [LakeColumn(schema.view_name(field), field.source, field.type) for field in schema.payload]
+        key = [schema.view_name(schema.field(stored)) for stored in schema.key]
+        columns = pair_columns(lake, source, key, {})
+        if len(columns.key) < len(key):
+            missing = [f"{name} ({reason})" for name, reason in columns.skipped if name in key]
+            raise Refused(f"table {table.name}: the key cannot be compared with the source's: {', '.join(missing)}. Check --source-table.")
+        return columns
+
+    def _pause(self, deadline: float) -> bool:
+        """Wait a moment, so that runs can bring the lake forward. Return False after the deadline."""
+        if time.monotonic() >= deadline:
+            return False
+        self._release_metastore()
+        time.sleep(min(_PAUSE, max(0.0, deadline - time.monotonic())))
+        return True

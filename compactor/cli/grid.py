@@ -1,0 +1,99 @@
+"""Tables for people: columns that fit the terminal, sizes with units, times in UTC, colours for what needs attention."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PLAIN_WIDTH = 250
+"""Width in characters if the output is a file or a pipe."""
+
+_GAP = 2
+"""Blanks between two columns."""
+
+
+def console(stream: TextIO | None = None, wide: bool = False) -> Console:
+    """Return a console that prints text without interpreting markup. `wide`: lines may be longer than the terminal."""
+    stream = stream or sys.stdout
+    width = None if stream.isatty() and not wide else PLAIN_WIDTH
+    # a dumb terminal is 80 columns wide to rich, unless both are given
+    height = None if width is None else 100
+    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width, height=height)
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    right: Sequence[str] = (),
+    optional: Sequence[str] = (),
+    wide: bool = False,
+    empty: str = "",
+) -> None:
+    """Print a table on stdout. Columns in `right` contain numbers.
+
+    On a terminal that is too narrow, columns in `optional` are left out, the first ones first, until the table fits, and a line says so.
+    `wide`: leave nothing out. `empty`: the sentence to print if there are no rows.
+    """
+    out = console(wide=wide)
+    lines = [tuple(map(_cell, row)) for row in rows]
+    if empty and not lines:
+        out.print(empty, soft_wrap=True)
+        return
+    widths = {name: max([cell_len(name), *(cell_len(str(line[at])) for line in lines)]) for at, name in enumerate(columns)}
+    shown = list(columns)
+    for name in optional:
+        if wide or sum(widths[each] + _GAP for each in shown) - _GAP <= out.width:
+            break
+        if name in shown:
+            shown.remove(name)
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for name in shown:
+        grid.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for line in lines:
+        grid.add_row(*(cell for name, cell in zip(columns, line) if name in shown))
+    out.print(grid)
+    hidden = [name for name in columns if name not in shown]
+    if hidden:
+        out.print(f"not shown: {', '.join(hidden)} (--wide)", style="dim", soft_wrap=True)
+
+
+def _cell(value: Any) -> str | Text:
+    return value if isinstance(value, Text) else "" if value is None else f"{value:,}" if type(value) is int else str(value)
+
+
+OUTCOMES = {"failed": "bold red", "FAILED": "bold red", "later": "yellow", "stopped": "yellow"}
+"""Colours of outcomes that need attention."""
+
+
+def coloured(word: str) -> Text:
+    """Return an outcome in its colour."""
+    return Text(word, style=OUTCOMES.get(word, ""))
+
+
+def warned(value: Any) -> Any:
+    """Return a number or a text; in yellow unless it is zero or empty."""
+    return Text(str(_cell(value)), style="yellow") if value else value
+
+
+def size(count: int | None) -> str | None:
+    """Return a number of bytes with a unit, in powers of 1024.
+
+    >>> [size(count) for count in (0, 1023, 40594, 5 << 30)]
+    ['0 B', '1023 B', '39.6 KB', '5.0 GB']
+    """
+    if count is None:
+        return None
+    units = ("B", "KB", "MB", "GB", "TB", "PB")
+    power = min((max(count, 1).bit_length() - 1) // 10, len(units) - 1)
+    return f"{count} B" if power == 0 else f"{count / 1024**power:.1f} {units[power]}"
+
+
+def moment(text: str | None) -> str:
+    """Return an ISO time, which is UTC, without fractions of a second, for people."""
+    return "" if text is None else text[:19].replace("T", " ")

@@ -1,0 +1,88 @@
+"""`compactor reconcile`: compare a table with its source."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from compactor.cli import console, grid, options
+from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, OneTable, Output, OutputForm, Verbose
+from compactor.core.model.errors import Refused
+from compactor.core.reconcile.report import ReconcileReport
+from compactor.flows.read.reconcile import Options
+
+_VARIABLE = "COMPACTOR_SOURCE"
+
+
+def reconcile(
+    table: OneTable,
+    source: Annotated[
+        str, typer.Option("--source", metavar="URL", envvar=_VARIABLE, help="postgresql://user@host/database. Keep the password in PGPASSWORD.")
+    ] = "",
+    source_table: Annotated[
+        str | None, typer.Option(metavar="SCHEMA.TABLE", help="The table in the source; default from `source_table:`, `topic:` or the name.")
+    ] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="LSN", help="First wait until the lake has reached this LSN, or `now`.")] = None,
+    wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the lake, in all.")] = 600.0,
+    parallel: Annotated[int, typer.Option(min=1, help="Statements at a time on the source.")] = 2,
+    chunk: Annotated[int, typer.Option(min=1000, metavar="ROWS", help="Rows that one statement on the source should read.")] = 100_000,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How long one statement on the source may take.")] = 300.0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show N differences.")] = 100,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    verbose: Verbose = False,
+) -> None:
+    """Compare a table with its source.
+
+    Names the rows and columns that differ. Both sides compute counts and checksums of key ranges; ranges that differ are divided down to
+    single rows. Each differing row is then looked at again: the source's row, the lake's row when the lake has reached the source's
+    position, and the source's row once more. So a row that changes meanwhile, or that the lake does not have yet, is not reported. Reads
+    only. Exits 0 if nothing differs, 1 if rows differ, 75 if rows differ and the lake has not reached the source's position within --wait.
+
+    \b
+    Example:
+      compactor reconcile student --source postgresql://reader@standby/school
+      compactor reconcile student --source postgresql://reader@standby/school --at now --wait 3600 --output json
+    """
+    if not source:
+        raise Refused(f"reconcile needs the source: --source postgresql://user@host/database, or the environment variable {_VARIABLE}")
+    os.environ.setdefault("PGAPPNAME", "compactor reconcile")
+    with options.opened(config, verbose, WAIT_SECONDS) as app:
+        result = app.reconcile(table, source, at, source_table, wait, timeout, Options(parallel, chunk, limit))
+    if output is Output.json:
+        console.as_json(result.to_json())
+    else:
+        _show(result)
+    raise typer.Exit(result.exit_code)
+
+
+def _show(result: ReconcileReport) -> None:
+    differing = [
+        (
+            ", ".join(f"{name}={text}" for name, text in item.key.items()),
+            item.kind if item.kind != "repeated" else f"{item.rows[0]} rows in the source, {item.rows[1]} in the lake",
+            "; ".join(f"{cell.column}: source {_value(cell.source)}, lake {_value(cell.lake)}" for cell in item.cells),
+            item.proof or "the lake has not come that far",
+        )
+        for item in result.differences
+    ]
+    if differing:
+        grid.table(("key", "difference", "columns", "why it is no delay"), differing)
+    rows = f"{result.rows[0]:,} rows in the source, {result.rows[1]:,} in the lake (version {result.version})"
+    print(f"{result.table}: {result.outcome}. {rows}; {result.different:,} rows differ")
+    print(f"compared {len(result.columns)} columns in {result.parts:,} key ranges with {result.source} in {result.seconds:.1f} s")
+    print(f"positions: source {result.source_position}, lake {result.lake_position}; {result.suspects:,} rows looked at again")
+    if result.changing:
+        print(f"{result.changing:,} rows were changed by the source in every look and are not judged")
+    if result.outcome == "too many":
+        print("too many rows differ at first to look at each: the lake is far behind (try --at now), or another table was compared")
+    for name, reason in result.skipped:
+        print(f"not compared: {name}: {reason}")
+
+
+def _value(text: str | None) -> str:
+    if text is None:
+        return "null"
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")

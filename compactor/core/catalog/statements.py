@@ -1,0 +1,92 @@
+"""SQL text: split into statements, and what a statement mentions. Enough to choose an engine; only the engine parses it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_TOKEN = re.compile(
+    r"(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<text>'(?:[^']|'')*')|(?P<quoted>\"(?:[^\"]|\"\")*\")|(?P<ticked>`(?:[^`]|``)*`)"
+    r"|(?P<word>[^\W\d]\w*)|(?P<end>;)|(?P<open>'|\"|`|/\*)|(?P<other>.)",
+    re.DOTALL,
+)
+READS = ("select", "with", "from", "values", "table", "describe", "desc", "show", "summarize", "pivot", "unpivot")
+"""First words of statements that only read."""
+
+_DESCRIBE = re.compile(r"\s*desc(?:ribe)?\s+(?:table\s+)?(?P<name>[\w.\"]+)\s*", re.IGNORECASE)
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*", re.IGNORECASE)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    for match in _TOKEN.finditer(text):
+        yield str(match.lastgroup), match[0]
+
+
+def split(text: str) -> list[str]:
+    """Return the statements of a text, without `;` and without those that are empty.
+
+    >>> split("select ';' a; -- one; two\\nselect 2;")
+    ["select ';' a", '-- one; two\\nselect 2']
+    """
+    out, current, content = [], "", False
+    for kind, piece in _tokens(text):
+        if kind == "end":
+            out += [current.strip()] if content else []
+            current, content = "", False
+            continue
+        current, content = current + piece, content or (kind != "comment" and not piece.isspace())
+    return [*out, current.strip()] if content else out
+
+
+def unfinished(text: str) -> bool:
+    """Return whether a text ends inside of a statement, so that a shell waits for more lines.
+
+    >>> unfinished("select 1"), unfinished("select 1;"), unfinished("select ';"), unfinished("  ")
+    (True, False, True, False)
+    """
+    last, opened = "end", False
+    for kind, piece in _tokens(text):
+        opened = opened or kind == "open"
+        if kind != "comment" and not piece.isspace():
+            last = kind
+    return opened or last != "end"
+
+
+def first_word(text: str) -> str:
+    """Return the first word in lower case, "" without one. Opening brackets are passed over."""
+    for kind, piece in _tokens(text):
+        if kind == "word":
+            return piece.lower()
+        if kind != "comment" and not piece.isspace() and piece not in "(":
+            return ""
+    return ""
+
+
+def has_backquotes(text: str) -> bool:
+    """Return whether a statement has names in Hive's quotes."""
+    return any(kind == "ticked" for kind, _ in _tokens(text))
+
+
+def mentioned(text: str) -> set[str]:
+    """Return every word and quoted name of a statement in lower case: its tables and more.
+
+    >>> sorted(mentioned('select "A b", \\'text\\' from s.t'))
+    ['a b', 'from', 's', 'select', 't']
+    """
+    words = {piece.lower() for kind, piece in _tokens(text) if kind == "word"}
+    return words | {piece[1:-1].replace('""', '"').lower() for kind, piece in _tokens(text) if kind == "quoted"}
+
+
+def described(text: str) -> str | None:
+    """Return the table of a plain `describe` in lower case, None for any other statement.
+
+    >>> described("DESC School.student"), described("describe extended student")
+    ('student', None)
+    """
+    match = _DESCRIBE.fullmatch(text)
+    return match["name"].replace('"', "").lower().rpartition(".")[2] if match else None
+
+
+def shows_tables(text: str) -> bool:
+    """Return whether a statement is `show tables`."""
+    return bool(_SHOW_TABLES.fullmatch(text))

@@ -1,0 +1,131 @@
+"""RunRecord: what one run did with one table, stored as `_compactor/runs/<time>-<id>.json`. `docs/run-record.schema.json` is its JSON Schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compactor.core.measures.price import JobUsage
+from compactor.core.model.errors import StateRefused
+
+FORMAT = 1
+"""Number of the stored form."""
+
+DAYS_KEPT = 90
+"""Days after which vacuum deletes a record."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of a run."""
+
+    name: str
+    """`discover`, `read`, `resolve`, `check`, `publish`, `archive` or `compact`."""
+    seconds: float
+    """Its duration."""
+    cpu_seconds: float | None = None
+    """CPU time of the process and its JVM; null if the system does not report it. Tables that run at the same time share it equally."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What one run did with one table. Idle runs have no record."""
+
+    id: str
+    """Random id of the record."""
+    table: str
+    """The table's name."""
+    operation: str
+    """The command: `run`, `replay`, `rebuild`, ..."""
+    outcome: str
+    """`committed`, `resumed` (it only finished an earlier run), `failed`, or `later` (try again)."""
+    started: str
+    """When the run began, ISO 8601, UTC."""
+    ended: str
+    """When the run ended, ISO 8601, UTC."""
+    seconds: float
+    """Duration of the run."""
+    label: str = ""
+    """The scheduler's name of the run."""
+    program: str = ""
+    """The version of compactor."""
+    cpu_seconds: float | None = None
+    """CPU time of the process and its JVM, as in the phases; null if unknown."""
+    phases: tuple[Phase, ...] = ()
+    """The phases, in order."""
+    before: int | None = None
+    """The newest version before the run; null without one."""
+    version: int | None = None
+    """The newest version after the run; null without one."""
+    made: tuple[str, ...] = ()
+    """The Snapshots that the run made, such as `commit 3` and `compact 4`."""
+    files: int = 0
+    """Landed files taken."""
+    events: Mapping[str, int] = field(default_factory=dict)
+    """Number of events by outcome. `read` is the sum of the others: `applied`, `superseded`, `duplicate`, `late`, `ignored`, .."""
+    rows: int = 0
+    """Live rows after the run, at most."""
+    bytes_read: int = 0
+    """Bytes of the landed files taken."""
+    bytes_written: int = 0
+    """Bytes written to base, Delta, history and feed."""
+    bytes_rewriting: int = 0
+    """Bytes that the run would have written if each commit rewrote the whole table."""
+    bytes_stored: int = 0
+    """Bytes of base and Delta after the run."""
+    delta_rows: int = 0
+    """Rows of the Delta after the run."""
+    delta_bytes: int = 0
+    """Bytes of the Delta after the run."""
+    source_time: str | None = None
+    """The newest source time in the table, ISO 8601; null if unknown."""
+    source_lag_seconds: float | None = None
+    """Time from that source time to the end of the run; null if unknown."""
+    newest_folder: str | None = None
+    """The hour of the newest ingested folder; null if folders name none."""
+    landing_lag_seconds: float | None = None
+    """Time from the beginning of that hour to the end of the run; null if folders name none."""
+    files_quarantined: int = 0
+    """Files of this run that went to quarantine, whole or with some records."""
+    error: str | None = None
+    """Message of the error; null unless `failed` or `later`."""
+    error_class: str | None = None
+    """Class of the error; null without one."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the operator."""
+    job: JobUsage | None = None
+    """What the EMR job used and cost, as this table's share; null for any other run, and until the job's bill is known."""
+    format: int = FORMAT
+    """The version of this JSON format."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return dataclasses.asdict(self)
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON text that is stored."""
+        return (json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any], place: str = "") -> RunRecord:
+        """Return the record of a JSON object. Raises StateRefused for another format; `place` is for the message."""
+        try:
+            if raw["format"] != FORMAT:
+                raise StateRefused(f"run record {place}: expected format {FORMAT}, found {raw['format']!r}")
+            phases = tuple(Phase(**each) for each in raw["phases"])
+            job = JobUsage(**raw["job"]) if raw["job"] else None
+            return cls(**{**raw, "phases": phases, "made": tuple(raw["made"]), "notes": tuple(raw["notes"]), "job": job})
+        except (TypeError, KeyError, ValueError) as error:
+            raise StateRefused(f"run record {place} cannot be read: {error}. Delete the file; the table does not need it.") from error
+
+    @classmethod
+    def from_bytes(cls, data: bytes, place: str = "") -> RunRecord:
+        """Return the record of a stored JSON text. Raises StateRefused for damaged text and for another format."""
+        try:
+            raw = json.loads(data)
+        except ValueError as error:
+            raise StateRefused(f"run record {place} cannot be read: {error}. Delete the file; the table does not need it.") from error
+        return cls.from_json(raw, place)

@@ -1,0 +1,142 @@
+"""Audit rules: what must hold for the rows of a version before readers see it (`checks:`), as SQL and as verdicts.
+
+The model is write-audit-publish: a version is committed, audited, and shown only if it passes. docs/design/checks.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.core.catalog.ddl import quoted
+from compactor.core.model import times
+
+ROW_CHANGE, UNIQUE, NULL_SHARE, ACCEPTED, FRESH, SQL = "row_change", "unique", "null_share", "accepted", "fresh", "sql"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a table."""
+
+    kind: str
+    """A name such as `unique`."""
+    columns: tuple[str, ...] = ()
+    """Columns of the view; for `sql` the name of the query."""
+    limit: float = 0.0
+    """A share (`row_change`, `null_share`) or seconds (`fresh`)."""
+    values: tuple[str, ...] = ()
+    """The accepted values as text; for `sql` the query."""
+
+    @property
+    def name(self) -> str:
+        """Return the name in messages."""
+        return " ".join((self.kind, ", ".join(self.columns))).strip()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an engine has counted for an audit."""
+
+    rows: int
+    """Rows of the version."""
+    offending: tuple[tuple[int, str], ...]
+    """For each rule that is measured: (offending rows, one of them as text)."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The verdict on a version, as `_compactor/audit.json` keeps it."""
+
+    version: int
+    """The version."""
+    digest: str
+    """A digest of the rules."""
+    failures: tuple[str, ...]
+    """A sentence for each rule that does not hold."""
+    rows: int
+    """Rows of the version."""
+    accepted: bool
+    """Whether an operator has accepted it."""
+    passed_rows: int | None
+    """Rows of the newest version that passed or was accepted; None before the first."""
+
+    @property
+    def shows(self) -> bool:
+        """Return whether readers may see the version."""
+        return self.accepted or not self.failures
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON text that is stored."""
+        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Audit:
+        """Return the value of a stored text. Raises ValueError, KeyError and TypeError for another one."""
+        raw = json.loads(data)
+        return cls(**{**raw, "failures": tuple(raw["failures"])})
+
+
+def digest(rules: Sequence[Rule]) -> str:
+    """Return a digest of rules. Other rules ask for another audit."""
+    return hashlib.sha256(json.dumps([dataclasses.astuple(rule) for rule in rules]).encode()).hexdigest()
+
+
+def measured(rules: Sequence[Rule]) -> list[Rule]:
+    """Return the rules that an engine has to count rows for."""
+    return [rule for rule in rules if rule.kind in (UNIQUE, NULL_SHARE, ACCEPTED, SQL)]
+
+
+def query(rule: Rule, table: str) -> str:
+    """Return a query for the offending rows of a rule. `table`: the name under which the version can be read.
+
+    >>> query(Rule("null_share", ("email",)), "t")
+    'SELECT * FROM t WHERE `email` IS NULL'
+    """
+    if rule.kind == SQL:
+        return rule.values[0]
+    names = ", ".join(quoted(name) for name in rule.columns)
+    if rule.kind == UNIQUE:
+        present = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in rule.columns)
+        return f"SELECT {names}, count(*) AS `rows` FROM {table} WHERE {present} GROUP BY {names} HAVING count(*) > 1"
+    if rule.kind == NULL_SHARE:
+        return f"SELECT * FROM {table} WHERE {names} IS NULL"
+    accepted = ", ".join("'" + "".join(f"\\u{ord(c):04x}" if c in "\\'\"" or ord(c) < 32 else c for c in value) + "'" for value in rule.values)
+    return f"SELECT {names} FROM {table} WHERE {names} IS NOT NULL AND cast({names} AS string) NOT IN ({accepted})"
+
+
+def failures(rules: Sequence[Rule], counted: Measured, before: int | None, source_time: str | None, now: float) -> tuple[str, ...]:
+    """Return a sentence for each rule that does not hold. `before`: rows of the last version that was shown; `now`: epoch seconds."""
+    offending: Mapping[Rule, tuple[int, str]] = dict(zip(measured(rules), counted.offending))
+    sentences = []
+    for rule in rules:
+        number, example = offending.get(rule, (0, ""))
+        if rule.kind == ROW_CHANGE:
+            change = abs(counted.rows - before) / before if before else 0.0
+            if change > rule.limit:
+                sentences.append(f"row_change: expected at most {rule.limit:.0%}, found {change:.0%}: {before:,} rows before, {counted.rows:,} now")
+        elif rule.kind == FRESH:
+            age = now - times.to_seconds(source_time) if source_time else None
+            if age is None or age > rule.limit:
+                found_age = "no source time" if age is None else f"{age / 3600:.1f} h"
+                sentences.append(f"fresh: expected changes of the last {rule.limit / 3600:.1f} h, found {found_age}")
+        elif rule.kind == NULL_SHARE:
+            share = number / counted.rows if counted.rows else 0.0
+            if share > rule.limit:
+                sentences.append(f"{rule.name}: expected at most {rule.limit:.1%} nulls, found {share:.1%} ({number:,} rows)")
+        elif number:
+            what = "keys that are there several times" if rule.kind == UNIQUE else "offending rows"
+            sentences.append(f"{rule.name}: expected none, found {number:,} {what}, such as {_cut(example)}")
+    return tuple(sentences)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}.."
+
+
+def rule_from_json(raw: Mapping[str, Any]) -> Rule:
+    """Return a rule of a JSON object."""
+    return Rule(raw["kind"], tuple(raw["columns"]), raw["limit"], tuple(raw["values"]))

@@ -1,0 +1,165 @@
+"""Canonical: which columns of the lake and of the source are compared, and as what.
+
+Two systems print the same value differently (`1.50` and `1.5`, `1E10` and `10000000000`). So each compared pair of columns has a form, and both
+sides turn a value into the text that the form defines. docs/design/reconcile.md has the table of forms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+INTEGER, NUMBER, DOUBLE, SINGLE, BOOLEAN = "integer", "number", "double", "single", "boolean"
+DATE, MOMENT, TIME, BYTES, UUID, PADDED, TEXT = "date", "moment", "time", "bytes", "uuid", "padded", "text"
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_LAKE: dict[str, tuple[str, ...]] = {
+    INTEGER: (*_INTEGERS, "decimal", "string"),
+    NUMBER: (*_INTEGERS, "decimal", "string"),
+    DOUBLE: (*_INTEGERS, "float", "double", "string"),
+    SINGLE: ("float", "double", "string"),
+    BOOLEAN: ("boolean", "string"),
+    DATE: ("date", "string"),
+    MOMENT: ("timestamp", "string"),
+    TIME: ("string",),
+    BYTES: ("binary",),
+    UUID: ("string",),
+    PADDED: ("string",),
+    TEXT: ("string",),
+}
+"""Form → the stored types (without their parameters) that can be compared in it."""
+
+_BASE = re.compile(r"[^(\[]+")
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """A column of the source's table."""
+
+    name: str
+    """The name in the source."""
+    type: str
+    """The source's type text, such as `numeric(12,2)`."""
+    form: str | None
+    """The form in which the source can write it; None if there is none."""
+
+
+@dataclass(frozen=True)
+class LakeColumn:
+    """A column of the lake's view."""
+
+    name: str
+    """The name in the view."""
+    source: str
+    """The source's spelling."""
+    type: str
+    """Hive's type text."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A column that both sides have and that is compared."""
+
+    name: str
+    """The name in the view."""
+    type: str
+    """Hive's type text."""
+    source: str
+    """The name in the source."""
+    source_type: str
+    """The source's type text."""
+    form: str
+    """The form of its values."""
+    key: bool
+    """Whether it belongs to the key."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The result of pairing the columns of two sides."""
+
+    pairs: tuple[Pair, ...]
+    """The compared columns, key columns first."""
+    skipped: tuple[tuple[str, str], ...]
+    """(column, reason) of the columns that are not compared."""
+
+    @property
+    def key(self) -> tuple[Pair, ...]:
+        """Return the key columns."""
+        return tuple(pair for pair in self.pairs if pair.key)
+
+    @property
+    def ranged(self) -> bool:
+        """Return whether both sides store the first key column as a whole number, so that it has ranges."""
+        first = self.key[0]
+        return first.form == INTEGER and base(first.type) in _INTEGERS
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the compared columns in the view."""
+        return tuple(pair.name for pair in self.pairs)
+
+
+class Sql(Protocol):
+    """How one system writes what the comparison needs."""
+
+    def name(self, pair: Pair) -> str:
+        """Return a column, quoted."""
+
+    def text(self, pair: Pair) -> str:
+        """Return an expression for the canonical text of a column's value; null for null."""
+
+    def operand(self, pair: Pair) -> str:
+        """Return what is compared with `value` to look a key up."""
+
+    def value(self, pair: Pair, text: str) -> str:
+        """Return an expression for the value that has this canonical text."""
+
+    def digest(self, text: str) -> str:
+        """Return an expression for the 32 hexadecimal digits of the MD5 of a text's UTF-8 bytes."""
+
+    def number(self, digits: str) -> str:
+        """Return an expression for the number that 15 hexadecimal digits stand for, so that a sum of many does not overflow."""
+
+    def piece(self, value: str, origin: int, width: int) -> str:
+        """Return an expression for the number of the key range of `width` keys that an integer lies in; the first range begins at `origin`."""
+
+
+def base(type_text: str) -> str:
+    """Return a type without its parameters.
+
+    >>> base("decimal(10,2)"), base("timestamp(3) with time zone")
+    ('decimal', 'timestamp')
+    """
+    match = _BASE.match(type_text)
+    return match[0].strip() if match else type_text
+
+
+def pair_columns(lake: Sequence[LakeColumn], source: Sequence[SourceColumn], key: Sequence[str], skip: Mapping[str, str]) -> Columns:
+    """Return which columns are compared, and why the others are not. `key`: names in the view; `skip`: names in the view with a reason."""
+    there = {column.name: column for column in source}
+    pairs, skipped = [], []
+    for column in lake:
+        other = there.pop(column.source, None)
+        reason = skip.get(column.name) or _reason(column, other)
+        if other is None or reason or other.form is None:
+            skipped.append((column.name, reason))
+            continue
+        form = DOUBLE if other.form == NUMBER and base(column.type) in ("float", "double") else other.form
+        pairs.append(Pair(column.name, column.type, column.source, other.type, form, column.name in key))
+    skipped += [(name, "only the source has it") for name in there]
+    return Columns(tuple(sorted(pairs, key=lambda pair: (not pair.key, key.index(pair.name) if pair.key else 0))), tuple(skipped))
+
+
+def _reason(column: LakeColumn, other: SourceColumn | None) -> str:
+    if other is None:
+        return "only the lake has it"
+    if other.form is None:
+        return f"{other.type} has no canonical form"
+    kinds = _LAKE[other.form]
+    floating = other.form == NUMBER and base(column.type) in ("float", "double")
+    if base(column.type) not in kinds and not floating:
+        return f"stored as {column.type}, {other.type} in the source"
+    return ""

@@ -1,0 +1,102 @@
+"""The result of comparing a table with its source."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.core.reconcile.canonical import Columns
+from compactor.core.reconcile.side import Key, Row
+
+EQUAL, DIFFERENT, UNPROVEN, TOO_MANY = "equal", "different", "unproven", "too many"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A column of a row that differs."""
+
+    column: str
+    """The name in the view."""
+    source: str | None
+    """The canonical text in the source; None for null."""
+    lake: str | None
+    """The canonical text in the lake; None for null."""
+
+
+@dataclass(frozen=True)
+class RowDifference:
+    """A key whose rows differ."""
+
+    key: dict[str, str]
+    """Key column → canonical text."""
+    kind: str
+    """`missing` in the lake, `extra` in the lake, `changed`, or `repeated` (other numbers of rows)."""
+    rows: tuple[int, int]
+    """Rows with this key: (source, lake)."""
+    cells: tuple[Cell, ...]
+    """The columns that differ, if each side has one row."""
+    proof: str
+    """Why it is no delay: the positions that were compared. "" if the lake has not come that far."""
+
+
+@dataclass(frozen=True)
+class ReconcileReport:
+    """What `compactor reconcile` has compared and found."""
+
+    table: str
+    """The table's name."""
+    source: str
+    """The source's table, without password."""
+    outcome: str
+    """`equal`; `different`; `unproven` (rows differ, and the lake has not reached the source's position); `too many` (not looked at one by one)."""
+    version: int
+    """The version of the lake that the checksums are about."""
+    lake_position: str
+    """The LSN up to which that version has the source's log; `unknown` if its order columns are no LSNs."""
+    source_position: str
+    """The source's LSN when the comparison began."""
+    rows: tuple[int, int]
+    """Compared rows: (source, lake)."""
+    columns: tuple[str, ...]
+    """Compared columns."""
+    skipped: tuple[tuple[str, str], ...]
+    """(column, reason) of the columns that were not compared."""
+    parts: int
+    """Number of key ranges whose checksums were compared."""
+    suspects: int
+    """Keys whose rows differed at first."""
+    changing: int
+    """Keys that the source changed in every look; they are not judged."""
+    differences: tuple[RowDifference, ...]
+    """The keys whose rows differ, at most as many as were asked for."""
+    different: int
+    """Number of keys whose rows differ."""
+    seconds: float
+    """Duration."""
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 if nothing differs, 75 if only time can show it, else 1."""
+        return {EQUAL: 0, UNPROVEN: 75}.get(self.outcome, 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values, with the values of rows that differ."""
+        return {**dataclasses.asdict(self), "exit_code": self.exit_code}
+
+    def measures(self) -> dict[str, Any]:
+        """Return what a run record keeps: no values of rows."""
+        names = ("outcome", "version", "lake_position", "source_position", "parts", "suspects", "changing", "different", "seconds")
+        counted = {"rows_source": self.rows[0], "rows_lake": self.rows[1], "columns": len(self.columns), "skipped": len(self.skipped)}
+        return {**{name: getattr(self, name) for name in names}, **counted}
+
+
+def difference(columns: Columns, key: Key, source: Sequence[Row], lake: Sequence[Row], proof: str) -> RowDifference:
+    """Return how the rows of a key differ."""
+    kind = "missing" if not lake else "extra" if not source else "changed" if len(source) == len(lake) else "repeated"
+    cells: tuple[Cell, ...] = ()
+    if len(source) == len(lake) == 1:
+        triples = zip(columns.names, source[0].values, lake[0].values)
+        cells = tuple(Cell(name, theirs, ours) for name, theirs, ours in triples if theirs != ours)
+    return RowDifference({pair.name: text for pair, text in zip(columns.key, key)}, kind, (len(source), len(lake)), cells, proof)

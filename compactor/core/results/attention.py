@@ -1,0 +1,76 @@
+"""Attention: which tables need a person, why, and which command helps. All of it follows from the tables' past, nothing from names or schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from compactor.core.model import times
+from compactor.core.results.timeline import Problem, Timeline
+
+SILENT_SECONDS = 86400.0
+"""Without any run for so long the scheduler is likely to have stopped."""
+
+_QUIET_FACTOR, _QUIET_SECONDS_MIN, _GAPS_MIN = 4.0, 3600.0, 4
+
+
+def problems(tables: Sequence[Timeline], now: float) -> list[Problem]:
+    """Return what needs a person, the most urgent first. `now`: epoch seconds."""
+    every = [problem for table in tables for problem in _of(table, now)]
+    last = max((moment for table in tables if (moment := last_run(table)) is not None), default=None)
+    if last is not None and now - last > SILENT_SECONDS:
+        text = f"No run since {times.from_seconds(last)}. Check that the scheduler starts `compactor run`."
+        every.insert(0, Problem("", True, text, ("compactor plan", "compactor run")))
+    return sorted(every, key=lambda each: (not each.urgent, each.table != ""))
+
+
+def _of(table: Timeline, now: float) -> Iterator[Problem]:
+    name = table.table
+    if table.problem is not None:
+        yield Problem(name, True, f"The table cannot be read: {table.problem}", (f"compactor verify {name} --files-only",))
+        return
+    failure = table.failure
+    if failure is not None:
+        text = f"The last run failed at {failure.ended[:16].replace('T', ' ')}: {failure.error_class}: {failure.error}"
+        yield Problem(name, True, text, (f"compactor plan {name}", f"compactor run {name}"))
+    if table.quarantine:
+        files = len(table.quarantine)
+        text = f"{files} file{'s' if files > 1 else ''} in quarantine; all other events are in the table."
+        yield Problem(name, False, text, (f"compactor quarantine show {name}", f"compactor quarantine replay {name}"))
+    if table.debt > 1:
+        text = f"The Delta is {table.debt:.1f} times as large as a fast join allows, so readers are slower. Compaction is behind."
+        yield Problem(name, False, text, (f"compactor compact {name}",))
+    quiet = quiet_for(table, now)
+    if quiet is not None and failure is None:
+        text = f"No new data for {duration(quiet[0])}; the table usually gets some every {duration(quiet[1])}. Check the source and its sink."
+        yield Problem(name, False, text, (f"compactor plan {name}",))
+
+
+def last_run(table: Timeline) -> float | None:
+    """Return when a run last looked at the table, in epoch seconds; None if unknown."""
+    moments = [table.looked, table.runs[-1].ended if table.runs else None, table.newest.time if table.newest else None]
+    return max((times.to_seconds(moment) for moment in moments if moment is not None), default=None)
+
+
+def quiet_for(table: Timeline, now: float) -> tuple[float, float] | None:
+    """Return (seconds since the newest ingest, usual seconds between two) if that is unusually long, else None."""
+    commits = [times.to_seconds(version.time) for version in table.versions if version.events.get("read")]
+    gaps = sorted(after - before for before, after in zip(commits, commits[1:]))
+    if len(gaps) < _GAPS_MIN:
+        return None
+    usual, since = gaps[len(gaps) // 2], now - commits[-1]
+    # the longest pause so far, such as a weekend, is usual too
+    return (since, usual) if since > max(_QUIET_FACTOR * usual, 1.5 * gaps[-1], _QUIET_SECONDS_MIN) else None
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people, in one unit, or two for days.
+
+    >>> [duration(each) for each in (12, 90, 3 * 3600, 30 * 3600)]
+    ['12 s', '1.5 min', '3 h', '1 d 6 h']
+    """
+    for size, unit in ((1.0, "s"), (60.0, "min"), (3600.0, "h")):
+        following = {"s": 60.0, "min": 3600.0, "h": 86400.0}[unit]
+        if seconds < following:
+            return f"{seconds / size:.1f}".removesuffix(".0") + f" {unit}" if size > 1 and seconds < 10 * size else f"{seconds / size:.0f} {unit}"
+    days, hours = int(seconds // 86400), int(seconds % 86400 // 3600)
+    return f"{days} d {hours} h" if hours and days < 10 else f"{days} d"

@@ -1,0 +1,79 @@
+"""Protection: columns whose values are left out, hashed, masked or made null before anything is written (`columns:`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compactor.core.model import names
+from compactor.core.model.errors import Refused
+from compactor.core.model.schema import Schema
+from compactor.core.schema.writer import WriterField, WriterSchema
+
+EXCLUDE, HASH, MASK, NULL = "exclude", "hash", "mask", "null"
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What happens to the values of one column."""
+
+    column: str
+    """The column in the source's spelling; upper and lower case count as equal."""
+    kind: str
+    """`exclude` (there is no such column), `hash` (HMAC-SHA256 as text), `mask` (text with its end alone readable), or `null`."""
+    keep: int = 0
+    """(mask) Characters at the end that stay readable."""
+
+    @property
+    def text(self) -> str:
+        """Return the rule as the configuration writes it."""
+        return f"{self.kind}({self.keep})" if self.kind == MASK else self.kind
+
+    def covers(self, *spellings: str) -> bool:
+        """Return whether one of these source names is the column."""
+        return names.stored_name(self.column) in map(names.stored_name, spellings)
+
+
+def protected(writer: WriterSchema, rules: Sequence[Protection]) -> WriterSchema:
+    """Return the writer's columns as they are stored: without excluded ones, hashed and masked ones as text, none of these with a default."""
+    fields = [(field, _rule(rules, field.name, *field.aliases)) for field in writer.fields]
+    kept = tuple(field if rule is None else _stored(field, rule) for field, rule in fields if rule is None or rule.kind != EXCLUDE)
+    undecided = tuple(name for name in writer.undecided if (rule := _rule(rules, name)) is None or rule.kind != EXCLUDE)
+    return dataclasses.replace(writer, fields=kept, undecided=undecided)
+
+
+def _stored(field: WriterField, rule: Protection) -> WriterField:
+    # the source's default is shown by rows that lack the column, and nothing would protect it
+    return dataclasses.replace(field, default=None, type=field.type if rule.kind == NULL else ("string",))
+
+
+def as_text(rules: Sequence[Protection]) -> list[WriterField]:
+    """Return the columns whose values are read as the source wrote them, so that 7.50 has one hash."""
+    return [WriterField(rule.column, ("string",), ("string",)) for rule in rules if rule.kind in (HASH, MASK)]
+
+
+def marked(schema: Schema, rules: Sequence[Protection]) -> Schema:
+    """Return the schema with the rule of each column."""
+    fields = (dataclasses.replace(field, protection=_text(_rule(rules, field.source, *field.formerly))) for field in schema.fields)
+    return dataclasses.replace(schema, fields=tuple(fields))
+
+
+def check(table: str, schema: Schema | None, rules: Sequence[Protection]) -> None:
+    """Raise Refused if stored rows were written under other rules."""
+    for field in schema.fields if schema else ():
+        rule = _text(_rule(rules, field.source, *field.formerly))
+        if rule != field.protection:
+            raise Refused(
+                f"table {table}: `columns:` has {rule or 'no rule'} for {field.source}, but stored rows were written with "
+                f"{field.protection or 'no rule'}. Nothing was written. Go back to that rule, or begin the table anew from its source: older "
+                "versions, the archive and the feed hold what was written before."
+            )
+
+
+def _rule(rules: Sequence[Protection], *spellings: str) -> Protection | None:
+    return next((rule for rule in rules if rule.covers(*spellings)), None)
+
+
+def _text(rule: Protection | None) -> str:
+    return rule.text if rule is not None else ""

@@ -1,0 +1,124 @@
+"""Infer the key of a table from a sample of its rows: the fewest columns whose values identify a row in every sampled file.
+
+A file is looked at by itself, because rows without an operation are upserts: the same key comes again in the next file. A sample can refute a key
+and never prove one, so each proposal has a reason that names the evidence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Optional
+
+ROWS_MIN = 5
+"""Rows that one file needs before its columns are candidates for the key."""
+
+ROWS_SURE = 20
+"""Rows that a likely key needs before `init` writes it into the file. With fewer rows it is a commented line."""
+
+_ROWS_MAX = 5_000
+_COLUMNS_MAX, _TOGETHER_MAX = 12, 3
+_TIME = re.compile(
+    r"(?:^|_)(?:at|on|date|time|timestamp|ts|ts_ms|ts_us|lsn|scn|seq|sequence|offset|version|updated|created|modified)(?:$|_)|(?:date|time)$",
+    re.IGNORECASE,
+)
+"""Columns that order or date the changes of a row rather than identify it."""
+
+_Row = Mapping[str, Optional[str]]
+
+
+@dataclass(frozen=True)
+class ProposedKey:
+    """A key that the sample does not refute."""
+
+    columns: tuple[str, ...]
+    """The key columns."""
+    reason: str
+    """The evidence: how many rows were compared, and what else could be the key."""
+    likely: bool
+    """Whether names and number of rows make it likely enough to be used without an answer."""
+
+
+@dataclass
+class RowSample:
+    """The inserted rows of one source table, file by file."""
+
+    files: list[list[_Row]] = field(default_factory=list)
+    """The rows of each sampled file. A value is its text; None where it is null or cannot be part of a key."""
+    old: tuple[str, ...] = ()
+    """The columns that the images of deleted rows have: most sources send the key only."""
+
+    def next_file(self) -> None:
+        """Begin another file."""
+        self.files.append([])
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add an inserted row. Structs, arrays and fractions cannot be part of a key."""
+        self.files = self.files or [[]]
+        if len(self.files[-1]) < _ROWS_MAX:
+            self.files[-1].append({name: None if isinstance(value, (dict, list, float)) else _text(value) for name, value in row.items()})
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(map(len, self.files))
+
+    def is_unique(self, columns: Sequence[str]) -> bool:
+        """Return whether the columns are never null and identify a row in each file. At least one file needs ROWS_MIN rows."""
+        if not any(len(rows) >= ROWS_MIN for rows in self.files):
+            return False
+        for rows in self.files:
+            keys = [tuple(row.get(name) for name in columns) for row in rows]
+            if any(None in key for key in keys) or len({*keys}) < len(keys):
+                return False
+        return True
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None or value == "" else repr(value)
+
+
+def candidates(sample: RowSample, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that identify a row alone, in order."""
+    return tuple(name for name in columns if not name.startswith("__") and sample.is_unique([name]))
+
+
+def propose(sample: RowSample, columns: Sequence[str], table: str) -> ProposedKey | None:
+    """Return the most likely key, or None if the sample shows none. `table`: the table's name, which key columns often begin with."""
+    alone = candidates(sample, columns)
+    lasting = [name for name in alone if not _TIME.search(name)]
+    named = [name for name in alone if is_named_like_a_key(name, table)]
+    evidence = _evidence(sample)
+    if sample.old and len(sample.old) < len(columns) and sample.is_unique(sample.old):
+        return ProposedKey(sample.old, f"the columns that deleted rows still have, unique in {evidence}", sample.rows >= ROWS_SURE)
+    if named or lasting:
+        chosen = (named or lasting)[0]
+        others = [name for name in alone if name != chosen]
+        also = f"; so is {', '.join(others[:5])}" if others else "; no other column is"
+        likely = sample.rows >= ROWS_SURE and (bool(named) or (len(lasting) == 1 and chosen == columns[0]))
+        return ProposedKey((chosen,), f"never null and unique in {evidence}{also}", likely)
+    usable = [name for name in columns if not name.startswith("__") and not _TIME.search(name)][:_COLUMNS_MAX]
+    for size in range(2, _TOGETHER_MAX + 1):
+        together = [names for names in combinations(usable, size) if sample.is_unique(names)]
+        if together:
+            best = max(together, key=lambda names: sum(bool(re.search(r"(id|code|no|nr|number|key)$", name, re.IGNORECASE)) for name in names))
+            return ProposedKey(best, f"unique together in {evidence}; no single column is", False)
+    return None
+
+
+def is_named_like_a_key(column: str, table: str) -> bool:
+    """Return whether a column has a usual name of a key: id, uuid, or the table's name with one of them.
+
+    >>> [is_named_like_a_key(name, "orders") for name in ("ID", "order_id", "orderId", "customer_id")]
+    [True, True, True, False]
+    """
+    names = [table, table[:-1] if table.endswith("s") else table, f"{table[:-3]}y" if table.endswith("ies") else table]
+    return any(re.fullmatch(rf"(?:{re.escape(name)}_?)?(?:id|uuid|guid|pk|key|no|nr|number|code)", column, re.IGNORECASE) for name in names)
+
+
+def _evidence(sample: RowSample) -> str:
+    files = sum(bool(rows) for rows in sample.files)
+    rows = f"{sample.rows:,} sampled rows"
+    return rows if files == 1 else f"{rows} ({files} files, each by itself)"

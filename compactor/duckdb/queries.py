@@ -1,0 +1,99 @@
+"""The views of a Snapshot as SQL for DuckDB. The text comes from `core/catalog`, as for every engine; queries over files stand for the tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from compactor.core.catalog import feed, history_views, views
+from compactor.core.catalog.ddl import Column, TableDef, ViewDef
+from compactor.core.catalog.dialect import DUCKDB
+from compactor.core.model import types
+from compactor.core.model.errors import Refused
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Feed, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.duckdb import sources
+
+
+def rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
+    """Return the view with the current rows. The connection only opens footers."""
+    dialect = dataclasses.replace(DUCKDB, sources=sources.of_rows(connection, spec, snapshot))
+    return dataclasses.replace(views.view(spec, snapshot, dialect), name=spec.view)
+
+
+def history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
+    """Return the view with the versions of rows. Raises Refused for a table without history."""
+    check_history(spec, snapshot)
+    assert snapshot.history is not None  # noqa: S101 - checked
+    dialect = dataclasses.replace(DUCKDB, sources=sources.of_history(connection, spec, snapshot))
+    view = history_views.view(spec, snapshot, snapshot.history, dialect)
+    return dataclasses.replace(view, name=history_views.name(spec))
+
+
+def portable(view: ViewDef) -> str:
+    """Return the query of a view for a DuckDB without our file system."""
+    return view.text.replace(f"'{sources.PROTOCOL}://", "'s3://")
+
+
+def check_history(spec: TableSpec, snapshot: Snapshot) -> None:
+    """Raise Refused for a version without history."""
+    if snapshot.history is None:
+        raise Refused(f"table {spec.name}: version {snapshot.version} has no history; set `history: true`, it begins with the next run")
+
+
+def as_of(connection: Any, spec: TableSpec, snapshot: Snapshot, moment: int) -> ViewDef:
+    """Return the rows at a source time (microseconds since 1970). Raises Refused for a table without history."""
+    past, shown = history(connection, spec, snapshot), views.view(spec, snapshot)
+    dialect = dataclasses.replace(DUCKDB, sources={past.name: f"({past.text})"})
+    text = history_views.as_of_text(spec, [column.name for column in shown.columns], moment, dialect)
+    return dataclasses.replace(shown, text=text)
+
+
+def changes(connection: Any, spec: TableSpec, newest: Snapshot, snapshots: Sequence[Snapshot]) -> ViewDef:
+    """Return the changes of these Snapshots (in the order of versions) in the columns and types of the newest one, which must have a feed."""
+    for snapshot in snapshots:
+        _check_types(spec, snapshot.schema, newest)
+    schema, q, definition = newest.schema, DUCKDB.name, feed.table(spec, newest)
+    # files of every generation are read in the columns of the newest
+    made = [dataclasses.replace(newest, feed=snapshot.feed) for snapshot in snapshots] or [dataclasses.replace(newest.stub(), feed=_idle(newest))]
+    (_, source), *_ = sources.of_feed(connection, spec, made).values()
+    own = [(column.name, column.name, column.type) for column in definition.columns if column.name not in schema.names]
+    shown = [*own, *((field.name, schema.view_name(field), field.type) for field in schema.payload)]
+    text = f"SELECT {', '.join(f'{q(name)} AS {q(view)}' for name, view, _ in shown)} FROM {source}"
+    return ViewDef(spec.database, definition.name, text, tuple(Column(view, types.text(types.parse(kind))) for _, view, kind in shown))
+
+
+def feed_tables(connection: Any, spec: TableSpec, snapshots: Sequence[Snapshot]) -> list[ViewDef]:
+    """Return the tables of the change feed as the catalog has them, one a generation. `snapshots`: in the order of versions."""
+    return [_plain(spec, table, source) for table, source in sources.of_feed(connection, spec, snapshots).values()]
+
+
+def stored_tables(connection: Any, spec: TableSpec, snapshot: Snapshot) -> list[ViewDef]:
+    """Return the tables below the view as the catalog has them: base and Delta, with the files of this Snapshot only."""
+    texts = sources.of_rows(connection, spec, snapshot)
+    return [_plain(spec, table, texts[table.name]) for table in views.tables(spec, snapshot) if table.name in texts]
+
+
+def _plain(spec: TableSpec, table: TableDef, source: str) -> ViewDef:
+    return ViewDef(table.database, table.name, f"SELECT * FROM {source}", (*table.columns, *table.partition_columns))
+
+
+def _idle(snapshot: Snapshot) -> Feed | None:
+    return snapshot.feed.idle() if snapshot.feed else None
+
+
+_EXACT = ("tinyint", "smallint", "int", "bigint", "decimal")
+
+
+def _check_types(spec: TableSpec, schema: Schema, newest: Snapshot) -> None:
+    kinds = {field.name: types.parse(field.type) for field in newest.schema.fields}
+    for field in schema.fields:
+        old, new = types.parse(field.type), kinds.get(field.name)
+        # other types are converted by a run, in ways that a cast does not follow
+        if new is not None and old != new and not (types.widest(old, new) == new and {old[0], new[0]} <= {*_EXACT}):
+            raise Refused(
+                f"table {spec.name}: the column {field.source} was {types.text(old)} and is {types.text(new)} now. Read the changes since the "
+                f"version that changed its type, or all of them with `compactor changes {spec.name} --from N`."
+            )

@@ -1,0 +1,90 @@
+"""Rows as JSON texts, made by DuckDB itself: exact for every type, and in the form in which Spark writes them.
+
+| value | JSON |
+|---|---|
+| numbers | as they are; NaN and infinities as text |
+| date, timestamp | ISO 8601, UTC; years beyond 9999 with a sign |
+| binary | base64 |
+| map | an object, keys as text |
+| anything else, such as an interval | its text |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from compactor.core.catalog.dialect import DUCKDB
+
+_NUMBERS = {"tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint", "decimal"}
+_TEXT = DUCKDB.text
+
+
+def object_text(names: Sequence[str], values: Sequence[str], kinds: Sequence[Any]) -> str:
+    """Return SQL for a row as a JSON object. `values`: SQL of the columns; `kinds`: their DuckDB types."""
+    return _object([*zip(names, values, kinds, strict=True)])
+
+
+def _object(members: Sequence[tuple[str, str, Any]], depth: int = 0) -> str:
+    parts = []
+    for at, (name, value, kind) in enumerate(members):
+        label = f"{',' if at else ''}{_label(name)}:"
+        parts.append(f"{_TEXT(label)}, coalesce({_text(value, kind, depth)}, 'null')")
+    return f"concat('{{', {', '.join(parts)}, '}}')" if parts else "'{}'"
+
+
+def _label(name: str) -> str:
+    import json
+
+    return json.dumps(name, ensure_ascii=False)
+
+
+def _text(value: str, kind: Any, depth: int) -> str:
+    """Return SQL for a value as JSON, null for null. `depth`: how many lambdas are around it."""
+    family = kind.id
+    if family in _NUMBERS:
+        return f"CAST({value} AS VARCHAR)"
+    if family == "boolean":
+        return f"CASE WHEN {value} THEN 'true' WHEN NOT {value} THEN 'false' END"
+    if family in ("float", "double"):
+        special = f"CASE WHEN isnan({value}) THEN '\"NaN\"' WHEN {value} > 0 THEN '\"Infinity\"' ELSE '\"-Infinity\"' END"
+        return f"CASE WHEN isfinite({value}) THEN CAST({value} AS VARCHAR) WHEN {value} IS NOT NULL THEN {special} END"
+    # a run never stores an infinite time, but a statement may compute one
+    if family == "date":
+        return f"'\"' || coalesce({_day(value)}, CAST({value} AS VARCHAR)) || '\"'"
+    if family == "timestamp with time zone":
+        # the calendar of a time zone is slow, and the zone is UTC
+        return f"coalesce({_moment(f'make_timestamp(epoch_us({value}))', 'Z')}, '\"' || CAST({value} AS VARCHAR) || '\"')"
+    if family in ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns"):
+        return f"coalesce({_moment(f'CAST({value} AS TIMESTAMP)', '')}, '\"' || CAST({value} AS VARCHAR) || '\"')"
+    if family == "blob":
+        return f"'\"' || base64({value}) || '\"'"
+    if family in ("list", "array"):
+        item = f"e{depth}"
+        texts = f"list_transform({value}, lambda {item}: coalesce({_text(item, _child(kind, 'child'), depth + 1)}, 'null'))"
+        return f"'[' || array_to_string({texts}, ',') || ']'"
+    if family == "struct":
+        members = [(name, f"{value}.{DUCKDB.name(name)}", child) for name, child in kind.children]
+        return f"CASE WHEN {value} IS NOT NULL THEN {_object(members, depth)} END"
+    if family == "map":
+        item = f"e{depth}"
+        key = f"CAST(to_json(CAST({item}.key AS VARCHAR)) AS VARCHAR)"
+        text = _text(f"{item}.value", _child(kind, "value"), depth + 1)
+        texts = f"list_transform(map_entries({value}), lambda {item}: {key} || ':' || coalesce({text}, 'null'))"
+        return f"'{{' || array_to_string({texts}, ',') || '}}'"
+    return f"CAST(to_json(CAST({value} AS VARCHAR)) AS VARCHAR)"
+
+
+def _child(kind: Any, name: str) -> Any:
+    return dict(kind.children)[name]
+
+
+def _day(value: str) -> str:
+    """Return SQL for the text of a date. DuckDB's `%Y` has neither a plus nor leading zeros for years outside of 1 to 9999."""
+    year = f"year({value})"
+    other = f"CASE WHEN {year} > 9999 THEN '+' WHEN {year} < 0 THEN '-' ELSE '' END || format('{{:04d}}', abs({year})) || strftime({value}, '-%m-%d')"
+    return f"CASE WHEN {year} BETWEEN 1 AND 9999 THEN strftime({value}, '%Y-%m-%d') ELSE {other} END"
+
+
+def _moment(value: str, zone: str) -> str:
+    return f"'\"' || {_day(value)} || strftime({value}, 'T%H:%M:%S.%f') || '{zone}\"'"

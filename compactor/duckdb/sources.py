@@ -1,0 +1,182 @@
+"""A Snapshot's files as SQL: what stands for `student_base`, `student_delta` and the other tables of the catalog in the text of a view.
+
+Every file that a Snapshot names is listed, so no directory is listed and no other version can be seen. Columns have the declared types:
+
+- a column that came later is null in older files;
+- timestamps in INT96 and in 64-bit microseconds are the same instants.
+
+All files of one commit were written by one job, with the same columns. The footer of one of them is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.core.catalog import feed, history_views, views
+from compactor.core.catalog.ddl import TableDef
+from compactor.core.catalog.dialect import DUCKDB
+from compactor.core.model.history import values
+from compactor.core.model.layout import Layout
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+
+PROTOCOL = "compactor"
+"""`compactor://bucket/key` is DuckDB's name for `s3://bucket/key`: its own S3 client is an extension that it would have to download."""
+
+_FILE = "__compactor_file"
+_INSTANT = "TIMESTAMP WITH TIME ZONE"
+
+
+def address(location: str) -> str:
+    """Return the name of a location in DuckDB's SQL. A local file's characters `*?[` stand for themselves.
+
+    >>> address("s3://lake/a.parquet"), address("file:///lake/a[1].parquet")
+    ('compactor://lake/a.parquet', '/lake/a[[]1].parquet')
+    """
+    if location.startswith("s3://"):
+        return f"{PROTOCOL}://{location[len('s3://') :]}"
+    path = "/" + location.removeprefix("file:").lstrip("/") if location.startswith("file:") else location
+    return "".join(f"[{char}]" if char in "*?[" else char for char in path)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Files with the same values of the partition columns."""
+
+    files: tuple[str, ...]
+    """Locations."""
+    fixed: Mapping[str, str]
+    """Partition column → SQL."""
+
+
+def of_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, str]:
+    """Return table → SQL for base and Delta."""
+    layout = Layout(spec.root, spec.landing)
+    base, delta = views.tables(spec, snapshot)
+    text = DUCKDB.text
+    segments = [
+        Part(tuple(layout.inside(f"{segment.path}/{file.name}") for file in segment.files), {"base_version": text(snapshot.base_id)})
+        for segment in snapshot.segments
+    ]
+    sources = {base.name: _query(connection, base, _merged(segments))}
+    if snapshot.delta is not None:
+        files = tuple(layout.inside(f"{snapshot.delta.path}/{file.name}") for file in snapshot.delta.files)
+        sources[delta.name] = _query(connection, delta, [Part(files, {"delta_version": text(snapshot.delta.id)})])
+    return sources
+
+
+def of_history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, str]:
+    """Return table → SQL for the stored events; {} for a table without history."""
+    history = snapshot.history
+    if history is None:
+        return {}
+    layout, table = Layout(spec.root, spec.landing), history_views.table(spec, snapshot)
+    # the day is the last directory of closed parts, so that DuckDB opens no file of a day that the query leaves out
+    day = f"regexp_extract({DUCKDB.name(_FILE)}, 'history_part=([^/]+)/[^/]*$', 1)"
+    parts: dict[tuple[str, str, str], list[str]] = {}
+    newest = max((part.id for part in history.closed), default="")
+    for (set_, value, id_), part in values(history):
+        in_path = part.path.endswith(f"history_part={value}")
+        where = (set_, day, newest) if in_path else (set_, DUCKDB.text(value), id_)
+        parts.setdefault(where, []).extend(layout.inside(f"{part.path}/{name}") for name, _ in part.files)
+    fixed = [
+        Part(tuple(files), {"history_set": DUCKDB.text(set_), "history_day": value, "history_part": DUCKDB.text(id_)})
+        for (set_, value, id_), files in parts.items()
+    ]
+    return {table.name: _query(connection, table, fixed)}
+
+
+def of_feed(connection: Any, spec: TableSpec, snapshots: Iterable[Snapshot]) -> dict[str, tuple[TableDef, str]]:
+    """Return name → (table, SQL) for the tables of the change feed, one a generation. `snapshots`: in the order of versions."""
+    layout = Layout(spec.root, spec.landing)
+    tables: dict[str, tuple[TableDef, list[str]]] = {}
+    for snapshot in snapshots:
+        if snapshot.feed is not None and snapshot.feed.mode != feed.OFF:
+            definition = feed.table(spec, snapshot)
+            files = tables.get(definition.name, (definition, []))[1]
+            part = snapshot.feed.part
+            more = [layout.inside(f"{part.path}/{file.name}") for file in part.files] if part else []
+            tables[definition.name] = (definition, [*files, *more])
+    version = f"regexp_extract({DUCKDB.name(_FILE)}, 'feed/([^/]+)/[^/]*$', 1)"
+    return {
+        name: (definition, _query(connection, definition, [Part(tuple(files), {feed.VERSION: version})]))
+        for name, (definition, files) in tables.items()
+    }
+
+
+def _merged(parts: Sequence[Part]) -> list[Part]:
+    """Return parts with the same fixed values as one."""
+    merged: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for part in parts:
+        merged.setdefault(tuple(part.fixed.items()), []).extend(part.files)
+    return [Part(tuple(files), dict(fixed)) for fixed, files in merged.items()]
+
+
+def _query(connection: Any, table: TableDef, parts: Sequence[Part]) -> str:
+    """Return a query of these files in the columns of the table, in parentheses."""
+    partitioned = [column.name for column in table.partition_columns]
+    columns = [(column.name, DUCKDB.type(column.type)) for column in table.columns]
+    declared = _described(connection, "SELECT " + ", ".join(f"CAST(NULL AS {kind}) AS {DUCKDB.name(name)}" for name, kind in columns))
+    kinds = [(name, kind, declared[name]) for name, kind in columns]
+    texts = []
+    for part in parts:
+        constants = [f"{part.fixed.get(name, 'NULL')} AS {DUCKDB.name(name)}" for name in partitioned]
+        for files in _alike(connection, part.files):
+            source = _read(files, any(_FILE in value for value in part.fixed.values()))
+            stored = _described(connection, f"SELECT * FROM {_read(files[:1])}")
+            chosen = [_column(name, kind, full, stored.get(name)) for name, kind, full in kinds]
+            texts.append(f"SELECT {', '.join([*chosen, *constants])} FROM {source}")
+    if not texts:
+        empty = [*(f"CAST(NULL AS {kind}) AS {DUCKDB.name(name)}" for name, kind in columns)]
+        empty += [f"CAST(NULL AS VARCHAR) AS {DUCKDB.name(name)}" for name in partitioned]
+        texts.append(f"SELECT {', '.join(empty)} WHERE false")
+    return f"({' UNION ALL '.join(texts)})"
+
+
+def _column(name: str, kind: str, declared: str, stored: str | None) -> str:
+    quoted = DUCKDB.name(name)
+    if stored is None:
+        return f"CAST(NULL AS {kind}) AS {quoted}"
+    if stored == declared:
+        return quoted
+    if declared == _INSTANT and stored.startswith("TIMESTAMP"):
+        # a cast would go through the calendar of the time zone, row by row
+        return f"make_timestamptz(epoch_us({quoted})) AS {quoted}"
+    return f"CAST({quoted} AS {kind}) AS {quoted}"
+
+
+def _read(files: Sequence[str], named: bool = False) -> str:
+    """Return the table function that reads files. `named`: with a column of their names."""
+    listed = ", ".join(DUCKDB.text(address(file)) for file in files)
+    return f"read_parquet([{listed}], hive_partitioning = false{f', filename = {DUCKDB.text(_FILE)}' if named else ''})"
+
+
+def _described(connection: Any, query: str) -> dict[str, str]:
+    """Return column → type of a query."""
+    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()}
+
+
+def _alike(connection: Any, files: Sequence[str]) -> list[list[str]]:
+    """Return the files in groups with the same columns."""
+    commits: dict[str, list[str]] = {}
+    for file in files:
+        commits.setdefault(_commit(file), []).append(file)
+    if len(commits) < 2:
+        return [list(group) for group in commits.values()]
+    listed = ", ".join(DUCKDB.text(address(group[0])) for group in commits.values())
+    about = "name, type, num_children, converted_type, scale, precision, CAST(logical_type AS VARCHAR)"
+    rows = connection.execute(f"SELECT file_name, list(row({about})) FROM parquet_schema([{listed}]) GROUP BY file_name").fetchall()
+    signatures = {name: repr(signature) for name, signature in rows}
+    groups: dict[str, list[str]] = {}
+    for group in commits.values():
+        groups.setdefault(signatures[address(group[0])], []).extend(group)
+    return list(groups.values())
+
+
+def _commit(file: str) -> str:
+    """Return the directory of the commit that wrote a file: `.../base/v00000042-1a2b3c4d`."""
+    parts = file.split("/")
+    at = next((at for at in range(len(parts) - 1, 0, -1) if parts[at - 1] in ("base", "delta", "history", "feed")), len(parts) - 1)
+    return "/".join(parts[: at + 1])

@@ -1,0 +1,117 @@
+"""DuckDB's file system over a Storage: one set of credentials, endpoints and retries for everything that compactor reads.
+
+DuckDB's own S3 client is an extension that it downloads. Its names are `compactor://bucket/key` for `s3://bucket/key`.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from fsspec.spec import AbstractFileSystem
+
+from compactor.core.model.files import FileInfo
+from compactor.duckdb.sources import PROTOCOL
+from compactor.ports import Storage
+
+TAIL = 1 << 16
+"""Bytes at the end of a file that are read at once: DuckDB asks for the length of the footer, and then for the footer."""
+
+
+class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
+    """The objects of a Storage, for reading."""
+
+    protocol = PROTOCOL
+    cachable = False
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__()
+        self._storage = storage
+        self._infos: dict[str, FileInfo] = {}
+        self._tails: dict[str, bytes] = {}
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> StoredFile:
+        """Open an object for reading."""
+        if "r" not in mode:
+            raise PermissionError(f"{path}: compactor's tables are read only")
+        return StoredFile(self, path)
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Return size and time. Objects of a table never change, so each is looked at once."""
+        info = self._info(path)
+        return {"name": path, "size": info.size, "type": "file", "mtime": info.modified}
+
+    def modified(self, path: str) -> Any:
+        """Return when the object was written."""
+        from datetime import datetime, timezone
+
+        return datetime.fromtimestamp(self._info(path).modified, timezone.utc)
+
+    def glob(self, path: str, **_: Any) -> list[str]:
+        """Return the path: every file is named."""
+        return [path]
+
+    def exists(self, path: str, **_: Any) -> bool:
+        """Return whether the object exists."""
+        try:
+            return bool(self._info(path))
+        except FileNotFoundError:
+            return False
+
+    def isfile(self, path: str) -> bool:
+        """Return whether the object exists."""
+        return self.exists(path)
+
+    def read(self, path: str, start: int, length: int) -> bytes:
+        """Return bytes of an object. Those near its end are kept, because every query reads the footer."""
+        size = self._info(path).size
+        length = min(length, size - start)
+        if length <= 0:
+            return b""
+        begin = max(size - TAIL, 0)
+        if start < begin:
+            return self._storage.read_range(_location(path), start, length)
+        if path not in self._tails:
+            self._tails[path] = self._storage.read_range(_location(path), begin, size - begin)
+        return self._tails[path][start - begin : start - begin + length]
+
+    def _info(self, path: str) -> FileInfo:
+        if path not in self._infos:
+            info = self._storage.stat(_location(path))
+            if info is None:
+                raise FileNotFoundError(_location(path))
+            self._infos[path] = info
+        return self._infos[path]
+
+
+class StoredFile(io.RawIOBase):
+    """An open object. Each read is one request."""
+
+    def __init__(self, system: StoreFileSystem, path: str) -> None:
+        super().__init__()
+        self._system, self._path, self._at = system, path, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a place in the object."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
+        self._at = offset + (self._system.info(self._path)["size"] if base is None else base)
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        length = size if size >= 0 else self._system.info(self._path)["size"] - self._at
+        data = self._system.read(self._path, self._at, length)
+        self._at += len(data)
+        return data
+
+
+def _location(path: str) -> str:
+    return "s3://" + path.removeprefix(f"{PROTOCOL}://")

@@ -1,0 +1,149 @@
+"""Check: hold a table's configuration against the files that have landed, before the first run. Reads files only, starts no JVM.
+
+A mistyped folder looks like a source without changes, and a mistyped key like a row without value. Both are reported here by name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from compactor.core.model.errors import CompactorError
+from compactor.core.model.files import FileInfo
+from compactor.core.model.layout import relative
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.checks import Check
+from compactor.core.sources import increment
+from compactor.core.sources.source_profile import SourceProfile
+from compactor.flows.land import discover
+from compactor.flows.land.sample import sample
+from compactor.flows.table import Table
+
+_SIBLINGS_MAX = 1000
+"""Files beside a missing landing folder that are looked at for a folder with a similar name."""
+
+_WRAPPED = ("debezium", "wal2json", "change-event")
+"""Envelopes that a few records show."""
+
+
+def check(table: Table, others: Sequence[TableSpec] = ()) -> list[Check]:
+    """Compare a table's configuration with the files in landing. `others`: all tables of the configuration, for folders that two tables read."""
+    return [Check(table.name, name, not problem, problem or detail) for name, problem, detail in _results(table, others)]
+
+
+def missing(table: Table) -> str:
+    """Return why a table without Snapshot has no files in landing, with a similar folder if there is one; "" if it has files."""
+    if next(iter(table.storage.list(table.spec.landing)), None) is not None:
+        return ""
+    parent, _, name = table.spec.landing.rpartition("/")
+    while parent.count("/") > 1 and next(iter(table.storage.list(parent)), None) is None:
+        parent, _, name = parent.rpartition("/")
+    beside = {relative(info.path, parent).split("/")[0]: None for info in islice(table.storage.list(parent), _SIBLINGS_MAX)}
+    close = difflib.get_close_matches(name, [folder for folder in beside if folder != name], 1, 0.6)
+    hint = f"did you mean {parent}/{close[0]}?" if close else "correct `increments:`, or wait for the first files."
+    return f"no file has ever landed below {table.spec.landing}; {hint}"
+
+
+def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, str, str]]:
+    """Yield (check, problem or "", what was found)."""
+    spec = table.spec
+    yield "landing folder of its own", _shared(spec, others), f"no other table reads {spec.landing}"
+    snapshot = table.newest()
+    if snapshot is None and (problem := missing(table)):
+        yield "files in landing", problem, ""
+        return
+    infos = {relative(info.path, spec.landing): info for info in table.storage.list(spec.landing)}
+    try:
+        landing = discover.landing(table, snapshot, infos.values())
+    except CompactorError as error:
+        yield "files in landing", str(error), ""
+        return
+    yield "files in landing", "", f"{len(landing.new):,} new, {landing.absorbed:,} ingested before, {landing.waiting:,} may not be complete"
+    files = [path for path in infos if not increment.ignored(path) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)]
+    if files:
+        yield from _contents(spec, table, files, infos)
+
+
+def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
+    profiles_by_source = sample(table.storage, files, infos)
+    profiles = [profile for profile in profiles_by_source.values() if profile.columns or profile.csv or profile.opaque]
+    if not profiles:
+        yield "records", f"the sampled files of {spec.landing} have no readable rows", ""
+        return
+    if spec.source_table:
+        names = [profile.table for profile in profiles if profile.table]
+        profiles = [profile for profile in profiles if not profile.table or _is_source(spec.source_table, profile.table)]
+        problem = "" if profiles else f"`source_table: {spec.source_table}` is none of the tables in the sampled files: {', '.join(names[:10])}"
+        yield "source table", problem, spec.source_table
+    envelopes = sorted({profile.envelope for profile in profiles if profile.envelope in _WRAPPED or spec.envelope in _WRAPPED} - {spec.envelope})
+    if profiles and not any(profile.opaque for profile in profiles):
+        yield "envelope", f"the records look like `envelope: {envelopes[0]}`, expected {spec.envelope}" if envelopes else "", spec.envelope
+        if not envelopes:
+            yield from _columns(spec, profiles)
+
+
+def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tuple[str, str, str]]:
+    dialect = next((problem for profile in profiles if (problem := _dialect(spec, profile))), "")
+    if any(profile.csv_width for profile in profiles):
+        yield "CSV dialect", dialect, f"values separated by {spec.csv.delimiter!r}"
+    columns = [*dict.fromkeys(name for profile in profiles for name in profile.columns), *spec.csv.columns]
+    if dialect or not columns or spec.avro_schema:
+        return
+    present = {name.lower() for name in columns}
+    configured: dict[str, tuple[str, ...]] = {"key": spec.key, "track": spec.track, "track_except": spec.track_except}
+    if spec.source.plain_rows and spec.container == "value":
+        configured.update(order_by=tuple(name.split(".")[0] for name in spec.order_by), op=(spec.op,) if spec.op else ())
+        configured.update({"metadata_columns": spec.metadata_columns, "csv.types": tuple(name for name, _ in spec.csv.types)})
+    if spec.source.order_columns and not spec.order_by and not all(profile.ordered for profile in profiles):
+        yield "columns of `order_by`", f"`order_by` is not set, and the rows carry no order; set it to columns out of {', '.join(columns[:20])}", ""
+    for setting, names in configured.items():
+        absent = [name for name in names if name.lower() not in present]
+        if names:
+            yield f"columns of `{setting}`", _absent(absent, columns) if absent else "", ", ".join(names)
+
+
+def _absent(absent: Sequence[str], columns: Sequence[str]) -> str:
+    close = difflib.get_close_matches(absent[0], columns, 1, 0.6)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    more = f" and {len(columns) - 20} more" if len(columns) > 20 else ""
+    return f"no sampled file has {', '.join(absent)}; the columns are {', '.join(columns[:20])}{more}{hint}"
+
+
+def _dialect(spec: TableSpec, profile: SourceProfile) -> str:
+    """Return how the CSV files differ from the dialect in the configuration."""
+    if not profile.csv_width:
+        return ""
+    delimiter = profile.csv.get("delimiter", ",")
+    if delimiter != spec.csv.delimiter and profile.csv_width > 1:
+        return f"the values are separated by {delimiter!r}, expected {spec.csv.delimiter!r}; set `csv: {{delimiter: {delimiter!r}}}`"
+    header = spec.csv.header if spec.csv.header is not None else spec.source.csv_header and not spec.csv.columns
+    if header and not profile.columns:
+        return "the files seem to have no header; set `csv: {columns: [..]}` to their columns in order"
+    if not header and profile.columns and not spec.csv.columns:
+        return "the files begin with a header; set `csv: {header: true}`"
+    if spec.csv.columns and not profile.columns and profile.csv_width != len(spec.csv.columns):
+        return f"the rows have {profile.csv_width} values, expected {len(spec.csv.columns)} as in `csv: {{columns: ..}}`"
+    return ""
+
+
+def _is_source(source_table: str, name: str) -> bool:
+    """Return whether `schema.table` is one of those that `source_table` selects."""
+    for part in (part.strip() for part in source_table.split(",")):
+        pattern = ".*".join(map(re.escape, part.split("*")))
+        if re.fullmatch(pattern, name) or ("." not in part and re.fullmatch(pattern, name.rpartition(".")[2])):
+            return True
+    return False
+
+
+def _shared(spec: TableSpec, others: Sequence[TableSpec]) -> str:
+    """Return which other table reads the same landing files, unless both select their source table from a stream."""
+    for other in others:
+        if other.name == spec.name or (spec.source_table and other.source_table):
+            continue
+        below = not other.pattern and spec.landing.startswith(other.landing + "/")
+        above = not spec.pattern and other.landing.startswith(spec.landing + "/")
+        if below or above or (spec.landing, spec.pattern) == (other.landing, other.pattern):
+            return f"table {other.name} reads the same files ({other.landing}); give each its own folder, or set `source_table:` in both"
+    return ""

@@ -1,0 +1,264 @@
+"""Reconcile: compare a table with its source while both change. docs/design/reconcile.md explains why its result can be trusted.
+
+1. Checksums of key ranges of one version of the lake and of the source as it is. Ranges that differ are divided until single keys are left.
+2. Each such key is looked at again: the source's row, then, when the lake has come to the source's position, the lake's row, then the source's row
+   once more. Only a row that the source did not change between its two looks is judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from compactor.core.model.errors import Unavailable
+from compactor.core.reconcile import report as reports
+from compactor.core.reconcile.canonical import Columns
+from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split, differing
+from compactor.core.reconcile.reached import lsn_text
+from compactor.core.reconcile.report import ReconcileReport, RowDifference, difference
+from compactor.core.reconcile.side import Key, Row, Side
+
+PIECE = 5_000
+"""Rows that a key range should have."""
+
+_FETCHED = 20_000
+"""The most rows whose digests one statement fetches; a larger range is divided first."""
+
+_KEYS = 500
+"""Keys that are looked up in one statement."""
+
+_CHANGING = 3
+"""Looks between which the source changed a row every time, after which the row is not judged."""
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One version of the lake."""
+
+    version: int
+    """Its number."""
+    rows: int
+    """About how many rows it has."""
+    lsn: int | None
+    """Up to where it has the source's log; None if that is unknown."""
+    side: Side
+    """Its rows."""
+
+
+class LakeSide(Protocol):
+    """The lake as `reconcile` uses it. Whoever can answer the queries of a Side about one version can be a lake."""
+
+    def newest_lsn(self) -> int | None:
+        """Return up to where the newest version has the source's log; cheap, as it is called every few seconds."""
+
+    def pin(self) -> Pinned:
+        """Return the version that readers see now."""
+
+
+class SourceSide(Protocol):
+    """The source as `reconcile` uses it."""
+
+    side: Side
+    """Its rows, as they are when they are read."""
+
+    def lsn(self) -> int | None:
+        """Return the end of its log: everything that was visible in earlier reads lies before it. None if it has no such number."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a comparison is done."""
+
+    parallel: int = 2
+    """Statements at a time on the source."""
+    chunk: int = 100_000
+    """Rows that one statement on the source should read."""
+    limit: int = 100
+    """Differences that the report describes."""
+    suspects: int = 20_000
+    """More keys than this are not looked at one by one."""
+    at: int | None = None
+    """The LSN that the lake must have reached before the comparison begins."""
+
+
+@dataclass
+class _Judged:
+    """Keys by what became of them."""
+
+    proven: list[RowDifference] = field(default_factory=list)
+    unproven: list[RowDifference] = field(default_factory=list)
+    changing: int = 0
+
+
+def reconcile(
+    names: tuple[str, str],
+    columns: Columns,
+    source: SourceSide,
+    lake: LakeSide,
+    options: Options,
+    pause: Callable[[], bool],
+    clock: Callable[[], float],
+) -> ReconcileReport:
+    """Compare all rows. `names`: (table, source's table); `pause` waits a moment and returns False when no time is left.
+
+    Raises Unavailable if the lake does not reach `options.at` in time.
+    """
+    began, start = clock(), source.lsn()
+    if options.at is not None:
+        _await(lake, options.at, pause)
+    pinned = lake.pin()
+    parts, counts, suspects = _suspects(source.side, pinned, options)
+    judged = _Judged()
+    outcome = reports.TOO_MANY
+    if len(suspects) <= options.suspects:
+        judged = _judge(columns, source, lake, suspects, pause, clock)
+        outcome = reports.DIFFERENT if judged.proven else reports.UNPROVEN if judged.unproven else reports.EQUAL
+    differences = [*judged.proven, *judged.unproven]
+    return ReconcileReport(
+        table=names[0],
+        source=names[1],
+        outcome=outcome,
+        version=pinned.version,
+        lake_position=lsn_text(pinned.lsn),
+        source_position=lsn_text(start),
+        rows=counts,
+        columns=columns.names,
+        skipped=columns.skipped,
+        parts=parts,
+        suspects=len(suspects),
+        changing=judged.changing,
+        differences=tuple(differences[: options.limit]),
+        different=len(differences),
+        seconds=round(clock() - began, 3),
+    )
+
+
+def _await(lake: LakeSide, lsn: int, pause: Callable[[], bool]) -> None:
+    while (reached := lake.newest_lsn()) is None or reached < lsn:
+        if reached is None or not pause():
+            raise Unavailable(f"the lake has not reached {lsn_text(lsn)}, it is at {lsn_text(reached)}. Wait longer (--wait), or run the table.")
+
+
+def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tuple[int, int], list[Key]]:
+    """Return how many parts were compared, the numbers of rows, and the keys whose rows differ: a delay, a change since, or an error."""
+    chunks, split = _chunks(source, pinned, options)
+    theirs: dict[str, Checksum] = {}
+    with ThreadPoolExecutor(max(1, options.parallel), thread_name_prefix="source") as pool:
+        asked_for = [pool.submit(source.checksums, chunk, split) for chunk in chunks]
+        whole = Part(chunks[0].low, chunks[-1].high)
+        ours = pinned.side.checksums(whole, split)
+        for answer in asked_for:
+            theirs.update(answer.result())
+        counts = (sum(count for count, _ in theirs.values()), sum(count for count, _ in ours.values()))
+        number = len({*ours, *theirs})
+        open_parts = [(split.part(label, whole), _larger(theirs, ours, label)) for label in differing(theirs, ours)]
+        suspects: list[Key] = []
+        while open_parts and len(suspects) <= options.suspects:
+            batch = _batch(open_parts)
+            if batch:
+                results = pool.submit(source.digests, batch)
+                here, there = pinned.side.digests(batch), results.result()
+                suspects += sorted(key for key in {*here, *there} if here.get(key) != there.get(key))
+                continue
+            # larger than what is fetched at once
+            part, _ = open_parts.pop(0)
+            finer = part.divided()
+            below = pool.submit(source.checksums, part, finer)
+            ours, theirs = pinned.side.checksums(part, finer), below.result()
+            number += len({*ours, *theirs})
+            open_parts = [*((finer.part(label, part), _larger(theirs, ours, label)) for label in differing(theirs, ours)), *open_parts]
+    return number, counts, suspects
+
+
+def _chunks(source: Side, pinned: Pinned, options: Options) -> tuple[list[Part], Split]:
+    """Return what one statement on the source reads each, and the ranges whose checksums it returns."""
+    pieces = max(1, -(-pinned.rows // PIECE))
+    ranges = [each for each in (source.bounds(), pinned.side.bounds()) if each is not None]
+    if not ranges:
+        digits = 1
+        while 16**digits < pieces:
+            digits += 1
+        return [Part()], Split(digits=digits)
+    low, high = min(first for first, _ in ranges), max(last for _, last in ranges) + 1
+    width = max(1, -(-(high - low) // pieces))
+    step = width * max(1, options.chunk // PIECE)
+    return [Part(at, min(at + step, high)) for at in range(low, high, step)], Split(low, width)
+
+
+def _larger(theirs: dict[str, Checksum], ours: dict[str, Checksum], label: str) -> int:
+    return max(side.get(label, NOTHING)[0] for side in (theirs, ours))
+
+
+def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
+    """Take the parts off the list whose rows fit into one statement. None are taken if the first one alone is too large and can be divided."""
+    batch: list[Part] = []
+    rows = 0
+    while parts and (rows + parts[0][1] <= _FETCHED or (not batch and len(parts[0][0].prefix) >= 8)):
+        part, count = parts.pop(0)
+        batch.append(part)
+        rows += count
+    return batch
+
+
+def _judge(columns: Columns, source: SourceSide, lake: LakeSide, keys: list[Key], pause: Callable[[], bool], clock: Callable[[], float]) -> _Judged:
+    """Look at keys until each is equal, proven to differ, changed by the source in every look, or no time is left."""
+    judged, changes, absent = _Judged(), Counter[Key](), set[Key]()
+    began = clock()
+    while keys:
+        before, target = _rows(source.side, keys), source.lsn()
+        in_time = _passed(lake, target, pause)
+        pinned = lake.pin()
+        ours, after = _rows(pinned.side, keys), _rows(source.side, keys)
+        reached = target is not None and pinned.lsn is not None and pinned.lsn >= target
+        left = []
+        for key in keys:
+            if before.get(key) != after.get(key):
+                changes[key] += 1
+                if changes[key] < _CHANGING and in_time:
+                    left.append(key)
+                else:
+                    judged.changing += 1
+            elif _values(after, key) != _values(ours, key):
+                # what is not there has no mark: it may have come and gone between the looks, so it is looked at twice
+                certain = key in after or key in absent
+                absent.add(key)
+                proof = f"lake at {lsn_text(pinned.lsn)}, source read at {lsn_text(target)}" if reached else ""
+                if not in_time and not reached and pinned.lsn is None:
+                    proof = f"the source has not changed it for {clock() - began:.0f} s"
+                if proof and certain:
+                    judged.proven.append(difference(columns, key, after.get(key, ()), ours.get(key, ()), proof))
+                elif in_time:
+                    left.append(key)
+                else:
+                    judged.unproven.append(difference(columns, key, after.get(key, ()), ours.get(key, ()), ""))
+        keys = left
+    return judged
+
+
+def _passed(lake: LakeSide, target: int | None, pause: Callable[[], bool]) -> bool:
+    """Wait until the lake has come to `target`. Return False if the time is over first."""
+    while True:
+        reached = lake.newest_lsn()
+        if target is not None and reached is not None and reached >= target:
+            return True
+        if not pause():
+            return False
+
+
+def _values(rows: dict[Key, tuple[Row, ...]], key: Key) -> list[tuple[str | None, ...]]:
+    return [row.values for row in rows.get(key, ())]
+
+
+def _rows(side: Side, keys: Sequence[Key]) -> dict[Key, tuple[Row, ...]]:
+    rows: dict[Key, tuple[Row, ...]] = {}
+    for batch in _batches(keys):
+        rows.update(side.rows(batch))
+    return rows
+
+
+def _batches(keys: Sequence[Key]) -> Iterator[Sequence[Key]]:
+    for at in range(0, len(keys), _KEYS):
+        yield keys[at : at + _KEYS]

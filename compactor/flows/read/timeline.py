@@ -1,0 +1,110 @@
+"""Timeline: read what Snapshots and run records show of tables up to a moment.
+
+It never looks into landing, so the answer for a past moment is the same whenever it is asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from compactor.core.measures.record import RunRecord
+from compactor.core.model import times
+from compactor.core.model.errors import CompactorError, StateRefused
+from compactor.core.model.inputs import Input
+from compactor.core.model.snapshot import FORMAT, Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning import compaction
+from compactor.core.results.timeline import Quarantined, Timeline, schema_changes, version_of
+from compactor.flows import ledger
+from compactor.flows.environment import Environment
+from compactor.flows.record import looked
+from compactor.flows.table import Table
+
+_TABLES = 16
+"""Tables that are read at a time. Reading waits for storage."""
+
+
+def timelines(env: Environment, specs: Sequence[TableSpec], at: float, count: int) -> list[Timeline]:
+    """Return each table up to the moment `at` (epoch seconds): its `count` newest versions and run records."""
+    moment = times.from_seconds(at, "milliseconds")
+    last = looked(env, specs, moment)
+    with ThreadPoolExecutor(_TABLES, thread_name_prefix="report") as pool:
+        return list(pool.map(lambda spec: _timeline(Table(env, spec), moment, count, last.get(spec.name, {})), specs))
+
+
+def _timeline(table: Table, moment: str, count: int, last: Mapping[str, str]) -> Timeline:
+    view = f"{table.spec.database}.{table.spec.view}"
+    last_run = (last.get("time"), last.get("outcome"))
+    try:
+        runs = _runs(table, moment, count)
+        texts = _snapshots(table, moment, count)
+        if not texts:
+            return Timeline(table.name, view, runs=runs, looked=last_run[0], looked_outcome=last_run[1])
+        made = {int(each.split()[-1]): record for record in runs for each in record.made}
+        versions = tuple(version_of(raw, made.get(raw["version"])) for raw, _ in texts)
+        newest = Snapshot.from_bytes(texts[-1][1], table.layout.snapshot(versions[-1].number))
+        waiting = ledger.latest(ledger.everything(table, newest)).values() if not newest.expired else ()
+        return Timeline(
+            table.name,
+            view,
+            versions,
+            runs,
+            tuple(_quarantined(item) for item in waiting if item.in_quarantine),
+            schema_changes(versions),
+            compaction.delta_estimate(newest),
+            compaction.DELTA_LIMIT,
+            *last_run,
+        )
+    except CompactorError as error:
+        return Timeline(table.name, view, problem=str(error))
+
+
+def _quarantined(item: Input) -> Quarantined:
+    whole = bool(item.reason)
+    return Quarantined(item.path, item.hour, None if whole else item.quarantined, item.reason or "some of its records cannot be used")
+
+
+def _snapshots(table: Table, moment: str, count: int) -> list[tuple[dict[str, Any], bytes]]:
+    """Return the `count` newest Snapshots of a moment, oldest first, as JSON objects and as they are stored."""
+    newest = table.newest()
+    if newest is None:
+        return []
+    last = newest.version if newest.time <= moment else _version_at(table, newest.version, moment)
+    return [_raw(table, number) for number in range(max(1, last - count + 1), last + 1)]
+
+
+def _version_at(table: Table, newest: int, moment: str) -> int:
+    """Return the newest version of a moment; 0 if there was none. Times of Snapshots rise with their versions, so halving finds it."""
+    low, high = 0, newest
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _raw(table, middle)[0]["time"] <= moment:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _raw(table: Table, number: int) -> tuple[dict[str, Any], bytes]:
+    path = table.layout.snapshot(number)
+    try:
+        data = table.storage.read(path)
+        raw: dict[str, Any] = json.loads(data)
+    except FileNotFoundError:
+        raise StateRefused(f"{path} was committed and is gone: somebody deletes files below {table.layout.root}. Restore it from a backup.") from None
+    except ValueError as error:
+        raise StateRefused(f"Snapshot {path} cannot be read: {error}. It is damaged: restore the file from a backup.") from error
+    if raw.get("format") != FORMAT:
+        raise StateRefused(f"Snapshot {path}: expected format {FORMAT}, found {raw.get('format')!r}. Install the version of compactor that wrote it.")
+    return raw, data
+
+
+def _runs(table: Table, moment: str, count: int) -> tuple[RunRecord, ...]:
+    """Return the newest run records of a moment, oldest first. Names sort by the time at which a run began."""
+    until = table.layout.run(moment, "g")
+    paths = sorted(info.path for info in table.storage.list(table.layout.runs()) if info.path < until)[-count:]
+    records = [RunRecord.from_bytes(table.storage.read(path), path) for path in paths]
+    return tuple(record for record in sorted(records, key=lambda record: record.ended) if record.ended <= moment)

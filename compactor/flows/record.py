@@ -1,0 +1,166 @@
+"""Record: measure the phases of a run, and write its run record beside the Snapshots.
+
+A record is no part of the table: nothing reads it to decide anything, and no run fails because its record could not be written. What a crash leaves:
+nothing, or a record. Idle runs write none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from compactor.core.measures.record import Phase, RunRecord
+from compactor.core.model import times
+from compactor.core.model.errors import CompactorError
+from compactor.core.model.layout import join
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import Progress, TableReport
+from compactor.flows.environment import Environment
+from compactor.flows.table import Table
+
+log = logging.getLogger(__name__)
+
+
+class CpuMeter:
+    """Divides the CPU time of a process among the tables that run at the same time."""
+
+    def __init__(self, cpu: Callable[[], float | None]) -> None:
+        self._cpu = cpu
+        self._lock = threading.Lock()
+        self._last = 0.0
+        self._used: dict[str, float] = {}
+
+    def used(self, table: str, ended: bool = False) -> float | None:
+        """Return the CPU seconds of a table since its first call, or None if unknown. `ended`: it uses none from now on."""
+        with self._lock:
+            now = self._cpu()
+            if now is None:
+                return None
+            for each in self._used:
+                self._used[each] += max(0.0, now - self._last) / len(self._used)
+            self._last = now
+            used = self._used.setdefault(table, 0.0)
+            if ended:
+                del self._used[table]
+            return used
+
+
+class Recorder:
+    """Measures one run of one table. `progress` takes the run's steps and passes them on to the caller's callback."""
+
+    def __init__(self, table: Table, operation: str, label: str, progress: Progress, meter: CpuMeter) -> None:
+        self._table, self._operation, self._label, self._progress, self._meter = table, operation, label, progress, meter
+        self._began = table.env.clock()
+        self._phases: list[Phase] = []
+        self._open: tuple[str, float, float | None] | None = None
+        self._cpu_before = meter.used(table.name)
+
+    def progress(self, table: str, step: str, share: float) -> None:
+        """Begin a phase, and end the one before."""
+        self._close()
+        self._open = (step, self._table.env.clock(), self._meter.used(self._table.name)) if step != "done" else None
+        self._progress(table, step, share)
+
+    def _close(self) -> None:
+        if self._open is None:
+            return
+        name, began, cpu_before = self._open
+        cpu = self._meter.used(self._table.name)
+        used = cpu - cpu_before if cpu is not None and cpu_before is not None else None
+        seconds = self._table.env.clock() - began
+        if self._phases and self._phases[-1].name == name:
+            last = self._phases.pop()
+            seconds += last.seconds
+            used = used + last.cpu_seconds if used is not None and last.cpu_seconds is not None else None
+        self._phases.append(Phase(name, round(seconds, 3), None if used is None else round(used, 3)))
+        self._open = None
+
+    def recorded(self, report: TableReport) -> TableReport:
+        """Write the record of the run behind a report, and return the report with it. An idle run has none."""
+        self._close()
+        cpu = self._meter.used(self._table.name, ended=True)
+        if report.outcome == "idle":
+            return report
+        table, ended = self._table, self._table.env.clock()
+        figures = report.figures
+        record = RunRecord(
+            table.env.nonce(),
+            report.table,
+            self._operation,
+            report.outcome,
+            started=times.from_seconds(self._began, "milliseconds"),
+            ended=times.from_seconds(ended, "milliseconds"),
+            seconds=round(ended - self._began, 3),
+            label=self._label,
+            program=table.env.program,
+            cpu_seconds=None if cpu is None or self._cpu_before is None else round(cpu - self._cpu_before, 3),
+            phases=tuple(self._phases),
+            version=report.version,
+            made=report.operations,
+            files=report.files,
+            events=report.counts,
+            rows=report.rows,
+            bytes_written=report.bytes_written,
+            error=report.error,
+            error_class=report.error_class,
+            notes=report.notes,
+            source_lag_seconds=_since(figures.source_time, ended),
+            landing_lag_seconds=_since(figures.newest_folder, ended),
+            **dataclasses.asdict(figures),
+        )
+        try:
+            table.storage.write(table.layout.run(record.started, record.id), record.to_bytes())
+        except CompactorError as error:
+            log.warning("%s: the record of this run was not written: %s", table.name, error)
+        return dataclasses.replace(report, record=record)
+
+
+def _since(moment: str | None, now: float) -> float | None:
+    return None if moment is None else round(max(0.0, now - times.to_seconds(moment)), 3)
+
+
+# ---- the last outcome of each table -----------------------------------------------------------------------------------
+
+
+def remember_outcomes(env: Environment, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
+    """Overwrite the file that shows when these tables were last looked at, and with which outcome: one file for each set of tables that run together.
+
+    Idle runs leave no other trace.
+    """
+    outcomes = {report.table: report.outcome for report in reports}
+    for folder, names in _by_warehouse([spec for spec in specs if spec.name in outcomes]).items():
+        content = {"time": env.now(), "outcomes": {name: outcomes[name] for name in names}}
+        digest = hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:16]
+        try:
+            env.storage.write(join(folder, f"{digest}.json"), json.dumps(content).encode())
+        except CompactorError as error:
+            log.warning("the outcomes of this run were not written: %s", error)
+
+
+def looked(env: Environment, specs: Sequence[TableSpec], moment: str) -> dict[str, dict[str, str]]:
+    """Return table → time and outcome of its last run, idle ones too, where the last one was no later than `moment` (ISO 8601)."""
+    last: dict[str, dict[str, str]] = {}
+    for folder in _by_warehouse(specs):
+        for info in env.storage.list(folder):
+            try:
+                content = json.loads(env.storage.read(info.path))
+                time, outcomes = str(content["time"]), dict(content["outcomes"])
+            except (FileNotFoundError, ValueError, KeyError, TypeError):
+                # nothing is lost with it: the next run writes it again
+                continue
+            for name, outcome in outcomes.items():
+                if time <= moment and time > last.get(name, {"time": ""})["time"]:
+                    last[name] = {"time": time, "outcome": str(outcome)}
+    return last
+
+
+def _by_warehouse(specs: Sequence[TableSpec]) -> dict[str, list[str]]:
+    """Return folder of the outcomes → names of the tables."""
+    folders: dict[str, list[str]] = {}
+    for spec in specs:
+        folders.setdefault(join(spec.root.rstrip("/").rpartition("/")[0], "_runs"), []).append(spec.name)
+    return folders

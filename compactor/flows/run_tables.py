@@ -1,0 +1,128 @@
+"""Run many tables at once, the longest first. One that fails does not stop the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from compactor.core.model.errors import CompactorError, NoRowsYet
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.reports import Progress, TableReport, silent
+from compactor.flows import failures, logs
+from compactor.flows.environment import Environment
+from compactor.flows.record import CpuMeter, Recorder, remember_outcomes
+from compactor.flows.run import Committed, commit_table, failure, finish_table, look_at
+from compactor.flows.stop import Stop, stopped
+from compactor.flows.table import Table
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+_LOOKED_AT = 8
+"""Tables that are looked at, at a time. Looking waits for storage and computes nothing."""
+
+Start = Callable[[Sequence[TableSpec]], None]
+"""Called once, before the tables that have work are run. Raises errors that concern all of them."""
+
+
+def run_tables(
+    env: Environment,
+    specs: Sequence[TableSpec],
+    progress: Progress = silent,
+    parallel: int = 2,
+    label: str = "",
+    start: Start = lambda specs: None,
+) -> list[TableReport]:
+    """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`.
+
+    Tables without work are found first, from storage alone. `start` is not called if all are without work. The tables that will take longest begin
+    first. Compactions come after the commits of all tables, so that they do not hold back any. After Ctrl-C the tables that are not finished are
+    reported as stopped.
+    """
+    with env.stop.on_interrupt():
+        return _run_tables(env, specs, env.stop.checking(progress), parallel, label, start)
+
+
+def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress, parallel: int, label: str, start: Start) -> list[TableReport]:
+    looks = _look_at(env, specs, progress)
+    reports = {name: look for name, look in looks.items() if isinstance(look, TableReport)}
+    sizes = {name: look for name, look in looks.items() if isinstance(look, int)}
+    busy = sorted((spec for spec in specs if spec.name in sizes), key=lambda spec: -sizes[spec.name])
+    if busy and not env.stop.requested:
+        start(busy)
+    meter = CpuMeter(env.cpu)
+
+    def recorder(spec: TableSpec, calls: Progress) -> Recorder:
+        return Recorder(Table(env, spec), "run", label, calls, meter)
+
+    def run(spec: TableSpec) -> TableReport | Future[TableReport]:
+        env.share(spec.name)
+        record = recorder(spec, progress)
+        step = _reported(spec.name, lambda: commit_table(Table(env, spec), record.progress, label), record.progress, env.stop)
+        if isinstance(step, TableReport):
+            return record.recorded(step)
+        # the pool has the commits of all tables in its queue already
+        return pool.submit(finish, step, record) if step.compaction_due else finish(step, record)
+
+    def finish(step: Committed, record: Recorder) -> TableReport:
+        if step.compaction_due:
+            env.share("compactions")
+        report = _reported(step.table.name, lambda: finish_table(step, record.progress), record.progress, env.stop)
+        return record.recorded(dataclasses.replace(report, seconds=round(report.seconds + step.seconds, 3)))
+
+    with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
+        ran = [(spec.name, each) for spec, each in zip(busy, [*pool.map(run, busy)])]
+        reports.update((name, each if isinstance(each, TableReport) else each.result()) for name, each in ran)
+    for spec in specs:
+        report = reports[spec.name]
+        if report.error is not None and report.record is None:
+            # found while looking for work
+            reports[spec.name] = recorder(spec, silent).recorded(report)
+    remember_outcomes(env, specs, list(reports.values()))
+    return [failures.remember(Table(env, spec), reports[spec.name]) for spec in specs]
+
+
+def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:
+    """Return the reports of the tables that have no work, and of those whose work is known to fail. Asks neither engine nor catalog."""
+    return {name: look for name, look in _look_at(env, specs, progress).items() if isinstance(look, TableReport)}
+
+
+def _look_at(env: Environment, specs: Sequence[TableSpec], progress: Progress) -> dict[str, TableReport | int]:
+    with ThreadPoolExecutor(_LOOKED_AT, thread_name_prefix="look") as pool:
+        looks = pool.map(lambda spec: _reported(spec.name, lambda: look_at(Table(env, spec)), progress, env.stop), specs)
+        return {spec.name: look for spec, look in zip(specs, looks)}
+
+
+def _reported(name: str, run: Callable[[], _T], progress: Progress, stop: Stop) -> TableReport | _T:
+    """Return what `run` returns, or the report of its failure. A report gets the seconds that it took."""
+    began = time.monotonic()
+    try:
+        if stop.requested:
+            raise stopped()
+        with logs.about(table=name):
+            result: TableReport | _T = run()
+    except NoRowsYet as error:
+        result = TableReport(name, "idle", notes=(str(error),))
+    except Exception as error:
+        # after Ctrl-C a cancelled computation raises anything
+        result = _failed(name, stopped() if stop.requested else error)
+    if not isinstance(result, TableReport):
+        return result
+    if result.error is not None:
+        logs.failed(result)
+    progress(name, "done", 1.0)
+    return dataclasses.replace(result, seconds=round(time.monotonic() - began, 3))
+
+
+def _failed(name: str, error: Exception) -> TableReport:
+    if isinstance(error, CompactorError):
+        return failure(name, error)
+    # this table's failure, or the other tables' reports would be lost with it
+    kind = type(error).__name__
+    log.error("table %s: unexpected %s", name, kind, exc_info=error)
+    return TableReport(name, "failed", error=f"unexpected {kind}: {error}", error_class=kind, exit_code=1)

@@ -1,0 +1,3 @@
+"""The report: one HTML page about all tables, made from Timelines. It has its style, its pictures (SVG) and 20 lines of script inside, and needs no
+server. `page` puts it together, `overview` and `detail` write its two halves, `charts` draws, `html` escapes.
+"""

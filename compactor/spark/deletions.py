@@ -1,0 +1,81 @@
+"""`delete_when`: a SQL condition on the columns of a flat row that makes it a delete, such as `status = 'deleted'`.
+
+The condition names columns as the source spells them. A column that these rows lack and the table has is null. A column that neither the rows of
+a run nor the table have is refused, because a mistyped name would keep every deleted row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame
+
+from compactor.core.model import types
+from compactor.core.model.errors import InputRefused
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema.writer import WriterField
+from compactor.spark.columns import DELETES
+from compactor.spark.decode.frame import Frame
+from compactor.spark.sql import quoted
+
+_WHOLE = "__compactor_row"
+_COLUMNS_MAX = 100
+
+
+def marked(frame: Frame, spec: TableSpec, stored: Sequence[WriterField]) -> Frame:
+    """Return the frame with DELETES if the table has `delete_when`. `stored` are the table's columns.
+
+    Raises InputRefused for a condition that Spark cannot evaluate.
+    """
+    if not spec.delete_when or frame.images is None:
+        return frame
+    columns = {name: f"{frame.value(name)} AS {quoted(name)}" for name, _ in frame.images[1]}
+    low = {name.lower() for name in columns}
+    columns |= {field.name: f"CAST(NULL AS {types.text(field.type)}) AS {quoted(field.name)}" for field in stored if field.name.lower() not in low}
+    absent: set[str] = set()
+    while len(absent) < _COLUMNS_MAX:
+        try:
+            rows = _rows(frame, spec, [*columns.values(), *(f"CAST(NULL AS STRING) AS {quoted(name)}" for name in sorted(absent))])
+            return dataclasses.replace(frame, rows=rows, undecided_deletes=frozenset(absent))
+        except ParseException as error:
+            raise _refused(spec, str(error)) from None
+        except AnalysisException as error:
+            name = _unresolved(error)
+            if name is None or name in absent:
+                raise _refused(spec, str(error)) from None
+            absent.add(name)
+    raise _refused(spec, f"it names more than {_COLUMNS_MAX} columns that do not exist")
+
+
+def check_columns(spec: TableSpec, frames: Sequence[Frame]) -> None:
+    """Raise InputRefused if the condition names a column that no row and not the table has."""
+    described = [frame for frame in frames if frame.images and frame.images[1]]
+    nowhere = frozenset.intersection(*(frame.undecided_deletes for frame in described)) if described else frozenset()
+    if nowhere:
+        columns = [name for frame in described for name, _ in (frame.images or ("struct", ()))[1]]
+        shown = ", ".join([*dict.fromkeys(columns)][:20])
+        raise InputRefused(
+            f"table {spec.name}: `delete_when: {spec.delete_when}` names {', '.join(sorted(nowhere))}, which neither the landed rows nor the table "
+            f"have. The columns are {shown}. Correct the condition."
+        )
+
+
+def _rows(frame: Frame, spec: TableSpec, columns: Sequence[str]) -> DataFrame:
+    # the row's own columns may be called like ours, so ours wait in a struct
+    apart = frame.rows.selectExpr(f"struct(*) AS {_WHOLE}", *columns)
+    return apart.selectExpr(f"{_WHOLE}.*", f"coalesce(({spec.delete_when}), false) AS {DELETES}")
+
+
+def _unresolved(error: AnalysisException) -> str | None:
+    if not str(error.getErrorClass() or "").startswith("UNRESOLVED_COLUMN"):
+        return None
+    name = str((error.getMessageParameters() or {}).get("objectName", ""))
+    return name.strip("`").split("`.`")[0] or None
+
+
+def _refused(spec: TableSpec, reason: str) -> InputRefused:
+    return InputRefused(
+        f"table {spec.name}: `delete_when: {spec.delete_when}` is no SQL condition on a row: {reason.strip().splitlines()[0][:300]}. Correct it."
+    )

@@ -1,0 +1,59 @@
+"""What py4j does by itself and must not: call a JVM that ends, and answer Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker
+from pyspark import SparkContext
+
+_WAIT_SECONDS = 5.0
+_NOTICED_SECONDS = 1.0
+
+
+def end_finalizer(gateway: Any) -> None:
+    """End the thread that releases Java objects. It would go on to call a JVM that is ending, and log the failure with a traceback."""
+    queue = getattr(getattr(gateway, "_gateway_client", None), "finalizer_deque", None)
+    if queue is None:
+        return
+    # the thread takes from the right: it takes this next, whatever else waits
+    queue.append(SHUTDOWN_FINALIZER_WORKER)
+    for thread in threading.enumerate():
+        if isinstance(thread, FinalizerWorker) and thread.deque is queue:
+            thread.join(_WAIT_SECONDS)
+
+
+def jvm_end() -> str:
+    """Return how the JVM that this process started has ended, such as `killed by SIGKILL`; empty if that is unknown."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        # its end is noticed a moment after that of its connections
+        code = process.wait(_NOTICED_SECONDS) if process is not None else None
+    except subprocess.TimeoutExpired:
+        return ""
+    if code is None:
+        return ""
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+@contextlib.contextmanager
+def keeping_interrupts() -> Iterator[None]:
+    """Put back the handler of Ctrl-C that a SparkContext replaces.
+
+    Spark's handler calls the JVM on a connection that may wait for an answer, and the tables of a run would go on with their next jobs.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        # None: it was not set by Python, which cannot put it back
+        if before is not None:
+            signal.signal(signal.SIGINT, before)

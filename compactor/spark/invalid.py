@@ -1,0 +1,49 @@
+"""Records that cannot be used: what reports say about them, and Changes without those that have no key or no value of their type."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from compactor.core.model.schema import Schema
+from compactor.core.model.spec import TableSpec
+from compactor.core.sources.quarantine import Unusable
+from compactor.spark import measured
+from compactor.spark.columns import FILE, INVALID, TEXT
+from compactor.spark.decode.frame import Frame
+from compactor.spark.input.inputs import Inputs
+from compactor.spark.rows import survey
+from compactor.spark.rows.conform import EVENTS_MAX
+from compactor.spark.sql import literal, quoted
+
+HIDDEN = "'(not shown: the table has `columns:`)'"
+"""SQL: what stands for the text of an invalid record that may hold protected values."""
+
+
+def unusable_records(frame: Frame, opened: Inputs) -> list[Unusable]:
+    """Return the invalid records of a frame, with the text that reports quote."""
+    text = HIDDEN if opened.spec.columns else TEXT if TEXT in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
+    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text, opened.raws)
+
+
+def record_place(spec: TableSpec) -> tuple[str, str]:
+    """SQL for BLOCK and ROW of the record of a Change."""
+    row = f"_position.row div {EVENTS_MAX}L" if spec.source.several_events else "_position.row"
+    return "_position.block AS _block", f"{row} AS _row"
+
+
+def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
+    """Compute the changes once. Return those with a key (H27) and values of their types, the number of others by file, and the first others."""
+    keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
+    invalid = f"(_mistyped IS NOT NULL OR {keyless})"
+    changes, numbers = measured.materialize_and_measure(changes, {"invalid": f"count_if({invalid})"})
+    if not numbers["invalid"]:
+        return changes, {}, ()
+    rows = changes.where(invalid).selectExpr("*", *record_place(opened.spec))
+    counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
+    kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
+    no_key = literal(f"a column of the key ({', '.join(schema.key)}) is null or cannot be read as its type")
+    why = (
+        f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
+    )
+    text = HIDDEN if opened.spec.columns else "to_json(struct(*))"
+    return changes.where(f"NOT {invalid}"), counts, tuple(survey.list_unusable(rows, why, text, opened.raws))

@@ -1,0 +1,60 @@
+"""Write the documents that are made from the code: the schema of the run record, and the dashboards. `make docs` calls it."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from compactor.core.measures import dashboards
+from compactor.core.measures.price import JobUsage
+from compactor.core.measures.record import FORMAT, Phase, RunRecord
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_record_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a run record, with the texts below the fields."""
+    schema = TypeAdapter(RunRecord).json_schema(mode="serialization")
+    for model, part in ((RunRecord, schema), *((each, schema["$defs"][each.__name__]) for each in (Phase, JobUsage))):
+        for name, text in field_texts(model).items():
+            part["properties"][name]["description"] = text
+            part["properties"][name].pop("title", None)
+        part["required"] = [field.name for field in dataclasses.fields(model)]  # type: ignore[arg-type]
+        part["additionalProperties"] = False
+        part["description"] = inspect.cleandoc(str(model.__doc__))
+    schema["properties"]["format"]["const"] = FORMAT
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "compactor's run record"}
+
+
+def field_texts(model: type[Any]) -> dict[str, str]:
+    """Return the text below each field of a dataclass."""
+    (definition,) = ast.parse(inspect.getsource(model)).body
+    body = definition.body  # type: ignore[attr-defined]
+    pairs = [(one, two) for one, two in itertools.pairwise(body) if isinstance(one, ast.AnnAssign)]
+    return {one.target.id: " ".join(str(two.value.value).split()) for one, two in pairs if isinstance(two, ast.Expr)}  # type: ignore[union-attr,attr-defined]
+
+
+FILES = {
+    "docs/run-record.schema.json": run_record_schema,
+    "docs/dashboards/grafana.json": dashboards.grafana,
+    "terraform/dashboard.json.tftpl": dashboards.cloudwatch,
+}
+"""File → function that returns its content."""
+
+
+def content(name: str) -> str:
+    """Return the text of a file."""
+    return json.dumps(FILES[name](), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    for each in FILES:
+        (ROOT / each).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / each).write_text(content(each), encoding="utf-8")

@@ -1,0 +1,9 @@
+environment        = "prod"
+account_id         = "222222222222"
+region             = "eu-west-1"
+maximum_cpu        = "400 vCPU"
+maximum_memory     = "1600 GB"
+emails             = ["data-platform@example.com"]
+alarms             = true
+log_retention_days = 365
+operator_role_arns = ["arn:aws:iam::222222222222:role/operators"]

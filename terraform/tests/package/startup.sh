@@ -1,0 +1,2 @@
+#!/bin/sh
+# Stands for the start-up script.

@@ -1,0 +1,69 @@
+"""`columns:` without an engine: what is left of a writer's columns, and what the configuration refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.config.settings import load
+from compactor.core.model.errors import ConfigError, Refused
+from compactor.core.model.schema import Field, Schema
+from compactor.core.model.spec import TableSpec
+from compactor.core.schema import protection
+from compactor.core.schema.protection import Protection
+from compactor.core.schema.writer import WriterField, WriterSchema
+
+RULES = (Protection("SSN", "exclude"), Protection("Mail", "hash"), Protection("card", "mask", 4), Protection("note", "null"))
+
+
+def test_a_writer_has_the_columns_that_are_stored() -> None:
+    """Excluded ones are gone, hashed and masked ones are text; no default of the source reaches rows that lack the column."""
+    kinds = {"id": ("int",), "ssn": ("string",), "mail": ("bigint",), "CARD": ("decimal", 16, 0), "note": ("date",)}
+    writer = WriterSchema("w", tuple(WriterField(name, kind, kind, default=1) for name, kind in kinds.items()))
+    made = protection.protected(writer, RULES)
+    assert {field.name: (field.type, field.default) for field in made.fields} == {
+        "id": (("int",), 1),
+        "mail": (("string",), None),
+        "CARD": (("string",), None),
+        "note": (("date",), None),
+    }
+
+
+def test_a_renamed_column_keeps_its_rule() -> None:
+    """By the alias that the producer names, and by the names that the column had."""
+    field = WriterField("mail_address", ("string",), ("string",), aliases=("mail",))
+    assert protection.protected(WriterSchema("w", (field,)), (Protection("mail", "exclude"),)).fields == ()
+    schema = protection.marked(Schema((Field("mail", "mail_address", "string", formerly=("mail",)),), ("id",)), RULES)
+    assert [each.protection for each in schema.fields] == ["hash"]
+    protection.check("t", schema, RULES)
+    with pytest.raises(Refused, match="has no rule for mail_address, but stored rows were written with hash"):
+        protection.check("t", schema, ())
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("columns: {ssn: hide}, archive: keep", "ssn: expected exclude, hash, mask"),
+        ("columns: [ssn], archive: keep", "expected a mapping such as"),
+        ("columns: {ID: hash}, archive: keep", "ID belongs to `key` or `order_by`"),
+        ("columns: {at: hash}, archive: keep, order_by: [at]", "at belongs to `key` or `order_by`"),
+        ("columns: {ssn: null}", "landed files hold the values as they are; set `archive:`"),
+        ("columns: {ssn: null}, archive: keep, live_view: true", "excludes `live_view`"),
+    ],
+)
+def test_a_rule_that_would_not_protect_is_refused(tmp_path: Path, keys: str, problem: str) -> None:
+    """With the key and the reason."""
+    (tmp_path / "compactor.yaml").write_text(f"tables: {{t: {{key: [id], {keys}}}}}\n")
+    with pytest.raises(ConfigError, match=problem):
+        load(tmp_path / "compactor.yaml")
+
+
+def test_rules_travel_to_a_cluster(tmp_path: Path) -> None:
+    """As everything else in a spec."""
+    (tmp_path / "compactor.yaml").write_text(
+        "tables: {t: {key: [id], archive: keep, columns: {SSN: exclude, Mail: hash, card: mask(4), note: null}}}\n"
+    )
+    spec = load(tmp_path / "compactor.yaml").spec("t")
+    assert spec.columns == RULES
+    assert TableSpec.from_json(spec.to_json()).columns == tuple(RULES)

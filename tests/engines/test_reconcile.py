@@ -1,0 +1,221 @@
+"""`compactor reconcile` against a real PostgreSQL that is written to meanwhile."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from compactor.app import App
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.reconcile.report import DIFFERENT, EQUAL, ReconcileReport
+from compactor.flows.read.reconcile import Options
+from tests.oracle.sizes import FULL
+from tests.parts import decoding
+from tests.parts.metastore import postgres_server
+from tests.parts.one_spark import app_on_one_spark
+
+__all__ = ["app_on_one_spark"]
+
+pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.spark, pytest.mark.usefixtures("app_on_one_spark")]
+
+ROUNDS = 50 if FULL else 3
+ROWS = 8_000
+
+_TABLE = """
+create type mood as enum ('good', 'so so');
+create table every (
+  id int primary key, small smallint, big bigint, price numeric(20, 4), plain numeric, ratio double precision, single real, yes boolean,
+  born date, at timestamp, zoned timestamptz, at3 timestamp(3), clock time, bytes bytea, ident uuid, doc json, docb jsonb, fixed char(8),
+  "Weird Näme" text, mood mood, tags int[], span interval, made int generated always as (id + 1) stored);
+"""
+_ROWS = f"""
+insert into every (id, small, big, price, plain, ratio, single, yes, born, at, zoned, at3, clock, bytes, ident, doc, docb, fixed, "Weird Näme", mood,
+  tags, span)
+select n, n % 100, n::bigint * 1000000007, n * 1.2500, case n % 3 when 0 then n / 8.0 when 1 then 1e20 + n end, n / 3.0::float8, n / 7.0::real,
+  n % 2 = 0, date '1899-12-30' + n, timestamp '1969-12-31 23:59:59.999999' + n * interval '1 hour 1 microsecond',
+  timestamptz '2024-03-31 00:30:00+01' + n * interval '17 min', timestamp '2024-01-01 00:00:00.125', time '00:00' + n * interval '1.5 s',
+  decode(md5(n::text), 'hex'), md5(n::text)::uuid, json_build_object('a', n, 'b', null), jsonb_build_object('z', 1, 'a', n), 'ab',
+  case n % 4 when 0 then null when 1 then 'O''Brien "q" \\ 名前 ' || n when 2 then '' else E'tab\\tline\\n end ' end, 'so so', '{{1,2}}', '1 day'
+from generate_series(1, {ROWS}) n;
+insert into every (id) values (-5), (2147483646);
+insert into every (id, plain, ratio, single, born, at, zoned, clock, bytes) values
+  (0, 'NaN', '-0', '-0', 'infinity', '-infinity', 'infinity', '24:00', ''), (-1, 0.100, 1e308, 1e-38, '0044-03-15 BC', '0001-01-01', 'epoch',
+   '23:59:59.100000', '\\x00ff'), (-2, -0.05, 5e-324, 3.4e38, '9999-12-31', '9999-12-31 23:59:59.999999', '1582-10-14 00:00Z', null, null),
+  (-3, 123456789012345678901234567890.123456789, 0.1, 0.1, null, null, null, null, null);
+"""
+
+
+class Load:
+    """Threads that change random rows, and the pipeline behind them: logical decoding, a landed file, a run."""
+
+    def __init__(self, url: str, app: App, landing: Path) -> None:
+        self.url, self.app, self.landing = url, app, landing
+        self.files = 0
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+
+    def land(self, drop: Any = None) -> None:
+        """Bring the lake forward once. `drop`: changes to leave out or to falsify."""
+        with self._lock, psycopg.connect(self.url, autocommit=True) as connection:
+            changes = [change for each in decoding.documents(connection) if (change := drop(each) if drop else each)]
+            if changes:
+                self.files += 1
+                folder = self.landing / f"increment_2026112{self.files // 24 % 10}{self.files % 24:02d}"
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f"part-{self.files:05d}.json").write_text(decoding.lines(changes), encoding="utf-8")
+            (report,) = self.app.run(["every"])
+            assert report.error is None, report.error
+
+    def write(self, seed: int) -> None:
+        """Updates, deletes, inserts, key changes: some keys are hot."""
+        draw = random.Random(seed)
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            while not self._stop.wait(0.02):
+                key = draw.choice((draw.randint(1, ROWS), draw.randint(1, 20)))
+                connection.execute(
+                    draw.choice(
+                        (
+                            "update every set price = price + 0.0001, zoned = clock_timestamp() where id = %s",
+                            "delete from every where id = %s",
+                            "insert into every (id, ratio) values (%s, random()) on conflict (id) do update set ratio = random()",
+                            "update every set doc = '{\"x\": [1, 2]}', bytes = null where id = %s",
+                        )
+                    ),
+                    (key,),
+                )
+
+    def _pipeline(self) -> None:
+        while not self._stop.wait(0.5):
+            self.land()
+
+    def __enter__(self) -> Load:
+        works = [(self.write, (1,)), (self.write, (2,)), (self._pipeline, ())]
+        self._threads = [threading.Thread(target=target, args=args, daemon=True) for target, args in works]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(120)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """A database with one row of every type, and a slot that keeps its changes."""
+    with postgres_server(tmp_path, "school", {"wal_level": "logical"}) as port:
+        address = f"postgresql://hive@127.0.0.1:{port}/school"
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(_TABLE)
+            decoding.slot(connection)
+            connection.execute(_ROWS)
+        yield address
+
+
+def named(report: ReconcileReport) -> dict[tuple[str, str], tuple[str, ...]]:
+    """(kind, key) → columns that differ."""
+    return {(item.kind, item.key["id"]): tuple(cell.column for cell in item.cells) for item in report.differences}
+
+
+def test_only_real_differences_are_reported_while_the_source_is_written_to(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing where all is equal; then one row lost, one cell changed, one row doubled, one row too many: each is named."""
+    # the runs are in this process, on the session that a pause would otherwise close for the runs of other processes
+    monkeypatch.setattr(App, "_release_metastore", lambda app: None)
+    landing = tmp_path / "landing"
+    config = tmp_path / "compactor.yaml"
+    config.write_text(
+        f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ndefaults: {{envelope: wal2json}}\n"
+        f"tables: {{every: {{key: [id], increments: {landing}/increment_%Y%m%d%H}}}}\n"
+    )
+    with App.open(config) as app:
+        load = Load(url, app, landing)
+        load.land()
+        quiet = app.reconcile("every", url, from_table="public.every")
+        assert (quiet.outcome, quiet.rows, quiet.differences) == (EQUAL, (ROWS + 6, ROWS + 6), ()), quiet
+        assert dict(quiet.skipped).keys() == {"tags", "span", "made"}
+        assert quiet.parts > 1
+
+        with load:
+            looked_again = 0
+            for number in range(ROUNDS):
+                report = app.reconcile("every", url, wait=120, options=Options(parallel=2, chunk=5000))
+                assert (report.outcome, report.differences) == (EQUAL, ()), f"round {number}: {report}"
+                looked_again += report.suspects
+            assert looked_again, "the load changed nothing between the looks"
+
+        falsify(url, load)
+        double(app, 77)
+        with load_again(load):
+            report = app.reconcile("every", url, wait=180)
+        assert (report.outcome, report.exit_code, report.different) == (DIFFERENT, 1, 4), report
+        assert named(report) == {
+            ("missing", "100001"): (),
+            ("extra", "100002"): (),
+            ("changed", "100003"): ("price", "Weird Näme".lower()),
+            ("repeated", "77"): (),
+        }
+        assert all("source read at" in item.proof for item in report.differences)
+
+        with pytest.raises(Unavailable, match="the lake has not reached FF/0, it is at"):
+            app.reconcile("every", url, at="FF/0", wait=0)
+        with pytest.raises(Refused, match=r"has no table public\.nobody"):
+            app.reconcile("every", url, from_table="public.nobody")
+        with pytest.raises(Refused, match=r"MySQL is not implemented"):
+            app.reconcile("every", "mysql://u@127.0.0.1/school")
+
+
+def load_again(load: Load) -> Load:
+    """The same pipeline with new threads."""
+    load._stop = threading.Event()
+    return load
+
+
+def falsify(url: str, load: Load) -> None:
+    """Changes that the stream loses on the way: an insert, a delete, the values of a row."""
+    load.land()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("insert into every (id, price) values (100002, 1), (77, 1) on conflict (id) do update set price = 1")
+        load.land()
+        connection.execute("insert into every (id) values (100001)")
+        connection.execute("delete from every where id = 100002")
+        connection.execute("insert into every (id, price, \"Weird Näme\") values (100003, 5, 'right')")
+
+    def lossy(change: dict[str, Any]) -> dict[str, Any] | None:
+        values = {column["name"]: column for column in change.get("columns", change.get("identity", []))}
+        key = values["id"]["value"]
+        if key in ("100001", "100002"):
+            return None
+        if key == "100003":
+            values["price"]["value"], values["Weird Näme"]["value"] = "5.0001", "wrong"
+        return change
+
+    load.land(lossy)
+
+
+def double(app: App, key: int) -> None:
+    """A second file with one row in the directory of the Delta or Segment that has it."""
+    table = app.runtime.table(app.specs(["every"])[0])
+    snapshot = table.newest()
+    assert snapshot is not None
+    spark = app.runtime.spark()
+    directories = [*([snapshot.delta.path] if snapshot.delta else []), *(segment.path for segment in snapshot.segments)]
+    for directory in directories:
+        place = Path(table.layout.inside(directory))
+        rows = spark.read.parquet(str(place)).where(f"id = {key} and _op <> 'd'")
+        if rows.count():
+            scratch = place.parent.parent / "scratch"
+            rows.coalesce(1).write.parquet(str(scratch))
+            (part,) = scratch.glob("*.parquet")
+            part.rename(place / "part-doubled.parquet")
+            spark.catalog.clearCache()
+            return
+    raise AssertionError(f"no file has the row {key}")

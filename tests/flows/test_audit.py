@@ -1,0 +1,179 @@
+"""Write, audit, publish: a version for which a rule of `checks:` does not hold is committed and not shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from compactor.config.settings import load
+from compactor.core.model.errors import CheckFailed, ConfigError
+from compactor.core.model.spec import TableSpec
+from compactor.core.planning.audit import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Audit, Measured, Rule, failures, query
+from compactor.flows.publish import audit
+from compactor.flows.read.status import status
+from compactor.flows.run import look_at, publish_table
+from tests.oracle.engine import ListEngine
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+
+UNIQUE_A = Rule(UNIQUE, ("a",))
+
+
+def lake(*rules: Rule, **changes: Any) -> Lake:
+    """A table with rules."""
+    return Lake(table(rules=rules, **changes))
+
+
+def land(lake: Lake, number: int, *rows: tuple[int, int | None]) -> None:
+    """One file with one upsert a row (key, a)."""
+    lines = [line("u", [key], [number * 100 + at], {"a": value}) for at, (key, value) in enumerate(rows)]
+    lake.deliver(f"increment_2026010100/{number:03d}.json", lines)
+
+
+def shown(lake: Lake) -> list[tuple[Any, ...]]:
+    """(version, values of a) that readers see."""
+    look = lake.look()
+    return [] if look is None else [(look.version, *(row[look.columns.index("a")] for row in look.rows))]
+
+
+def test_a_version_that_breaks_a_rule_is_not_shown_until_a_later_one_repairs_it() -> None:
+    """Readers keep the old version, files are archived, and each run says why; the feed and the ledger go on."""
+    there = lake(UNIQUE_A, archive="move", compact_every=1e9)
+    land(there, 1, (1, 5), (2, 6))
+    assert (there.run().outcome, shown(there)) == ("committed", [(1, 5, 6)])
+
+    land(there, 2, (2, 5))
+    report = there.run()
+    assert (report.outcome, report.exit_code, report.error_class, report.version) == ("blocked", 1, "CheckFailed", 2)
+    assert "unique a: expected none, found 1 keys" in str(report.error)
+    assert "compactor publish t" in str(report.error)
+    assert (shown(there), set(there.landing())) == ([(1, 5, 6)], set())
+
+    assert there.run().outcome == "blocked"
+    assert isinstance(look_at(there.table()), int)
+    assert status(there.table()).blocked == report.error
+    land(there, 3, (2, 7))
+    assert (there.run().outcome, shown(there)) == ("committed", [(3, 5, 7)])
+    assert there.run().outcome == "idle"
+    assert status(there.table()).blocked is None
+
+
+def test_an_accepted_version_is_shown_and_stays_so_after_a_compaction() -> None:
+    """The next version with other rows is audited again."""
+    there = lake(UNIQUE_A, compact_every=1e9)
+    land(there, 1, (1, 5), (2, 5))
+    assert (there.run().outcome, shown(there)) == ("blocked", [])
+    newest = there.newest()
+    assert newest is not None
+    with pytest.raises(CheckFailed, match="committed and not shown"):
+        publish_table(there.table(), newest)
+    assert audit.accept(there.table(), newest).failures
+    assert (publish_table(there.table(), newest), shown(there)) == (1, [(1, 5, 5)])
+    there.pin(1)
+    assert (there.run().outcome, shown(there)) == ("resumed", [(2, 5, 5)])
+    land(there, 2, (3, 9))
+    assert (there.run().outcome, shown(there)) == ("blocked", [(2, 5, 5)])
+
+
+def test_a_table_without_rules_reads_and_writes_nothing_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No object, no query."""
+    monkeypatch.setattr(ListEngine, "audit", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(audit, "_stored", lambda *_: pytest.fail("read"))
+    there = lake()
+    land(there, 1, (1, 5), (2, 5))
+    assert (there.run().outcome, shown(there)) == ("committed", [(1, 5, 5)])
+    assert there.storage.stat(there.layout.audit()) is None
+
+
+def test_rows_are_counted_against_the_version_that_readers_see() -> None:
+    """Not against a version that was blocked."""
+    there = lake(Rule(ROW_CHANGE, (), 0.5))
+    land(there, 1, *((key, key) for key in range(4)))
+    there.run()
+    land(there, 2, *((key, key) for key in range(10, 20)))
+    report = there.run()
+    assert "row_change: expected at most 50%, found 250%: 4 rows before, 14 now" in str(report.error)
+    there.deliver("increment_2026010100/003.json", [line("d", [key], [300 + key]) for key in range(10, 19)])
+    assert there.run().outcome == "committed"
+    assert [values for _, *values in shown(there)] == [[0, 1, 19, 2, 3]]
+
+
+def test_vacuum_keeps_what_readers_see_while_a_newer_version_is_blocked() -> None:
+    """However old it is."""
+    there = lake(UNIQUE_A, keep=1.0, keep_versions=1, grace=1.0)
+    land(there, 1, (1, 5), (2, 6))
+    there.run()
+    for number in range(2, 6):
+        land(there, number, (2, 5), (3, number * 10))
+        assert there.run().outcome == "blocked"
+        there.now += 100
+        there.vacuum()
+    assert shown(there) == [(1, 5, 6)]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"failures": null}'])
+def test_a_lost_verdict_is_made_again(damage: bytes) -> None:
+    """The file is a memory, no truth."""
+    there = lake(UNIQUE_A)
+    land(there, 1, (1, 5), (2, 5))
+    there.run()
+    there.storage.write(there.layout.audit(), damage)
+    assert there.run().outcome == "blocked"
+    assert Audit.from_bytes(there.storage.read(there.layout.audit())).version == 1
+
+
+def test_other_rules_ask_for_another_audit() -> None:
+    """A rule that was taken away blocks nothing."""
+    there = lake(UNIQUE_A)
+    land(there, 1, (1, 5), (2, 5))
+    there.run()
+    there.spec = dataclasses.replace(there.spec, rules=(Rule(SQL, ("none",), values=("SELECT 1 FROM t WHERE a = 6",)),))
+    assert (there.run().outcome, shown(there)) == ("resumed", [(1, 5, 5)])
+
+
+@pytest.mark.parametrize(
+    ("rule", "offending", "expected"),
+    [
+        (Rule(ROW_CHANGE, (), 2.0), None, ()),
+        (Rule(NULL_SHARE, ("a",), 0.05), (5, ""), ()),
+        (Rule(NULL_SHARE, ("a",), 0.05), (6, ""), ("null_share a: expected at most 5.0% nulls, found 6.0% (6 rows)",)),
+        (Rule(ACCEPTED, ("a",), values=("x",)), (2, '{"a":"y"}'), ('accepted a: expected none, found 2 offending rows, such as {"a":"y"}',)),
+        (Rule(SQL, ("no orphans",), values=("SELECT 1",)), (0, ""), ()),
+        (Rule(FRESH, (), 3600.0), None, ("fresh: expected changes of the last 1.0 h, found 2.0 h",)),
+        (Rule(FRESH, (), 7201.0), None, ()),
+    ],
+)
+def test_a_rule_that_does_not_hold_says_what_was_expected_and_found(rule: Rule, offending: tuple[int, str] | None, expected: tuple[str, ...]) -> None:
+    """One sentence."""
+    counted = Measured(100, () if offending is None else (offending,))
+    assert failures([rule], counted, 50, "1970-01-01T00:00:00Z", 7200.0) == expected
+
+
+def test_a_value_in_a_rule_cannot_break_out_of_its_text() -> None:
+    """It is escaped as everywhere."""
+    assert query(Rule(ACCEPTED, ("a`b",), values=("it's \\",)), "t").endswith("NOT IN ('it\\u0027s \\u005c')")
+
+
+def test_rules_come_from_the_configuration_and_travel_to_a_cluster(tmp_path: Any) -> None:
+    """And a wrong one is named with its line."""
+    text = (
+        "warehouse: w\ntables:\n  t:\n    key: [id]\n    checks:\n      max_gone: 10%\n      row_change: 200%\n      unique: [email, [a, b]]\n"
+        "      null_share: {email: 5%}\n      accepted: {status: [1, x, true]}\n      fresh: 6h\n      sql: {orphans: 'select * from t where x is null;'}\n"
+    )
+    (tmp_path / "compactor.yaml").write_text(text)
+    spec = load(tmp_path / "compactor.yaml").spec("t")
+    assert spec.rules == (
+        Rule(ROW_CHANGE, (), 2.0),
+        Rule(UNIQUE, ("email",)),
+        Rule(UNIQUE, ("a", "b")),
+        Rule(NULL_SHARE, ("email",), 0.05),
+        Rule(ACCEPTED, ("status",), values=("1", "x", "true")),
+        Rule(FRESH, (), 21600.0),
+        Rule(SQL, ("orphans",), values=("select * from t where x is null",)),
+    )
+    assert TableSpec.from_json(spec.to_json()) == spec
+    (tmp_path / "compactor.yaml").write_text(text.replace("'select * from t where x is null;'", "drop table t"))
+    with pytest.raises(ConfigError, match=r"orphans: expected a query that begins with SELECT or WITH"):
+        load(tmp_path / "compactor.yaml")

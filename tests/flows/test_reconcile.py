@@ -1,0 +1,280 @@
+"""Reconcile with two sides in memory: what is compared, how a difference is narrowed down, and which differences are not judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from compactor.core.model.errors import Unavailable
+from compactor.core.reconcile.canonical import Columns, LakeColumn, Pair, SourceColumn, pair_columns
+from compactor.core.reconcile.parts import Checksum, Part, Split
+from compactor.core.reconcile.postgres_sql import form
+from compactor.core.reconcile.reached import lsn_text, parse_lsn, position_lsn
+from compactor.core.reconcile.report import ReconcileReport
+from compactor.core.reconcile.side import Key, Row
+from compactor.flows.read.reconcile import Options, Pinned, reconcile
+
+
+def columns(key: str = "integer") -> Columns:
+    """A key and a value."""
+    return Columns((Pair("id", "int", "id", "integer", key, True), Pair("v", "string", "V", "text", "text", False)), ())
+
+
+class Memory:
+    """A side: (key, value, mark) of each row. `reads` counts the rows that statements have read."""
+
+    def __init__(self, rows: Sequence[tuple[str, str | None, str]], ranged: bool = True) -> None:
+        self.all, self.ranged, self.reads = list(rows), ranged, 0
+
+    def bounds(self) -> tuple[int, int] | None:
+        numbers = [int(key) for key, _, _ in self.all]
+        return (min(numbers), max(numbers)) if self.ranged and numbers else None
+
+    def _of(self, part: Part) -> list[tuple[str, str | None]]:
+        def inside(key: str) -> bool:
+            ranged = (part.low is None or int(key) >= part.low) and (part.high is None or int(key) < part.high)
+            return ranged and _md5(key).startswith(part.prefix)
+
+        return [(key, value) for key, value, _ in self.all if inside(key)]
+
+    def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
+        sums: dict[str, Checksum] = {}
+        for key, value in self._of(part):
+            label = str((int(key) - split.origin) // split.width) if split.width else _md5(key)[: split.digits]
+            count, total = sums.get(label, (0, 0))
+            sums[label] = (count + 1, total + int(_md5(f"{key}:{value}")[:15], 16))
+            self.reads += 1
+        return sums
+
+    def digests(self, parts: Sequence[Part]) -> dict[Key, tuple[str, ...]]:
+        digests: dict[Key, tuple[str, ...]] = {}
+        for key, value in (row for part in parts for row in self._of(part)):
+            digests[key,] = tuple(sorted((*digests.get((key,), ()), _md5(f"{key}:{value}"))))
+            self.reads += 1
+        return digests
+
+    def rows(self, keys: Sequence[Key]) -> dict[Key, tuple[Row, ...]]:
+        found: dict[Key, tuple[Row, ...]] = {}
+        wanted_keys = set(keys)
+        for key, value, mark in self.all:
+            if (key,) in wanted_keys:
+                found[key,] = (*found.get((key,), ()), Row((key, value), mark))
+        return found
+
+
+def _md5(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclasses.dataclass
+class Both:
+    """A source and a lake; `happens` is called at each read of the source's log end and may change both."""
+
+    source: Memory
+    lake: Memory
+    at: int | None = 10
+    reached: int | None = 10
+    happens: Callable[[Both], None] = lambda both: None
+    time: float = 0.0
+    patience: float = 30.0
+
+    @property
+    def side(self) -> Memory:
+        return self.source
+
+    def lsn(self) -> int | None:
+        self.happens(self)
+        return self.at
+
+    def newest_lsn(self) -> int | None:
+        return self.reached
+
+    def pin(self) -> Pinned:
+        return Pinned(7, len(self.lake.all), self.reached, Memory(self.lake.all, self.lake.ranged))
+
+    def pause(self) -> bool:
+        self.time += 1
+        return self.time <= self.patience
+
+    def compared(self, **options: Any) -> ReconcileReport:
+        return reconcile(("t", "pg t"), columns(), self, self, Options(**options), self.pause, lambda: self.time)
+
+
+def rows(count: int) -> list[tuple[str, str | None, str]]:
+    """Keys with gaps that grow, one of them negative."""
+    return [(str(n * n // 50 + n - 3), f"v{n}", "1") for n in range(count)]
+
+
+def edited(there: list[tuple[str, str | None, str]], at: int, value: str | None) -> list[tuple[str, str | None, str]]:
+    """The same rows, one with another value."""
+    return [*there[:at], (there[at][0], value, there[at][2]), *there[at + 1 :]]
+
+
+@pytest.mark.parametrize("ranged", [True, False], ids=["ranges of numbers", "digits of the key's digest"])
+@pytest.mark.parametrize("count", [3, 12_000])
+def test_every_kind_of_difference_is_named_once(ranged: bool, count: int) -> None:
+    """A cell, a null, a lost row, an extra row, a doubled row; the source reads little more than its table."""
+    there = rows(count)
+    lake = edited(edited(there, 0, "other"), 1, None)[:-1]
+    lake += [lake[1], ("1000000000", "ghost", "1")]
+    both = Both(Memory(there, ranged), Memory(lake, ranged))
+    report = both.compared(chunk=5_000)
+    kinds = {item.kind: item for item in report.differences}
+    assert (report.outcome, report.exit_code, report.different) == ("different", 1, 4)
+    assert [(cell.column, cell.source, cell.lake) for cell in kinds["changed"].cells] == [("v", "v0", "other")]
+    assert (kinds["missing"].key, kinds["extra"].key) == ({"id": there[-1][0]}, {"id": "1000000000"})
+    assert kinds["repeated"].rows == (1, 2)
+    assert all(item.proof == "lake at 0/A, source read at 0/A" for item in report.differences)
+    assert both.source.reads <= count * 3
+
+
+def test_nothing_is_reported_where_all_is_equal_and_the_second_look_is_saved() -> None:
+    """No key is looked up, no time passes, whatever the order of the rows."""
+    both = Both(Memory(rows(9000)), Memory(rows(9000)[::-1]), reached=0)
+    report = both.compared()
+    assert (report.outcome, report.exit_code, report.suspects, both.time) == ("equal", 0, 0, 0.0)
+
+
+def test_two_empty_tables_are_equal() -> None:
+    """Neither has a least key."""
+    assert Both(Memory([]), Memory([])).compared().outcome == "equal"
+
+
+def test_a_delay_is_waited_for() -> None:
+    """The lake has the new value when it has come to where the source was read."""
+    there = edited(rows(10), 3, "new")
+    both = Both(Memory(there), Memory(rows(10)), at=20, reached=10)
+
+    def pause() -> bool:
+        both.time += 1
+        if both.time > 5:
+            both.lake, both.reached = Memory(there), 20
+        return True
+
+    both.pause = pause  # type: ignore[method-assign]
+    report = both.compared()
+    assert (report.outcome, report.suspects, report.different) == ("equal", 1, 0)
+
+
+def test_a_difference_without_proof_is_no_error_of_the_lake() -> None:
+    """It has not reached the source's position in time: exit code 75, and the row is named."""
+    both = Both(Memory(edited(rows(10), 3, "new")), Memory(rows(10)), at=20, reached=10)
+    report = both.compared()
+    assert (report.outcome, report.exit_code, report.differences[0].proof) == ("unproven", 75, "")
+
+
+def test_a_lake_without_positions_is_judged_by_time() -> None:
+    """The source has not changed the row for as long as one was ready to wait."""
+    both = Both(Memory(edited(rows(10), 3, "new")), Memory(rows(10)), reached=None)
+    report = both.compared()
+    assert (report.outcome, report.differences[0].proof) == ("different", "the source has not changed it for 31 s")
+
+
+def test_a_row_that_the_source_changes_in_every_look_is_not_judged() -> None:
+    """Also when it has the same value again: PostgreSQL's xmin is another."""
+    there = edited(rows(10), 3, "new")
+
+    def touch(both: Both) -> None:
+        both.source = Memory([(key, value, str(int(mark) + (key == there[3][0]))) for key, value, mark in both.source.all])
+
+    report = Both(Memory(there), Memory(rows(10)), happens=touch).compared()
+    assert (report.outcome, report.changing, report.different) == ("equal", 1, 0)
+
+
+def test_a_row_that_came_and_went_between_the_looks_is_looked_at_twice() -> None:
+    """A row that is not there has no mark; the lake shows what was there in between."""
+    base, seen = rows(10), []
+
+    def blink(both: Both) -> None:
+        seen.append(1)
+        both.lake = Memory([*base, ("500", "ghost", "1")] if len(seen) <= 2 else base)
+
+    report = Both(Memory(base), Memory([*base, ("500", "ghost", "1")]), happens=blink).compared()
+    assert (report.outcome, report.suspects) == ("equal", 1)
+    assert len(seen) == 3
+
+
+def test_too_many_differences_are_counted_and_not_looked_at() -> None:
+    """A lake that is hours behind would be read row by row."""
+    report = Both(Memory(rows(400)), Memory([(key, "old", "1") for key, _, _ in rows(400)])).compared(suspects=50)
+    assert (report.outcome, report.exit_code, report.differences) == ("too many", 1, ())
+
+
+def test_a_comparison_begins_when_the_lake_has_come_far_enough() -> None:
+    """Or fails, and says how far it is."""
+    both = Both(Memory(rows(3)), Memory(rows(3)), reached=10)
+    assert both.compared(at=10).outcome == "equal"
+    with pytest.raises(Unavailable, match=r"the lake has not reached 0/B, it is at 0/A\. Wait longer"):
+        both.compared(at=11)
+    assert both.time == 31
+
+
+@pytest.mark.parametrize(
+    ("order", "position", "expected"),
+    [
+        ((("commit_lsn", "bigint"), ("lsn", "bigint")), (0, 100, 160), 159),
+        ((("commit_lsn", "bigint"), ("lsn", "bigint")), (0, 160, 150), 160),
+        ((("commit_time", "bigint"), ("change_lsn", "bigint")), (0, 1700000000000000, 33), 32),
+        ((("commit_lsn", "bigint"), ("lsn", "bigint")), (0, 100, None), 100),
+        ((("ts", "bigint"),), (0, 5), None),
+        ((("lsn", "string"),), (0, "0/16"), None),
+        ((), None, None),
+    ],
+)
+def test_the_position_of_a_version_shows_how_far_it_has_the_log(order: Any, position: Any, expected: int | None) -> None:
+    """Only order columns that are LSNs do."""
+    assert position_lsn(order, position) == expected
+
+
+def test_an_lsn_is_written_as_postgresql_does() -> None:
+    """There and back."""
+    assert [lsn_text(parse_lsn(text)) for text in ("0/0", "16/B374D848", "now")] == ["0/0", "16/B374D848", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "source", "expected"),
+    [
+        ("int", "integer", "integer"),
+        ("decimal(12,2)", "numeric(12,2)", "number"),
+        ("string", "numeric", "number"),
+        ("double", "numeric(9,2)", "double"),
+        ("double", "real", "single"),
+        ("timestamp", "timestamp(3) with time zone", "moment"),
+        ("string", "timestamp without time zone", "moment"),
+        ("string", "character(8)", "padded"),
+        ("string", "uuid", "uuid"),
+        ("string", "jsonb", "text"),
+        ("bigint", "timestamp without time zone", "stored as bigint, timestamp without time zone in the source"),
+        ("string", "bytea", "stored as string, bytea in the source"),
+        ("array<int>", "integer[]", "integer[] has no canonical form"),
+        ("string", "interval", "interval has no canonical form"),
+        ("string", "time(3) with time zone", "time(3) with time zone has no canonical form"),
+    ],
+)
+def test_a_column_is_compared_in_a_form_or_the_reason_is_named(stored: str, source: str, expected: str) -> None:
+    """Nothing is left out silently."""
+    made = pair_columns([LakeColumn("x", "X", stored)], [SourceColumn("X", source, form(source))], ["id"], {})
+    assert [*(pair.form for pair in made.pairs), *(reason for _, reason in made.skipped)] == [expected]
+
+
+def test_columns_of_one_side_are_named_and_key_columns_come_first() -> None:
+    """In the order of the key."""
+    lake = [LakeColumn(name, name, "int") for name in ("v", "b", "a", "ours", "secret")]
+    source = [SourceColumn(name, "integer", "integer") for name in ("a", "b", "theirs", "v", "secret")]
+    made = pair_columns(lake, source, ["b", "a"], {"secret": "hashed"})
+    assert (made.names, made.ranged) == (("b", "a", "v"), True)
+    text = pair_columns([LakeColumn("id", "id", "string")], [SourceColumn("id", "bigint", "integer")], ["id"], {})
+    assert not text.ranged
+    assert made.skipped == (("ours", "only the lake has it"), ("secret", "hashed"), ("theirs", "only the source has it"))
+
+
+def test_a_run_record_gets_no_values() -> None:
+    """`measures` has figures and positions only."""
+    report = Both(Memory(edited(rows(10), 3, "personal")), Memory(rows(10))).compared()
+    assert "personal" in str(report.to_json())
+    assert report.measures()["different"] == 1
+    assert "personal" not in str(report.measures())

@@ -1,0 +1,68 @@
+"""The order in which a run takes its tables: the longest first, compactions last, each in a share of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import Any
+
+from compactor.core.model.spec import TableSpec
+from compactor.flows import run
+from compactor.flows import run_tables as many
+from compactor.flows.run_tables import run_tables
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+
+
+def sized(lake: Lake, name: str, rows: int) -> TableSpec:
+    """A table for which so many rows have landed."""
+    spec = dataclasses.replace(lake.spec, name=name, root=f"/lake/{name}", landing=f"/lake/{name}/in", view=name)
+    lines = "\n".join(line("c", [key], [key], {"a": key}) for key in range(rows))
+    lake.storage.write(f"{spec.landing}/increment_2026010100/a.json", lines.encode())
+    return spec
+
+
+def test_the_longest_table_begins_first_and_compactions_hold_back_no_commit(monkeypatch: Any) -> None:
+    """By the bytes that wait; a table without work takes no part. The compaction of the first one that is ready comes after the last commit."""
+    lake = Lake(table(compact_every=0.0))
+    specs = [sized(lake, "small", 1), sized(lake, "large", 50), sized(lake, "middle", 9), dataclasses.replace(lake.spec, name="empty", landing="/no")]
+    seen: list[str] = []
+    for name in ("commit_table", "finish_table"):
+        real = getattr(many, name)
+
+        def noted(first: Any, *more: Any, real: Any = real, name: str = name) -> Any:
+            table_name = first.name if name == "commit_table" else first.table.name
+            seen.append(f"{name} {table_name}")
+            result = real(first, *more)
+            if name == "commit_table":
+                result.compaction_due = table_name == "large"
+            return result
+
+        monkeypatch.setattr(many, name, noted)
+    shares: list[str] = []
+    reports = run_tables(dataclasses.replace(lake.env(), share=shares.append), specs, parallel=1)
+    assert [(report.table, report.outcome) for report in reports] == [
+        ("small", "committed"), ("large", "committed"), ("middle", "committed"), ("empty", "idle"),
+    ]  # fmt: skip
+    assert [step.split()[1] for step in seen if step.startswith("commit")] == ["large", "middle", "small"]
+    assert seen[-1] == "finish_table large"
+    assert shares == ["large", "middle", "small", "compactions"]
+
+
+def test_a_compaction_that_fails_is_its_tables_failure_and_no_others(monkeypatch: Any) -> None:
+    """Even where two run at a time; nothing waits for ever."""
+    lake = Lake(table(compact_every=0.0))
+    specs = [sized(lake, "small", 1), sized(lake, "large", 50)]
+    monkeypatch.setattr(run, "due", lambda table, snapshot: table.name == "large")
+
+    def broken(*_: Any) -> Any:
+        raise OSError("disk")
+
+    monkeypatch.setattr(run, "compact", broken)
+    for parallel in (1, 2):
+        done = threading.Event()
+        reports = run_tables(lake.env(), specs, parallel=parallel, start=lambda busy, done=done: done.set())
+        assert done.is_set()
+        assert [(report.table, report.outcome, report.error) for report in reports] == [
+            ("small", "committed" if parallel == 1 else "idle", None), ("large", "failed", "unexpected OSError: disk"),
+        ]  # fmt: skip

@@ -1,0 +1,129 @@
+"""Ctrl-C: the run ends soon, every table is reported, and the next run does what is left."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compactor.core.model.spec import TableSpec
+from compactor.flows import stop
+from compactor.flows.environment import Environment
+from compactor.flows.run import run_table
+from compactor.flows.run_tables import run_tables
+from compactor.flows.table import Table
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+
+
+class Cancelled(Exception):
+    """What a computation raises when it is cancelled."""
+
+
+class BlockingEngine:
+    """An engine that computes until it is cancelled, and presses Ctrl-C as soon as it computes for `together` tables."""
+
+    def __init__(self, together: int, presses: int = 1) -> None:
+        self._presses = presses
+        self._barrier = threading.Barrier(together)
+        self._cancelled = threading.Event()
+        self.read_for: list[str] = []
+
+    def read(self, spec: TableSpec, *_: Any) -> Any:
+        self.read_for.append(spec.name)
+        if self._barrier.wait(10) == 0:
+            for _press in range(self._presses):
+                os.kill(os.getpid(), signal.SIGINT)
+        assert self._cancelled.wait(10)
+        raise Cancelled
+
+    def cancel(self) -> None:
+        """Cancel all computations."""
+        self._cancelled.set()
+
+
+@pytest.fixture(autouse=True)
+def handler_is_put_back() -> Iterator[None]:
+    """Whatever a run does, Ctrl-C does afterwards what it did before."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def lake_with_three_tables() -> tuple[Lake, list[TableSpec]]:
+    lake = Lake(table())
+    specs = [dataclasses.replace(lake.spec, name=name, root=f"/lake/{name}", landing=f"/lake/{name}/incremental", view=name) for name in "abc"]
+    for spec in specs:
+        lake.storage.write(f"{spec.landing}/increment_2026010100/a.json", line("c", [1], [1], {"a": 1}).encode())
+    return lake, specs
+
+
+def with_engine(lake: Lake, engine: BlockingEngine) -> Environment:
+    return dataclasses.replace(lake.env(), engine=lambda: engine, stop=stop.Stop(engine.cancel))  # type: ignore[arg-type, return-value]
+
+
+def test_ctrl_c_cancels_what_is_computed_and_reports_every_table(caplog: pytest.LogCaptureFixture) -> None:
+    """Two of three tables have begun. The next run ingests all three."""
+    lake, specs = lake_with_three_tables()
+    engine, done = BlockingEngine(together=2), []
+    env = with_engine(lake, engine)
+    before = dict(lake.storage._objects)
+    reports = run_tables(env, specs, parallel=2, progress=lambda name, step, _: done.append(name) if step == "done" else None)
+    assert [(report.table, report.outcome, report.exit_code, report.error_class) for report in reports] == [
+        (x, "stopped", 130, "Stopped") for x in "abc"
+    ]
+    assert sorted(engine.read_for) == ["a", "b"]
+    assert sorted(done) == ["a", "b", "c"]
+    assert lake.storage._objects == before
+    warning = next(record.getMessage() for record in caplog.records if record.name == "compactor.flows.stop")
+    assert warning.startswith("stopping after Ctrl-C, which interrupts a (read), b (read).")
+    healthy = dataclasses.replace(lake.env(), stop=env.stop)
+    assert [report.outcome for report in run_tables(healthy, specs, parallel=2)] == ["committed"] * 3
+
+
+def test_a_second_ctrl_c_ends_the_process_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a computation cannot be cancelled, or takes long to notice."""
+    lake, specs = lake_with_three_tables()
+    engine = BlockingEngine(together=2)
+    ended: list[bool] = []
+    monkeypatch.setattr(stop, "end_process", lambda: ended.append(True) or engine.cancel())
+    env = dataclasses.replace(with_engine(lake, engine), stop=stop.Stop(lambda: None))
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    reports = run_tables(env, specs, parallel=2)
+    timer.join()
+    assert ended == [True]
+    assert {report.outcome for report in reports} == {"stopped"}
+
+
+def test_what_is_committed_is_shown_and_the_compaction_is_left_to_the_next_run() -> None:
+    """Ctrl-C while the first of two steps is published."""
+    lake = Lake(table(compact_every=1e9))
+    for hour, keys in enumerate((range(60), range(0, 60, 2))):
+        lake.deliver(f"increment_202601010{hour}/a.json", [line("u", [key], [hour * 100 + key], {"a": key}) for key in keys])
+        if hour == 0:
+            lake.run()
+    lake.spec = dataclasses.replace(lake.spec, compact_every=0.0)
+    env = lake.env()
+    press = env.stop.checking(lambda _, step, __: env.stop.request() if step == "publish" else None)
+    report = run_table(Table(env, lake.spec), press)
+    assert (report.outcome, report.operations, report.archived) == ("committed", ("commit 2",), 1)
+    assert lake.look().version == 2
+    env.stop._ended.set()
+    assert lake.run().outcome in ("committed", "idle")
+    assert lake.look().rows == lake.expected()
+
+
+def test_a_thread_that_is_not_the_main_one_runs_tables_as_ever() -> None:
+    """Only the main thread gets signals: Airflow and notebooks run tables elsewhere."""
+    lake, specs = lake_with_three_tables()
+    reports: list[str] = []
+    thread = threading.Thread(target=lambda: reports.extend(report.outcome for report in run_tables(lake.env(), specs)))
+    thread.start()
+    thread.join(30)
+    assert reports == ["committed"] * 3

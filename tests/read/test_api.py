@@ -1,0 +1,178 @@
+"""`compactor.read.Table` and SQL without Spark, on a local folder and in S3. Spark's answers: tests/spark/lake.py and tests/capture."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import duckdb
+import pytest
+
+from compactor.app import App
+from compactor.core.model.errors import NoRowsYet, Refused
+from compactor.read import Table
+from tests.read.conftest import Place
+
+
+def test_a_table_gives_the_rows_of_its_version(place: Place) -> None:
+    """As Arrow, pandas and a DuckDB relation; columns in the asked order, conditions in SQL."""
+    newest = Table.open(place.config, "t")
+    assert (newest.name, newest.version, newest.key) == ("t", 3, ("id",))
+    rows = newest.to_arrow().to_pylist()
+    expected = [dict(zip([column.name for column in newest.columns], row, strict=True)) for row in place.lake.expected()]
+    assert sorted(rows, key=repr) == sorted(expected, key=repr)
+    assert newest.to_arrow(columns=["b", "id"], filter="id in (3, 4) -- both").to_pylist() == [{"b": "x'\"\\", "id": 3}, {"b": "n", "id": 4}]
+    frame = newest.to_pandas(filter="id <= 3").sort_values("id")
+    assert frame["a"].tolist()[0] == 10
+    assert str(frame["a"].dtype) == "Int64"
+    assert frame["a"].isna().tolist() == [False, True]
+    relation = newest.to_duckdb().filter("id > 39").order("id")
+    assert [row[0] for row in relation.fetchall()] == [40, 41]
+    batches = newest.to_batches(columns=["id"], rows=10)
+    assert sum(batch.num_rows for batch in batches) == 40
+
+
+def test_a_relation_belongs_to_the_readers_own_connection(place: Place) -> None:
+    """It can be joined with the reader's tables, also after another table was opened on the same connection."""
+    mine = duckdb.connect()
+    mine.execute("create table ages as select 3 as id, 30 as age")
+    Table.open(place.config, "t").to_duckdb(mine)
+    mine.register("t", Table.open(place.config, "t").to_duckdb(mine, columns=["id", "b"]).to_arrow_table())
+    assert mine.execute("select b, age from t join ages on t.id = ages.id").fetchall() == [("x'\"\\", 30)]
+    pushed = Table.open(place.config, "t").to_duckdb(mine).filter("id = 41").project("id")
+    assert pushed.fetchall() == [(41,)]
+
+
+def test_another_version_is_opened_by_its_number(place: Place) -> None:
+    """Version 1 has what version 2 deleted, and not the column that came with version 3."""
+    first = Table.open(place.config, "t", version=1)
+    assert first.to_arrow(columns=["id"], filter="id in (2, 41)").to_pylist() == [{"id": 2}]
+    assert "later" not in [column.name for column in first.columns]
+    assert Table.open(place.config, "t").to_arrow(["later"], "id = 4").to_pylist() == [{"later": "y"}]
+
+
+REFUSED = {
+    "there is no column nope; expected id, ": lambda config: Table.open(config, "t").to_arrow(columns=["nope"]),
+    "version 9 is not kept": lambda config: Table.open(config, "t", version=9),
+    'Referenced column "nope" not found': lambda config: Table.open(config, "t").to_arrow(filter="nope = 1"),
+    "version 3 has no history; set `history: true`": lambda config: Table.open(config, "t").history(),
+    "version 3 has no history; set": lambda config: Table.open(config, "t").as_of("2026-01-01"),
+    "version 3 has no change feed": lambda config: Table.open(config, "t").changes(since=1),
+    "expected a time such as": lambda config: Table.open(config, "t").as_of("yesterday"),
+}
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_what_a_table_cannot_give_is_refused_with_the_reason(place: Place) -> None:
+    """One sentence, and what to do."""
+    for reason, call in REFUSED.items():
+        with pytest.raises(Refused) as refused:
+            call(place.config)
+        assert reason in str(refused.value)
+    with pytest.raises(NoRowsYet, match="nothing is committed yet"):
+        Table.open(place.config, "empty")
+
+
+def test_the_files_of_a_version_are_listed_and_can_be_read_without_compactor(place: Place) -> None:
+    """`files` names them all; the query over them needs nothing but DuckDB."""
+    opened = Table.open(place.config, "t")
+    assert {file.part for file in opened.files()} == {"base", "delta"}
+    assert "compactor:" not in opened.sql
+    if "s3://" not in opened.sql:
+        bare = subprocess.run(
+            [sys.executable, "-c", f"import duckdb; print(duckdb.sql({opened.sql!r}).count('*').fetchall()[0][0])"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert bare.stdout.strip() == "40"
+    assert all(file.size > 0 and file.location.endswith(".json") for file in opened.files())
+
+
+def sql(app: App, text: str, **more: Any) -> list[Any]:
+    """The parsed rows of a statement."""
+    return [json.loads(row) for row in app.sql(text, **more)]
+
+
+def test_statements_are_answered_without_spark(place: Place) -> None:
+    """Views, the tables below them, `describe` and `show tables` in Hive's form; a new version is seen by the next statement."""
+    with App.open(place.config) as app:
+        assert sql(app, "select count(*) as n from t") == [{"n": 40}]
+        assert sql(app, 'select x."id" from SCHOOL.T as x where id > 39 order by 1 desc -- two') == [{"id": 41}, {"id": 40}]
+        assert sql(app, "select count(*) as n from t_delta") == [{"n": 4}]
+        assert sql(app, "describe t")[0] == {"col_name": "id", "data_type": "bigint", "comment": None}
+        assert [row["tableName"] for row in sql(app, "show tables")] == ["t"]
+        assert sql(app, "with t as (select 1 as id) select * from t") == [{"id": 1}]
+        assert sql(app, "select null as a order by a") == [{"a": None}]
+        first = app.sql("select id from t order by id")
+        assert [json.loads(row)["id"] for row, _ in zip(first, range(2), strict=False)] == [1, 3]
+        assert not app.runtime.started
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_a_statement_that_duckdb_cannot_run_is_refused_or_goes_to_spark(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gets what changes something, names in back-quotes and tables of others; a mistake in a query starts no Spark."""
+    sent: list[str] = []
+    monkeypatch.setattr(App, "_spark_sql", lambda self, text, moment: sent.append(text) or [])
+    with App.open(place.config) as app:
+        for text in (
+            "create view v as select 1",
+            "select * from `t`",
+            "select * from others",
+            "describe extended t",
+            "select * from empty",
+            "explain select 1",
+        ):
+            with contextlib.suppress(Refused):
+                app.sql(text)
+            assert sent[-1:] == [text]
+        sent.clear()
+        for text, reason in (("select nope from t", "nope"), ("select * from where", "syntax error"), ("select nope(1)", "nope does not exist")):
+            with pytest.raises(Refused, match=reason):
+                app.sql(text)
+        with pytest.raises(Refused, match=r"there is no table others: expected a view of .* --engine spark reads every table"):
+            app.sql("select * from others", engine="duckdb")
+        with pytest.raises(Refused, match="there is no table text:"):
+            app.sql("select * from text", engine="duckdb")
+        with pytest.raises(Refused, match="table t has no history: set `history: true`, or omit --as-of"):
+            app.sql("select * from t", as_of="2026-01-01")
+        assert sql(app, "select count(*) as n from t") == [{"n": 40}]
+    assert sent == []
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_the_command_line_runs_several_statements(place: Place) -> None:
+    """`sql` one after the other, `shell` from standard input until one fails, `files` as table, JSON and query."""
+
+    def compactor(*words: str, typed: str = "", code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "compactor", *words, "--config", str(place.config)],
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    assert compactor("sql", "select 1 as a; select ';' as b;", "-o", "csv") == "a\n1\n\nb\n;\n"
+    assert compactor("shell", "-o", "json", typed="select count(*) as n\nfrom t;\nselect 2 as b") == '[\n{"n":40}\n]\n[\n{"b":2}\n]\n'
+    assert "nope" in compactor("shell", typed="select 1; select nope from t; select 3", code=1)
+    listed = json.loads(compactor("files", "t", "--output", "json"))
+    assert (listed["version"], {file["part"] for file in listed["files"]}) == (3, {"base", "delta"})
+    assert "version 1 of t" in compactor("files", "t", "--version", "1")
+    assert duckdb.sql(compactor("files", "t", "--sql")).count("*").fetchall() == [(40,)]
+
+
+@pytest.mark.parametrize("place", ["local"], indirect=True)
+def test_threads_share_a_table(place: Place) -> None:
+    """Each result is whole, whichever thread asked first."""
+    opened = Table.open(place.config, "t")
+    with ThreadPoolExecutor(8) as pool:
+        counts = [*pool.map(lambda at: opened.to_arrow(filter=f"id > {at}").num_rows, range(3, 41))]
+    assert counts == [41 - at for at in range(3, 41)]

@@ -1,0 +1,298 @@
+"""The page about tables: what it says at the top, that it shows any past day, that it is one safe file, and how it looks in a browser."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from compactor.app import App
+from compactor.cli import main as cli
+from compactor.core.model import times
+from compactor.core.results import attention
+from compactor.core.results.timeline import Timeline
+from compactor.flows.read.timeline import timelines
+from tests.report import synthetic
+
+ROOT = Path(__file__).parents[2]
+NOW = "2026-11-20T13:00"
+
+
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight tables, 45 versions: the last run of one failed, another has files in quarantine, two had no data for long."""
+    config = synthetic.warehouse(tmp_path_factory.mktemp("school"), 8, 45)
+    synthetic.fail(config, "ledger", synthetic.END + 2400)
+    synthetic.quarantine(config, "invoice")
+    return config
+
+
+def page(config: Path, at: str = NOW, versions: int = 50) -> str:
+    """The page of a moment."""
+    with App.open(config) as app:
+        text = app.report(at=at, versions=versions)
+        assert not app.runtime.started
+        return text
+
+
+def text_of(source: str) -> str:
+    """What a reader sees."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<(style|script)>.*?</\1>", " ", source, flags=re.DOTALL)))
+
+
+def test_the_top_says_whether_all_is_well_and_what_to_do(school: Path) -> None:
+    """Urgent things first, each with its commands; tables that need somebody come first in the list of tables."""
+    source = page(school)
+    text = text_of(source)
+    assert "1 of 8 tables needs you; 1 of 8 tables deserves a look" in text
+    assert text.index("InputRefused") < text.index("2 files in quarantine") < text.index("All tables")
+    for command in ("compactor plan ledger", "compactor run ledger", "compactor quarantine show invoice", "compactor quarantine replay invoice"):
+        assert f"<code>{command}</code>" in source
+    overview = re.findall(r'<tr data-table="(\w+)">', source)
+    assert overview[:3] == ["ledger", "invoice", "address"]
+    assert len(overview) == 8
+
+
+def test_what_a_table_shows_is_what_its_snapshots_have(school: Path) -> None:
+    """Sums over the versions, schema changes, quarantine, runs, cost."""
+    made = [*synthetic.snapshots(45)]
+    written = sum(each.bytes_written for each in made)
+    rewriting = sum(each.size for each in made if each.operation == "commit")
+    with App.open(school) as app:
+        tables = {each.table: each for each in timelines(app.runtime.environment(), app.specs(), times.to_seconds(NOW), 50)}
+    invoice = tables["invoice"]
+    assert sum(version.written or 0 for version in invoice.versions) == written
+    assert sum(version.rewriting or 0 for version in invoice.versions) == rewriting
+    assert [(version.rows, version.stored) for version in invoice.versions] == [(each.rows, each.size) for each in made]
+    assert [change.sentences for change in invoice.changes] == [("added email string",)]
+    assert [(item.records, item.reason[:15]) for item in invoice.quarantine] == [(None, "the gzip stream"), (7, "some of its rec")]
+    assert (invoice.cost, invoice.last_outcome) == (pytest.approx(5 * 0.0303), "idle")
+    assert tables["ledger"].failure is not None
+    part = page(school).split('id="table-invoice"')[1].split("</details></div>")[0]
+    for text in ("added email string", "the gzip stream ends in the middle of the file", "Events of each commit", "resolve 55 s"):
+        assert text in part
+
+
+def test_a_past_day_is_shown_as_it_was(school: Path) -> None:
+    """Nothing that came later is in it, however often it is asked for."""
+    noon = page(school, "2026-11-19T12:30")
+    assert noon == page(school, "2026-11-19T12:30")
+    text = text_of(noon)
+    assert "All 8 tables are fine" in text
+    assert "as it was then" in text
+    assert "version 21," in text
+    assert "InputRefused" not in text
+    assert "email" not in text
+    assert "2026-11-19 13" not in text
+    before = text_of(page(school, "2020-01-01"))
+    assert "No version is committed yet" in before
+
+
+def test_the_page_is_one_file_that_loads_nothing(school: Path) -> None:
+    """Nor does it run what a name or an error contains. All elements are closed, and every link has its target."""
+
+    class Reader(html.parser.HTMLParser):
+        """Collects what the page refers to, and checks that elements nest."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.open: list[str] = []
+            self.ids: set[str] = set()
+            self.links: list[str] = []
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            values = dict(attrs)
+            assert "src" not in values
+            assert tag not in ("link", "iframe", "img", "object", "base", "form")
+            assert not [name for name in values if name.startswith("on")]
+            self.ids |= {str(values["id"])} if "id" in values else set()
+            self.links += [str(values["href"])] if "href" in values else []
+            if tag not in ("meta", "input"):
+                self.open.append(tag)
+
+        def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            """A closed shape of a picture."""
+
+        def handle_endtag(self, tag: str) -> None:
+            assert self.open.pop() == tag
+
+    source = page(school)
+    reader = Reader()
+    reader.feed(source)
+    assert reader.open == []
+    assert {link.removeprefix("#") for link in reader.links} <= reader.ids
+    assert all(link.startswith("#") for link in reader.links)
+    assert "url(" not in source
+    assert "@import" not in source
+    assert "&lt;script&gt;alert(1)" in source
+    assert source.count("<script>") == 1
+    assert "default-src 'none'" in source
+
+
+def test_colours_can_be_read(school: Path) -> None:
+    """WCAG 2.1: text 4.5 to 1, marks of pictures 3 to 1, on light and on dark."""
+    style = page(school).split("<style>")[1].split("</style>")[0]
+    light, dark = (dict(re.findall(r"--(\w+):(#[0-9a-f]{3,6})", part)) for part in style.split("@media(prefers-color-scheme:dark)")[:2])
+    for colours in (light, {**light, **dark}):
+        for ground in ("bg", "card"):
+            assert {name for name in ("ink", "soft", "link", "ok", "warn", "bad") if contrast(colours[name], colours[ground]) < 4.5} == set()
+            assert {name for name in "abcd" if contrast(colours[name], colours[ground]) < 3} == set()
+        for ground in ("okbg", "warnbg", "badbg"):
+            assert contrast(colours["soft"], colours[ground]) >= 4.5
+    assert len({*light} & {*dark}) == len(light)
+
+
+def contrast(one: str, two: str) -> float:
+    """The ratio of contrast of two colours, 1 to 21."""
+
+    def luminance(colour: str) -> float:
+        digits = colour[1:] if len(colour) == 7 else "".join(each * 2 for each in colour[1:])
+        parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(two)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_sizes_of_expired_versions_come_from_run_records(tmp_path: Path) -> None:
+    """Vacuum leaves a stub without data; without a record its sizes are unknown, not zero."""
+    config = synthetic.warehouse(tmp_path, 1, 10, records=9)
+    folder = tmp_path / "warehouse/student/_compactor/snapshots"
+    for snapshot in list(synthetic.snapshots(10))[:3]:
+        (folder / f"{snapshot.version:020d}.json").write_bytes(snapshot.stub().to_bytes())
+    with App.open(config) as app:
+        (table,) = timelines(app.runtime.environment(), app.specs(), times.to_seconds(NOW), 50)
+    first, second, third, fourth = table.versions[:4]
+    assert (first.stored, first.written, first.rows) == (None, None, None)
+    assert (second.rows, third.rows) == (600_000, 600_000)
+    assert fourth.stored == list(synthetic.snapshots(10))[3].size
+    assert "version 10" in text_of(page(config))
+
+
+@pytest.mark.parametrize(
+    ("hours", "expected"),
+    [(0.5, []), (5.0, ["student"]), (30.0, ["", "student"])],
+    ids=["soon after", "a quiet table", "no run for a day"],
+)
+def test_silence_is_noticed(tmp_path: Path, hours: float, expected: list[str]) -> None:
+    """A table without data for much longer than usual, and a scheduler that has stopped."""
+    config = synthetic.warehouse(tmp_path, 1, 20)
+    now = synthetic.END + hours * 3600
+    if hours < 24:
+        synthetic.heartbeat(config, {"student": "idle"}, now - 60)
+    with App.open(config) as app:
+        tables = timelines(app.runtime.environment(), app.specs(), now, 50)
+    assert [problem.table for problem in attention.problems(tables, now)] == expected
+
+
+def test_a_failure_is_over_when_a_later_run_went_well(school: Path, tmp_path: Path) -> None:
+    """Also one that had nothing to do. A table that cannot be read is a problem of its own."""
+    config = synthetic.warehouse(tmp_path, 2, 5)
+    synthetic.fail(config, "student", synthetic.END + 600)
+    (tmp_path / "warehouse/enrollment/_compactor/snapshots" / f"{5:020d}.json").write_text("{")
+    now = synthetic.END + 1200
+    with App.open(config) as app:
+        problems = attention.problems(timelines(app.runtime.environment(), app.specs(), now, 50), now)
+        assert [(problem.table, problem.urgent) for problem in problems] == [("student", True), ("enrollment", True)]
+        assert "cannot be read" in problems[1].text
+        synthetic.heartbeat(config, {"student": "idle"}, synthetic.END + 900)
+        tables = timelines(app.runtime.environment(), app.specs(["student"]), now, 50)
+    assert attention.problems(tables, now) == []
+    assert attention.problems([Timeline("t", "d.t")], now) == []
+
+
+def test_five_hundred_tables_take_seconds(tmp_path: Path) -> None:
+    """10,000 versions, 2,500 run records; the clock is that of this process, as the machine may have others to serve."""
+    config = synthetic.warehouse(tmp_path, 500, 20)
+    used = []
+    with App.open(config) as app:
+        for _ in range(2):
+            began = time.process_time()
+            source = app.report(at=NOW)
+            used.append(time.process_time() - began)
+    assert len(re.findall(r'<details class="table"', source)) == 500
+    assert "All 500 tables are fine" in text_of(source)
+    assert len(source) < 12_000_000
+    assert min(used) < 5.0, used
+
+
+def test_the_command_writes_a_file_or_into_a_folder(school: Path, tmp_path: Path) -> None:
+    """And prints where."""
+    for out, place in ((tmp_path / "a.html", tmp_path / "a.html"), (tmp_path / "b", tmp_path / "b/index.html")):
+        result = CliRunner().invoke(cli.app, ["report", "--config", str(school), "--out", str(out), "--at", NOW, "student"])
+        assert (result.exit_code, result.output.strip()) == (0, str(place)), result.output
+        assert "student" in place.read_text(encoding="utf-8")
+
+
+# ---- in a browser ----------------------------------------------------------------------------------------------------
+
+PICTURES = {
+    "report.png": ("", 1100, 1130, False),
+    "report-dark.png": ("#table-invoice", 1100, 1090, True),
+    "report-phone.png": ("", 390, 1250, False),
+}
+"""Picture in docs/ → (part of the page that is open, width, height, dark)."""
+
+
+def chromium(*arguments: str) -> str:
+    """Run Chromium without a window and return what it prints."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    assert program is not None, "Chromium is needed: apt-get install chromium"
+    command = [program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout + done.stderr
+
+
+def framed(folder: Path, source: str, width: int, height: int, script: str = "", fragment: str = "", dark: bool = False) -> str:
+    """A page that shows the report in a frame of a width, and runs a script in it. Chromium's own windows are never narrow."""
+    if dark:
+        source = source.replace("@media(prefers-color-scheme:dark)", "@media all")
+    (folder / "report.html").write_text(source, encoding="utf-8")
+    frame = f'<iframe style="border:0;width:{width}px;height:{height}px" src="report.html{fragment}"></iframe>'
+    run = f"<script>const frame=document.querySelector('iframe');frame.onload=()=>{{const page=frame.contentDocument;{script}}}</script>"
+    (folder / "frame.html").write_text(f'<!doctype html><body style="margin:0;background:#d5d8dd">{frame}<p id="result"></p>{run}', encoding="utf-8")
+    return (folder / "frame.html").as_uri()
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("width", [360, 390, 768, 1200])
+def test_it_fits_any_width_and_its_script_works(school: Path, tmp_path: Path, width: int) -> None:
+    """Nothing sticks out at the side, closed or open; the filter hides tables, a link opens its part, nothing is reported on the console."""
+    script = """
+        const wide = () => page.documentElement.scrollWidth;
+        const first = wide(); page.querySelectorAll('details').forEach(each => each.open = true); const open = wide();
+        const box = page.querySelector('input[type=search]'); box.value = 'INV'; box.dispatchEvent(new Event('input'));
+        const shown = [...page.querySelectorAll('tr[data-table]')].filter(each => !each.hidden).length;
+        document.getElementById('result').textContent = JSON.stringify([first, open, shown, box.hidden]);
+    """
+    output = chromium("--enable-logging=stderr", "--dump-dom", framed(tmp_path, page(school), width, 900, script))
+    found = re.search(r'<p id="result">(.*?)</p>', output)
+    assert found is not None
+    assert json.loads(found[1]) == [width, width, 1, False]
+    assert "CONSOLE" not in output
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_of_the_page(school: Path, tmp_path: Path, name: str) -> None:
+    """`COMPACTOR_PICTURES=docs/pictures` writes those of the documents again."""
+    fragment, width, height, dark = PICTURES[name]
+    script = "const part = page.querySelector('details[open]'); if (part) page.body.replaceChildren(part);"
+    source = page(school).replace(" &lt;script&gt;alert(1)&lt;/script&gt;", "")
+    target = Path(os.environ.get("COMPACTOR_PICTURES", tmp_path)).absolute() / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    address = framed(tmp_path, source, width, height, script, fragment, dark)
+    chromium(f"--screenshot={target}", f"--window-size={max(width, 500)},{height}", address)
+    assert target.read_bytes().startswith(b"\x89PNG")
+    assert 10_000 < target.stat().st_size < 400_000
+    kept = ROOT / "docs/pictures" / name
+    assert kept.exists(), "the documents show it"

@@ -1,0 +1,65 @@
+"""`checks:` on the real engine: a version is audited from its files before the catalog has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.core.model.errors import Refused
+from compactor.core.planning.audit import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
+from compactor.flows.publish import audit
+from compactor.flows.run import publish_table
+from compactor.flows.table import Table
+from tests.spark.lake import Lake
+
+pytestmark = pytest.mark.spark
+
+ROW = {"id": 1, "seq": 1, "mail": "a@x", "Status": "it's", "ratio": 0.5}
+
+
+def test_every_kind_of_rule_blocks_and_lets_pass(lake: Lake) -> None:
+    """The view's name means the new version, its name with the database what readers see; soft deletes are rows."""
+    jump = f"SELECT n.id FROM t n JOIN {lake.database}.t o ON n.id = o.id WHERE n.ratio > 10 * o.ratio AND NOT n._deleted"
+    rules = (
+        Rule(ROW_CHANGE, (), 1.0),
+        Rule(UNIQUE, ("mail",)),
+        Rule(UNIQUE, ("mail", "status")),
+        Rule(NULL_SHARE, ("mail",), 0.5),
+        Rule(ACCEPTED, ("status",), values=("it's", "left")),
+    )
+    first = lake.spec(rules=rules, delete="soft")
+    lake.land(first, 0, [ROW, {**ROW, "id": 2, "mail": "b@x", "Status": "left"}])
+    assert lake.run(first).error is None
+    spec = lake.with_settings(first, rules=(*rules, Rule(SQL, ("jump",), values=(jump,)), Rule(FRESH, (), 60.0)))
+
+    lake.land(
+        spec,
+        1,
+        [
+            {**ROW, "seq": 2, "ratio": 50.0, "mail": "b@x", "Status": "left"},
+            *({**ROW, "id": n, "seq": 2, "mail": None, "Status": "?"} for n in (3, 4, 5)),
+        ],
+    )
+    report = lake.run(spec)
+    assert (report.outcome, report.exit_code) == ("blocked", 1)
+    said = str(report.error)
+    for part in (
+        "row_change: expected at most 100%, found 150%: 2 rows before, 5 now",
+        'unique mail: expected none, found 1 keys that are there several times, such as {"mail":"b@x","rows":2}',
+        'unique mail, status: expected none, found 1 keys that are there several times, such as {"mail":"b@x","status":"left","rows":2}',
+        "null_share mail: expected at most 50.0% nulls, found 60.0% (3 rows)",
+        'accepted status: expected none, found 3 offending rows, such as {"status":"?"}',
+        'sql jump: expected none, found 1 offending rows, such as {"id":1}',
+        "fresh: expected changes of the last 0.0 h, found no source time",
+    ):
+        assert part in said
+    assert {row["id"] for row in lake.rows(spec)} == {1, 2}
+
+    table = Table(lake.env, spec)
+    newest = lake.snapshot(spec)
+    audit.accept(table, newest)
+    publish_table(table, newest)
+    assert {row["id"] for row in lake.rows(spec)} == {1, 2, 3, 4, 5}
+
+    wrong = lake.with_settings(spec, rules=(Rule(SQL, ("typo",), values=("SELECT nothing FROM t",)),))
+    with pytest.raises(Refused, match=r"checks, sql typo: Spark refuses the query: .*nothing"):
+        audit.again(Table(lake.env, wrong), newest)

@@ -1,0 +1,108 @@
+"""`compactor check` and `plan`: a configuration that contradicts the files is reported before the first run, without Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from compactor.cli import main as cli
+
+DEBEZIUM = json.dumps({"op": "c", "before": None, "after": {"id": 1, "name": "x"}, "source": {"schema": "public", "table": "orders"}})
+FLAT = json.dumps({"id": 1, "name": "x", "updated_at": 5})
+CSV = "id;name;updated_at\n1;x;5\n"
+GOOD = "key: [id], order_by: [updated_at], increments: people/in"
+
+CASES = {
+    "all well": (GOOD, "people/in/a.json", FLAT, None),
+    "all well, Debezium": ("key: [id], envelope: debezium, increments: orders/in", "orders/in/a.json", DEBEZIUM, None),
+    "a mistyped folder": (
+        "key: [id], increments: poeple/in",
+        "people/in/a.json",
+        FLAT,
+        "no file has ever landed below .*/poeple/in; did you mean .*/people",
+    ),
+    "a mistyped last folder": ("key: [id], increments: people/inn", "people/in/a.json", FLAT, "people/inn; did you mean .*/people/in"),
+    "another pattern": ("key: [id], increments: people/in/%Y%m%d", "people/in/20-11-2026/a.json", FLAT, "lies in a folder that fits '%Y%m%d'"),
+    "a mistyped key": ("key: [idd], order_by: [updated_at], increments: p/in", "p/in/a.json", FLAT, "no sampled file has idd; .*; did you mean id"),
+    "a mistyped order": (
+        "key: [id], order_by: [changed], increments: p/in",
+        "p/in/a.json",
+        FLAT,
+        "no sampled file has changed; the columns are id, name",
+    ),
+    "no order": ("key: [id], increments: people/in", "people/in/a.json", FLAT, "`order_by` is not set"),
+    "another envelope": (GOOD, "people/in/a.json", DEBEZIUM, "look like `envelope: debezium`, expected flat"),
+    "the other way round": ("key: [id], envelope: debezium, increments: p/in", "p/in/a.json", FLAT, "look like `envelope: flat`, expected debezium"),
+    "another delimiter": (GOOD, "people/in/a.csv", CSV, "separated by ';', expected ','; set `csv: {delimiter: ';'}`"),
+    "no header": (GOOD, "people/in/a.csv", "1,x,5\n2,y,6\n", "seem to have no header"),
+    "a column too few": (GOOD + ", csv: {columns: [id, updated_at]}", "people/in/a.csv", "1,x,5\n", "the rows have 3 values, expected 2"),
+    "a type of no column": (GOOD + ", csv: {types: {birth: date}}", "people/in/a.csv", CSV.replace(";", ","), "no sampled file has birth"),
+    "another source table": (
+        "key: [id], envelope: debezium, increments: o/in, source_table: public.order",
+        "o/in/a.json",
+        DEBEZIUM,
+        "none of the tables in the sampled files: public.orders",
+    ),
+}
+
+
+def called(file: Path, *words: str) -> tuple[int, Any]:
+    """Run a command. Return its exit code and its JSON."""
+    done = CliRunner().invoke(cli.app, [*words, "--config", str(file), "--output", "json"])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_contradiction_between_configuration_and_files_is_found(tmp_path: Path, case: str) -> None:
+    """Named with the table, what was expected and what is there; without one every check passes."""
+    settings, path, content, problem = CASES[case]
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(content)
+    file = tmp_path / "compactor.yaml"
+    file.write_text(f"warehouse: .\ntables:\n  t: {{{settings}}}\n")
+    code, checks = called(file, "check")
+    failed = [check["detail"] for check in checks if not check["ok"]]
+    assert code == (1 if problem else 0)
+    assert len(failed) == (1 if problem else 0)
+    if problem is not None:
+        assert re.search(problem, failed[0])
+        if "fits" not in problem:
+            code, plans = called(file, "plan")
+            assert (code, plans[0]["problems"]) == (1, failed)
+
+
+def test_a_run_names_the_folder_in_which_nothing_has_landed(tmp_path: Path) -> None:
+    """Without Spark, because there is nothing to do; with a similar folder, or because the only file is still too young."""
+    (tmp_path / "people" / "in").mkdir(parents=True)
+    (tmp_path / "people" / "in" / "a.json").write_text(FLAT)
+    file = tmp_path / "compactor.yaml"
+    table = "key: [id], order_by: [updated_at]"
+    file.write_text(f"warehouse: .\ntables:\n  a: {{{table}, increments: people/inn}}\n  b: {{{table}, increments: people/in, settle: 1d}}\n")
+    code, reports = called(file, "run")
+    assert (code, [report["outcome"] for report in reports]) == (0, ["idle", "idle"])
+    assert reports[0]["notes"] == [f"no file has ever landed below {tmp_path}/people/inn; did you mean {tmp_path}/people/in?"]
+    assert reports[1]["notes"] == [f"no file below {tmp_path}/people/in is ready to be ingested"]
+
+
+def test_two_tables_on_one_folder_are_reported_unless_each_names_its_source(tmp_path: Path) -> None:
+    """Two tables of a stream share a folder; two tables that read all of it would hold the same rows."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text(DEBEZIUM + "\n" + DEBEZIUM.replace("orders", "items"))
+    file = tmp_path / "compactor.yaml"
+    table = "key: [id], envelope: debezium, increments: in"
+    file.write_text(f"warehouse: .\ntables:\n  a: {{{table}}}\n  b: {{{table}}}\n")
+    code, checks = called(file, "check")
+    assert code == 1
+    assert [check["detail"].split(";")[0] for check in checks if not check["ok"]] == [
+        f"table b reads the same files ({tmp_path}/in)",
+        f"table a reads the same files ({tmp_path}/in)",
+    ]
+    file.write_text(f"warehouse: .\ntables:\n  a: {{{table}, source_table: public.orders}}\n  b: {{{table}, source_table: items}}\n")
+    assert called(file, "check")[0] == 0

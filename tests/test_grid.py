@@ -1,0 +1,100 @@
+"""Tables on a terminal: what fits into 80 columns, what `--wide` shows, and what a pipe gets."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import sys
+
+import pytest
+
+from compactor.cli import console, grid
+from compactor.core.results.reports import TableReport
+from tests.test_cli import SNAPSHOT, STATUS
+
+
+class Terminal(io.StringIO):
+    """A standard output that is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return True."""
+        return True
+
+
+def narrow(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Make standard output a terminal of 80 columns."""
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    return shown
+
+
+def printed(terminal: Terminal) -> list[str]:
+    """The lines since the last call, without blanks at the end."""
+    lines = [line.rstrip() for line in terminal.getvalue().splitlines()]
+    terminal.seek(0)
+    terminal.truncate()
+    return lines
+
+
+BUSY = dataclasses.replace(
+    STATUS, table="enrollment_history", rows=123_456_789, bytes=5 << 30, waiting_files=12, waiting_bytes=3 << 20, delta_rows=1_234_567
+)
+
+
+def test_status_fits_into_80_columns_and_names_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line a table; the name, the newest commit, the rows, what waits and quarantine are always there, with units."""
+    terminal = narrow(monkeypatch)
+    console.statuses([STATUS, BUSY])
+    lines = printed(terminal)
+    assert len(lines) == 4
+    assert max(map(len, lines[:3])) <= 80
+    assert lines[0].split() == ["table", "committed", "(UTC)", "max", "rows", "waiting", "quarantine"]
+    assert lines[2].split() == ["enrollment_history", "2024-03-05", "03:10", "123,456,789", "12", "files,", "3.0", "MB", "1"]
+    assert lines[3] == "not shown: version, newest folder, segments, size, delta rows, read strategy, waiting since (--wide)"
+
+
+def test_wide_shows_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On lines longer than the terminal, which can be scrolled or piped."""
+    terminal = narrow(monkeypatch)
+    console.statuses([STATUS], wide=True)
+    header, line = printed(terminal)
+    assert ["waiting", "since", "quarantine"] == header.split()[-3:]
+    assert "99 B" in line
+
+
+def test_log_and_run_fit_into_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line for each Snapshot, and for each table of a run."""
+    terminal = narrow(monkeypatch)
+    counts = {"read": 1_234_567, "applied": 1_234_567, "late": 12}
+    console.snapshots([dataclasses.replace(SNAPSHOT, counts=counts, run="nightly-2024-03-05")])
+    lines = printed(terminal)
+    assert max(map(len, lines[:-1])) <= 80
+    assert lines[0].split()[:3] == ["version", "time", "(UTC)"]
+    console.reports([TableReport("enrollment_history", "committed", 12, ("commit 12", "compact 13"), 400, counts, 12_345_678, bytes_written=5 << 30)])
+    lines = printed(terminal)
+    assert max(map(len, lines[:2])) <= 80
+    assert lines[0].split()[:2] == ["table", "outcome"]
+
+
+def test_a_pipe_gets_all_columns_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever its width would be."""
+    console.statuses([BUSY])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert "read strategy" in lines[0]
+
+
+def test_failed_is_red_and_quarantine_yellow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal with colours; what is well has none."""
+    terminal = narrow(monkeypatch)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    console.reports([TableReport("t", "failed", error="x"), TableReport("u", "idle")])
+    console.statuses([STATUS])
+    lines = printed(terminal)
+    assert any("\x1b[1;31mfailed" in line for line in lines)
+    assert any("\x1b[33m" in line and line.startswith("student") for line in lines)
+    assert not any("\x1b[" in line for line in lines if line.startswith("u "))
+    assert grid.size(1 << 20) == "1.0 MB"
