@@ -57,12 +57,13 @@ COMMANDS = (
         "pin",
         "ingest",
         "changes",
+        "check",
         "package",
     ),
     *("schema diff", "schema check", "schema history", "schema notify", "quarantine list", "quarantine show", "quarantine replay"),
 )
 NO_JVM = (
-    *(("status",), ("plan",), ("run",), ("log", "student"), ("verify", "--files-only", "--deep")),
+    *(("status",), ("plan",), ("check",), ("run",), ("log", "student"), ("verify", "--files-only", "--deep")),
     *(("vacuum",), ("log", "student", "--inputs"), ("pin", "student", "--list")),
 )
 STATUS = TableStatus("student", 3, "2024-03-05T03:00", None, "2024-03-05T03:10:00Z", 7, 1, 99, 2, 1, 5, 9, "broadcast", 1, 2, None, 0, 1)
