@@ -25,7 +25,6 @@ from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits
 from compactor.spark import measured
 from compactor.spark.columns import BEHIND, FILE, POSITION
-from compactor.spark.invalid import record_place
 from compactor.spark.measured import Numbers, Pass
 from compactor.spark.reading import SparkBatch
 from compactor.spark.rows import keyless, position, survey
