@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """End the shared session before a test that opens its own: a process has one at a time."""
     if item.get_closest_marker("own_spark") or item.get_closest_marker("engines"):
         _close()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A command that a test calls configures the logging of its process."""
+    root, own = logging.getLogger(), logging.getLogger("compactor")
+    level, handlers = own.level, [*root.handlers]
+    yield
+    own.setLevel(level)
+    for handler in [*root.handlers]:
+        if handler not in handlers:
+            root.removeHandler(handler)
 
 
 def pytest_sessionfinish() -> None:

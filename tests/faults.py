@@ -118,6 +118,10 @@ class FaultyStorage:
         """One call."""
         return self.faults.call("read", path, lambda: self.inner.read(path))
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """One call."""
+        return self.faults.call("read", path, lambda: self.inner.read_range(path, start, length))
+
     def stat(self, path: str) -> FileInfo | None:
         """One call."""
         return self.faults.call("stat", path, lambda: self.inner.stat(path))

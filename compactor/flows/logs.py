@@ -196,7 +196,10 @@ def configure(handler: logging.Handler, form: str, level: int, run: str = "", ba
     handler.addFilter(without_py4j)
     if bare:
         handler.addFilter(lambda record: not hasattr(record, REPORTED))
-    logging.getLogger().addHandler(handler)
+    root = logging.getLogger()
+    for earlier in [each for each in root.handlers if isinstance(each.formatter, Line)]:
+        root.removeHandler(earlier)
+    root.addHandler(handler)
     logging.getLogger("compactor").setLevel(level)
     if level <= logging.INFO and not any(thread.name == _WATCH for thread in threading.enumerate()):
         threading.Thread(target=watch, daemon=True, name=_WATCH).start()

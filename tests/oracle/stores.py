@@ -41,6 +41,10 @@ class Clocked:
         """As the inner one."""
         return self._inner.read(path)
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """As the inner one."""
+        return self._inner.read_range(path, start, length)
+
     def stat(self, path: str) -> FileInfo | None:
         """As the inner one."""
         info = self._inner.stat(path)

@@ -34,6 +34,10 @@ class ActorStorage:
         """One step."""
         return self._call("read", path, lambda: self._inner.read(path))
 
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """One step."""
+        return self._call("read", path, lambda: self._inner.read_range(path, start, length))
+
     def stat(self, path: str) -> FileInfo | None:
         """One step."""
         return self._call("stat", path, lambda: self._inner.stat(path))

@@ -53,7 +53,7 @@ class Package:
 
 def package() -> Package:
     """Build the package from the sources of this process."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     modules = sorted(_needed(root))
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as zipped:

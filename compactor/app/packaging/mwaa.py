@@ -46,7 +46,7 @@ def files() -> dict[str, bytes]:
 
 def wheel() -> bytes:
     """Return a wheel of this package without the demo's data and without PySpark among its requirements."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     sources = sorted(
         path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc" and path.relative_to(root).parts[:2] != ("demo", "landing")
     )
