@@ -17,7 +17,12 @@ from compactor.core.model.errors import Refused
 
 T = TypeVar("T")
 
-make_session: Callable[[], Any] = boto3.session.Session
+
+def _session() -> Any:
+    return boto3.session.Session()
+
+
+make_session: Callable[[], Any] = _session
 """Returns the boto3 session of a client. A new session looks for credentials again, and shares them with no other user of boto3 in this process.
 Airflow replaces it by the session of a connection."""
 

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -98,10 +99,17 @@ def test_a_second_ctrl_c_ends_the_process_at_once(monkeypatch: pytest.MonkeyPatc
     ended: list[bool] = []
     monkeypatch.setattr(stop, "end_process", lambda: ended.append(True) or engine.cancel())
     env = dataclasses.replace(with_engine(lake, engine), stop=stop.Stop(lambda: None))
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+
+    def press_again() -> None:
+        # a signal that comes before the first was handled would be one with it
+        while not env.stop.requested:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    second = threading.Thread(target=press_again)
+    second.start()
     reports = run_tables(env, specs, parallel=2)
-    timer.join()
+    second.join()
     assert ended == [True]
     assert {report.outcome for report in reports} == {"stopped"}
 
