@@ -215,7 +215,7 @@ class FullLoads:
         key = row_key(self.summary.evolved.schema)
         why = f"concat('has the key ', {key}, ' of another row of its full load: `key` does not identify the rows of this table')"
         rows = changes.where(f"_op = '{_TWICE}'").selectExpr("*", "_position.block AS _block", "_position.row AS _row")
-        self.opened.set_aside(survey.list_unusable(rows, why, "to_json(struct(*))", self.opened.raws))
+        self.opened.set_aside(survey.list_unusable(rows, why, "to_json(struct(*))", self.opened.raws, not self.opened.spec.columns))
 
     def _check_gone(self, series: _Series, files: Mapping[str, Input], counts: Mapping[str, int], gone: Mapping[int, int]) -> None:
         """Raise CheckFailed when a load lacks too many of the rows before it. `counts`: rows by hour; `gone`: rows by the number of the load."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
+from pyspark.sql.types import BooleanType
 
 from compactor.core.model import types
 from compactor.core.model.errors import InputRefused
@@ -65,6 +66,9 @@ def check_columns(spec: TableSpec, frames: Sequence[Frame]) -> None:
 def _rows(frame: Frame, spec: TableSpec, columns: Sequence[str]) -> DataFrame:
     # the row's own columns may be called like ours, so ours wait in a struct
     apart = frame.rows.selectExpr(f"struct(*) AS {_WHOLE}", *columns)
+    (result,) = apart.selectExpr(f"({spec.delete_when}) AS {DELETES}").schema
+    if not isinstance(result.dataType, BooleanType):
+        raise _refused(spec, f"expected true or false, found a {result.dataType.simpleString()}")
     return apart.selectExpr(f"{_WHOLE}.*", f"coalesce(({spec.delete_when}), false) AS {DELETES}")
 
 

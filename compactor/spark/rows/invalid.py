@@ -22,7 +22,7 @@ HIDDEN = "'(not shown: the table has `columns:`)'"
 def unusable_records(frame: Frame, opened: Inputs) -> list[Unusable]:
     """Return the invalid records of a frame, with the text that reports quote."""
     text = HIDDEN if opened.spec.columns else TEXT if TEXT in frame.rows.columns else "to_json(struct(_after AS after, _before AS before))"
-    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text, opened.raws)
+    return survey.list_unusable(frame.rows.where("_invalid IS NOT NULL"), INVALID, text, opened.raws, not opened.spec.columns)
 
 
 def record_place(spec: TableSpec) -> tuple[str, str]:
@@ -46,4 +46,4 @@ def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema) -> tuple
         f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
     )
     text = HIDDEN if opened.spec.columns else "to_json(struct(*))"
-    return changes.where(f"NOT {invalid}"), counts, tuple(survey.list_unusable(rows, why, text, opened.raws))
+    return changes.where(f"NOT {invalid}"), counts, tuple(survey.list_unusable(rows, why, text, opened.raws, not opened.spec.columns))

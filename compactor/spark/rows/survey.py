@@ -317,10 +317,10 @@ def _file_counts(group: list) -> FileCounts:  # type: ignore[type-arg]
     return FileCounts(sum(row.n for row in group), sum(row.invalid for row in group), first, last)
 
 
-def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame]) -> list[Unusable]:
+def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame], quoted_as_landed: bool = True) -> list[Unusable]:
     """Return the first of these rows as entries of the quarantine. `why` (the reason) and `text` (the record) are SQL.
 
-    `raws`: the raw rows that these were decoded from.
+    `raws`: the raw rows that these were decoded from. `quoted_as_landed`: prefer the record as its file has it to `text`.
     """
     listed = (
         rows.selectExpr(FILE, BLOCK, ROW, f"{why} AS why", f"substr({text}, 1, {TEXT_MAX}) AS text")
@@ -329,7 +329,7 @@ def list_unusable(rows: DataFrame, why: str, text: str, raws: Sequence[DataFrame
         .collect()
     )
     places = [row[:3] for row in listed]
-    numbers, texts = record_numbers(places, raws), record_texts(places, raws)
+    numbers, texts = record_numbers(places, raws), record_texts(places, raws if quoted_as_landed else ())
     return [Unusable(row[FILE], row.why, numbers[row[:3]], texts.get(row[:3]) or row.text or "") for row in listed]
 
 
