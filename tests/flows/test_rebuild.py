@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import Conflict, InputRefused, Refused, TryLater
+from compactor.core.model.policy import Policy
+from compactor.core.results.reports import silent
 from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
+from compactor.flows.write import rebuild as rewrite
 from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
 from tests.flows.test_every_crash import _WAY_IDS, DELIVERIES, WAYS, ending, stages
@@ -107,6 +110,20 @@ def test_a_base_that_cannot_be_read_any_more_is_rebuilt() -> None:
     assert lake.rebuild(accept=True).outcome == "published"
     assert lake.look().rows == right  # type: ignore[union-attr]
     assert lake.failed_checks() == []
+
+
+def test_a_column_that_became_text_stays_text_before_the_text_is_ingested() -> None:
+    """A run that died between reading its numbers as text and ingesting the file that asked for it."""
+    lake = Lake(table(policy=Policy(kinds=(("to_string", "evolve"),))))
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    text = rewrite.as_text(Table(lake.env(), lake.spec), ["a"], silent, "")
+    assert text is not None
+    assert lake.rebuild().outcome == "published"
+    assert lake.rebuild(target=text).outcome == "published"
+    lake.deliver("increment_2026010100/b.json", [line("u", [1], [2], {"a": "n"})])
+    lake.run()
+    assert lake.look().rows == lake.expected() == ((1, "n"),)  # type: ignore[union-attr]
 
 
 def test_an_older_version_is_rebuilt_and_what_came_later_is_undone() -> None:

@@ -18,6 +18,7 @@ from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, 
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
 from compactor.core.model.inputs import AGAIN, Input
 from compactor.core.model.layout import commit_id
+from compactor.core.model.policy import TO_STRING
 from compactor.core.model.position import same_order
 from compactor.core.model.schema import Schema, schema_differences
 from compactor.core.model.snapshot import Snapshot, State
@@ -127,7 +128,7 @@ class _Rebuild:
         self.progress(table.name, "read", 0.1)
         try:
             with logs.phase(table, "decoding") as phase:
-                batch = table.engine().read(table.spec.unguarded, _origin(table, parent, self.texts), self.inputs, version, self.locations)
+                batch = self._read(parent, version)
                 files, events = len(self.inputs), batch.summary.read
                 phase.did(f"decoded {counted(events, 'event')} from {counted(files, 'file')}", events=events, files=files)
         except NoRowsYet as error:
@@ -136,6 +137,23 @@ class _Rebuild:
         edit = self._written(batch, parent, None, writer, True, self.inputs, self.locations)
         requires: Requirement = NewestIs(parent.version) if target else NotReplaced(parent.version)
         return dataclasses.replace(edit, inputs=then, restored=target.version if target else None, requires=(requires,))
+
+    def _read(self, parent: Snapshot, version: int) -> Batch:
+        """Read the files. Columns that are text because the table follows `to_string` stay text: the file that brought the text may still wait."""
+
+        def read(texts: Sequence[str]) -> Batch:
+            origin = _origin(self.table, parent, texts)
+            return self.table.engine().read(self.table.spec.unguarded, origin, self.inputs, version, self.locations)
+
+        batch = read(self.texts)
+        if self.texts or self.table.spec.policy.of(TO_STRING) != "evolve" or not _same_rows(self.table, parent):
+            return batch
+        before = {field.name for field in (self.target or parent).schema.fields if field.type == "string"}
+        texts = [field.name for field in batch.summary.evolved.schema.fields if field.name in before and field.type != "string"]
+        if not texts:
+            return batch
+        batch.close()
+        return read(texts)
 
     def _equal_or_accepted(self, parent: Snapshot, built: Snapshot) -> bool:
         """Compare the result with what it is to replace, and make the report."""
@@ -280,14 +298,18 @@ def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot
     adopted = table.origin(head)
     if adopted is not None:
         return adopted
-    same = {head.schema.field(name).source for name in head.schema.key} == {*table.spec.key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
-    same = same and (not table.spec.order_by or same_order(table.spec.order_by, [name for name, _ in head.order]))
-    if not texts and (not same or table.spec.policy.follows_everything):
+    if not texts and (not _same_rows(table, head) or table.spec.policy.follows_everything):
         return None
     fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)
     schema = dataclasses.replace(head.schema, fields=tuple(new if new.name in texts else old for old, new in zip(head.schema.fields, fields)))
     nothing: dict[str, Any] = dict.fromkeys(("delta", "position", "source_time", "truncated_to", "purged_to", "history"))
     return dataclasses.replace(head, **nothing, schema=schema, segments=(), offsets=())
+
+
+def _same_rows(table: Table, head: Snapshot) -> bool:
+    """Return whether the present settings name the key and the order of the table."""
+    same = {head.schema.field(name).source for name in head.schema.key} == {*table.spec.key} or (table.spec.keyless and head.schema.key == (ROW_ID,))
+    return same and (not table.spec.order_by or same_order(table.spec.order_by, [name for name, _ in head.order]))
 
 
 def _check_read(table: Table, summary: BatchSummary, inputs: Sequence[Input], places: dict[tuple[str, str], str]) -> None:
