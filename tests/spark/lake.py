@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from compactor.catalog.hive import HiveCatalog
+from compactor.core.model.errors import CatalogRefused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import TableReport
@@ -81,7 +82,11 @@ class Lake:
         return sorted(found, key=lambda row: json.dumps(row, default=str))
 
     def _check_duckdb(self, spec: TableSpec, name: str, found: Sequence[dict[str, Any]]) -> None:
-        shown = self.env.catalog().view(self.database, name)
+        try:
+            shown = self.env.catalog().view(self.database, name)
+        except CatalogRefused:
+            # a table, such as the feed
+            return
         version = same_rows.version_shown(shown) if shown is not None else 0
         if version:
             view = same_rows.defined(spec, Table(self.env, spec).committed(version), name)

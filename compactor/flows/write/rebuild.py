@@ -141,14 +141,15 @@ class _Rebuild:
     def _read(self, parent: Snapshot, version: int) -> Batch:
         """Read the files. Columns that are text because the table follows `to_string` stay text: the file that brought the text may still wait."""
 
+        then = self.target or parent
+
         def read(texts: Sequence[str]) -> Batch:
-            origin = _origin(self.table, parent, texts)
-            return self.table.engine().read(self.table.spec.unguarded, origin, self.inputs, version, self.locations)
+            return self.table.engine().read(self.table.spec.unguarded, _origin(self.table, then, texts), self.inputs, version, self.locations)
 
         batch = read(self.texts)
-        if self.texts or self.table.spec.policy.of(TO_STRING) != "evolve" or not _same_rows(self.table, parent):
+        if self.texts or self.table.spec.policy.of(TO_STRING) != "evolve" or not _same_rows(self.table, then):
             return batch
-        before = {field.name for field in (self.target or parent).schema.fields if field.type == "string"}
+        before = {field.name for field in then.schema.fields if field.type == "string"}
         texts = [field.name for field in batch.summary.evolved.schema.fields if field.name in before and field.type != "string"]
         if not texts:
             return batch
@@ -292,7 +293,7 @@ def _check_origin(table: Table, head: Snapshot) -> None:
 def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot | None:
     """What the first file meets: nothing; in a table that was adopted, what it began with.
 
-    Where `on_schema_change` keeps columns out, a table with the columns of now and no rows: then what was left out stays out. Not with another key
+    Where `on_schema_change` keeps columns out, a table with the columns of `head` and no rows: then what was left out stays out. Not with another key
     or order: these ask for a table made anew. `texts`: columns of that table that are text from the start.
     """
     adopted = table.origin(head)
