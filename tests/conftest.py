@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "parts" / "quick"))
 
@@ -27,9 +27,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
     return OneProcess(config, log)
 
 
-# Machines of CI pause.
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
+# not every environment of the tests has Hypothesis
+with contextlib.suppress(ModuleNotFoundError):
+    from hypothesis import settings
+
+    # machines of CI pause
+    settings.register_profile("no deadline", deadline=None)
+    settings.load_profile("no deadline")
 
 PART = os.environ.get("COMPACTOR_PART", "1/1")
 """Which part of the chosen tests runs: 2/3 is the second third."""
