@@ -17,6 +17,7 @@ from compactor.app.app import App
 from compactor.aws.retry import RetryPolicy
 from compactor.core.model.errors import CompactorError
 from compactor.core.settings.s3 import S3Settings
+from compactor.runners.emr import JobState
 from compactor.storage.s3.storage import S3Storage
 from tests.flows.test_every_crash import DELIVERIES
 from tests.parts.s3 import CREDENTIALS, Server, s3_server
@@ -129,7 +130,7 @@ def sent(app: App, table: str, found: Calls) -> None:
 def running(runner: object) -> None:
     """Let a runner believe that its job goes on, and lose its patience soon."""
     runner._jobs._client._retry_policy = RetryPolicy(0.5, 0.05, 0.1)  # type: ignore[attr-defined]
-    runner._jobs.state = lambda job: (True, "RUNNING")  # type: ignore[attr-defined]
+    runner._jobs.state = lambda job: JobState(True, "RUNNING")  # type: ignore[attr-defined]
 
 
 def test_the_recording_holds_every_call_to_emr_that_the_code_can_make(calls: Calls) -> None:
