@@ -60,7 +60,7 @@ def test_a_table_without_work_starts_nothing() -> None:
         assert (report.outcome, report.version, report.operations, started) == ("idle", 2, (), [])
     assert below() == before
     (beside,) = (path for path in lake.storage._objects if path not in before)
-    assert json.loads(lake.storage.read(beside)) == {"time": lake.env().now(), "outcomes": {"t": "idle"}}
+    assert json.loads(lake.storage.read(beside)) == {"time": lake.env().now(), "idle": ["t"]}
 
 
 def test_a_table_whose_landing_is_empty_starts_nothing() -> None:
