@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core.catalog.ddl import quoted
+from compactor.core.catalog.ddl import quoted, text_literal
 from compactor.core.model import times
 
 ROW_CHANGE, UNIQUE, NULL_SHARE, ACCEPTED, FRESH, SQL = "row_change", "unique", "null_share", "accepted", "fresh", "sql"
@@ -104,7 +104,7 @@ def query(rule: Rule, table: str) -> str:
         return f"SELECT {names}, count(*) AS `rows` FROM {table} WHERE {present} GROUP BY {names} HAVING count(*) > 1"
     if rule.kind == NULL_SHARE:
         return f"SELECT * FROM {table} WHERE {names} IS NULL"
-    accepted = ", ".join("'" + "".join(f"\\u{ord(c):04x}" if c in "\\'\"" or ord(c) < 32 else c for c in value) + "'" for value in rule.values)
+    accepted = ", ".join(map(text_literal, rule.values))
     return f"SELECT {names} FROM {table} WHERE {names} IS NOT NULL AND cast({names} AS string) NOT IN ({accepted})"
 
 
