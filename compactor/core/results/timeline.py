@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.measures.record import RunRecord
+from compactor.core.model.edit import SAME_ROWS
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,7 @@ class Version:
     @property
     def rewriting(self) -> int | None:
         """Return the bytes that rewriting the table would have written here. Compaction belongs to our way of writing only."""
-        changes = self.operation not in ("compact", "vacuum", "pin", "unpin")
-        return self.stored if changes else 0
+        return 0 if self.operation in SAME_ROWS else self.stored
 
 
 @dataclass(frozen=True)
