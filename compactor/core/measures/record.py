@@ -47,7 +47,8 @@ class RunRecord:
     operation: str
     """The verb: `run`, `replay`, `reabsorb`, `restore`, `rebuild` or `adopt`."""
     outcome: str
-    """`committed`, `resumed` (it only finished an earlier run), `failed`, or `later` (try again)."""
+    """`committed`, `resumed` (it only finished an earlier run), `blocked` (committed, and not shown because a rule of `checks:` does not hold),
+    `failed`, `later` (try again), or `stopped` (by Ctrl-C)."""
     started: str
     """When the run began, ISO 8601, UTC."""
     ended: str
@@ -97,7 +98,7 @@ class RunRecord:
     files_quarantined: int = 0
     """Files of this run that went to quarantine, whole or with some records."""
     error: str | None = None
-    """Message of the error; null unless `failed` or `later`."""
+    """Message of the error; null unless `failed`, `blocked`, `later` or `stopped`."""
     error_class: str | None = None
     """Class of the error; null without one."""
     failures: int = 0

@@ -248,7 +248,7 @@ class RebuildReport:
         gap = self.difference
         sentences = [f"{counted(self.files, 'file')} ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
-            sentences.append(f"{self.undone} files absorbed after version {self.against} are left out; `compactor restore --reabsorb` takes them")
+            sentences.append(f"{self.undone} files ingested after version {self.against} are left out; `compactor restore --reabsorb` takes them")
         if gap.unreadable:
             sentences.append(f"version {self.against} cannot be read: {gap.unreadable}")
         elif not gap:
