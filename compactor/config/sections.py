@@ -248,7 +248,7 @@ class Airflow(Section):
     )
     groups: dict[str, Group] = setting({}, "Groups of tables by name. The group `hourly` exists without an entry.")
     maintenance: Cron = setting(
-        "30 2 * * *", "When the DAG `maintenance` verifies all tables in full and reports what vacuum would delete; none: manual runs only."
+        "30 2 * * *", "When the DAG `maintenance` compacts and verifies all tables, and asks whether to vacuum; none: manual runs only."
     )
     schemas: Cron = setting("*/15 * * * *", "When the DAG `sync_schemas` asks the registry for new schemas; none: manual runs only.")
     status_page: Text | None = setting(None, "Address of a page about the tables, for people. The DAGs' documentation and alerts link to it.")
