@@ -102,7 +102,7 @@ def test_rules_that_change_and_secrets_that_are_missing_are_refused(lake: Lake, 
     monkeypatch.delenv("COMPACTOR_HASH_KEY", raising=False)
     spec = lake.spec("u", columns=RULES)
     lake.land(spec, 0, [ROW])
-    with pytest.raises(Refused, match="needs a secret. Set the environment variable COMPACTOR_HASH_KEY to at least 16 bytes"):
+    with pytest.raises(Refused, match=r"needs a secret\. Set the environment variable COMPACTOR_HASH_KEY to at least 16 bytes"):
         lake.run(spec)
     assert lake.landed(spec) == ["part-0.json"]
     monkeypatch.setenv("COMPACTOR_HASH_KEY", SECRET)
