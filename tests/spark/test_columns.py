@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compactor.core.model.errors import Refused
-from compactor.core.schema.protection import Protection
+from compactor.core.model.policy import Protection
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark

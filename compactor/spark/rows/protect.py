@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from compactor.core.model.errors import Refused
+from compactor.core.model.policy import HASH, MASK, NULL, Protection
 from compactor.core.model.schema import Schema
-from compactor.core.schema.protection import HASH, MASK, NULL, Protection
 from compactor.spark.sql import literal, quoted
 
 KEY = "COMPACTOR_HASH_KEY"
