@@ -25,6 +25,7 @@ ROWS = 12
 WAYS = tiered(
     [(mode, error) for error in ERRORS for mode in MODES if FULL or (mode, error) != ("from_then_on", "unavailable")],
     fast=[("from_then_on", "crash"), ("after_effect", "unavailable")],
+    several=True,
 )
 
 

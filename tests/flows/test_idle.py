@@ -129,7 +129,7 @@ def test_a_file_in_landing_is_work() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "error"),
-    tiered([("from_then_on", "crash"), ("after_effect", "unavailable"), ("before", "unavailable")], fast=[("from_then_on", "crash")]),
+    tiered([("from_then_on", "crash"), ("after_effect", "unavailable"), ("before", "unavailable")], fast=[("from_then_on", "crash")], several=True),
 )
 def test_whatever_failed_a_run_is_idle_only_when_all_is_done(mode: str, error: str) -> None:
     """Fail at every call of a run in turn: later runs end with the newest version shown and nothing left in landing."""

@@ -38,7 +38,11 @@ def plan(verb: str, argument: Any) -> Plan:
 
 @pytest.mark.parametrize(
     ("verb", "argument"),
-    tiered([("run", None), ("compact", None), ("rebuild", None), ("reabsorb", None), ("restore", 1)], fast=[("run", None), ("rebuild", None)]),
+    tiered(
+        [("run", None), ("compact", None), ("rebuild", None), ("reabsorb", None), ("restore", 1)],
+        fast=[("run", None), ("rebuild", None)],
+        several=True,
+    ),
 )
 def test_a_writer_sleeps_at_any_call_and_vacuum_works(verb: str, argument: Any) -> None:
     """Whatever the writer has staged may be gone when it wakes; the table is right all the same. Every third call, at full size every one."""
