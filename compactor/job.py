@@ -57,13 +57,7 @@ def parser() -> argparse.ArgumentParser:
     main_parser.add_argument("--report", default="", help="directory that gets report.json and log.txt")
     commands = main_parser.add_subparsers(dest="command", required=True)
     for name in ("run", "verify", "vacuum"):
-        command = commands.add_parser(name)
-        command.add_argument("tables", nargs="*")
-        command.add_argument("--output", "-o", choices=["json"], default="json")
-        command.add_argument("--verbose", "-v", action="store_true")
-        command.add_argument("--log-format", choices=[logs.TEXT, logs.JSON], default=os.environ.get("COMPACTOR_LOG_FORMAT", logs.TEXT))
-        if name != "verify":
-            command.add_argument("--label", default="")
+        _with_common(commands.add_parser(name), labelled=name != "verify").add_argument("tables", nargs="*")
     commands.choices["run"].add_argument("--parallel", "-p", type=int, default=2)
     commands.choices["run"].add_argument("--compact", action="store_true")
     commands.choices["verify"].add_argument("--files-only", action="store_true")
@@ -76,12 +70,18 @@ def parser() -> argparse.ArgumentParser:
     # the command is `quarantine replay TABLE`
     replay = commands.add_parser("quarantine").add_subparsers(dest="part", required=True).add_parser("replay")
     for command in (rebuild, replay):
-        command.add_argument("tables", nargs=1, metavar="TABLE")
-        command.add_argument("--output", "-o", choices=["json"], default="json")
-        command.add_argument("--verbose", "-v", action="store_true")
-        command.add_argument("--log-format", choices=[logs.TEXT, logs.JSON], default=os.environ.get("COMPACTOR_LOG_FORMAT", logs.TEXT))
-        command.add_argument("--label", default="")
+        _with_common(command).add_argument("tables", nargs=1, metavar="TABLE")
     return main_parser
+
+
+def _with_common(command: argparse.ArgumentParser, labelled: bool = True) -> argparse.ArgumentParser:
+    """Add the options that all commands have."""
+    command.add_argument("--output", "-o", choices=["json"], default="json")
+    command.add_argument("--verbose", "-v", action="store_true")
+    command.add_argument("--log-format", choices=[logs.TEXT, logs.JSON], default=os.environ.get(logs.VARIABLE, logs.TEXT))
+    if labelled:
+        command.add_argument("--label", default="")
+    return command
 
 
 def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
@@ -90,8 +90,7 @@ def runtime(config: JobConfig, verbose: bool = False) -> Runtime:
     def schema(number: int) -> str:
         text = config.schema(number)
         if text is None:
-            # it may have been registered after the job was sent; the next job has it
-            raise Unavailable(f"records name the schema {number}, which the registry did not have when this job was sent")
+            raise Unavailable(f"records name the schema {number}, which the registry did not have when this job was sent. Run again.")
         return text
 
     def session() -> Any:

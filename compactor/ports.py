@@ -13,9 +13,10 @@ from compactor.core.measures.price import JobUsage
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
+from compactor.core.model.policy import Rule
 from compactor.core.model.snapshot import FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
-from compactor.core.planning.audit import Measured, Rule
+from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import BatchSummary, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.results.reports import Ended

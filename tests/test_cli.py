@@ -23,6 +23,7 @@ from compactor.app.query import Rows
 from compactor.app.spark import local_jars
 from compactor.cli import grid, options
 from compactor.cli import main as cli
+from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import Busy, CheckFailed, ConfigError, InputRefused, Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
@@ -30,7 +31,7 @@ from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
 from compactor.core.planning.landing import Landing
 from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference
 from compactor.core.results.checks import Check, Difference
-from compactor.core.results.reports import AdoptReport, LastFailure, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile
 from compactor.flows.read.reconcile import Options
@@ -158,8 +159,10 @@ class FakeApp:
     def pins(self, name: str) -> tuple[Pin, ...]:
         return (PIN,)
 
-    def last_failure(self, name: str) -> LastFailure | None:
-        return LastFailure("2024-03-05T08:00:00.000Z", "Unavailable", "no answer", 3, "2024-03-05T06:00:00.000Z")
+    def last_run(self, name: str) -> RunRecord | None:
+        ended, first = "2024-03-05T08:00:00.000Z", "2024-03-05T06:00:00.000Z"
+        failed = RunRecord("1", name, "run", "later", ended, ended, 0.0, error="no answer", error_class="Unavailable")
+        return dataclasses.replace(failed, failures=3, failing_since=first)
 
     def inputs(self, name: str) -> list[Input]:
         return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]

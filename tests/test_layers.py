@@ -223,6 +223,13 @@ def test_the_flows_have_no_clock_and_no_chance_of_their_own() -> None:
             assert not {"datetime", "date"} & set(owners), here
 
 
+def test_the_model_is_the_bottom_of_the_core() -> None:
+    """Every room of the core speaks of its values; it knows none of them but the envelopes, which import nothing."""
+    found = {name for path in (PACKAGE / "core/model").glob("*.py") for name, _ in imports(path) if name.startswith("compactor.core")}
+    assert {name for name in found if not name.startswith("compactor.core.model")} == {"compactor.core.sources.envelopes"}
+    assert not [name for name, _ in imports(PACKAGE / "core/sources/envelopes.py") if name.startswith("compactor")]
+
+
 @each(modules(), name_of)
 def test_a_module_fits_into_a_head(path: Path) -> None:
     """At most 400 lines, and no function over 60 without its docstring."""

@@ -15,6 +15,8 @@ try:
 except ImportError:  # before 3.2
     DeadlineAlert = None
 
+from compactor.airflow.opened import open_app
+
 if TYPE_CHECKING:
     from compactor.app.app import App
 
@@ -34,7 +36,7 @@ def failed(context: Any) -> None:
             return
         whole = str(context.get("exception") or "no reason given")
         where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
-        with _opened(task.config) as app:
+        with open_app(task.config) as app:
             _alert(app, task.reasons or dict.fromkeys(tables, whole), "run_failed", {name: value for name, value in where.items() if value})
     except Exception:
         log.exception("could not send the alert about a failed task")
@@ -43,7 +45,7 @@ def failed(context: Any) -> None:
 def quarantined(config: str, waiting: dict[str, list[str]]) -> None:
     """Report files in quarantine. `waiting`: table → one line for each file."""
     try:
-        with _opened(config) as app:
+        with open_app(config) as app:
             _alert(app, {name: _shortened(lines) for name, lines in waiting.items()}, "quarantined", {})
     except Exception:
         log.exception("could not send the alert about files in quarantine")
@@ -60,14 +62,8 @@ async def late(config: str, tables: list[str], deadline: str, context: Any = Non
 
 
 def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) -> None:
-    with _opened(config) as app:
+    with open_app(config) as app:
         _alert(app, app.lateness(tables, deadline), "table_late", where)
-
-
-def _opened(config: str) -> App:
-    from compactor.airflow.opened import open_app
-
-    return open_app(config)
 
 
 def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:

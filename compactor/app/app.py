@@ -24,6 +24,7 @@ from compactor.app.schema import Announced, SchemaCheck, SchemaDiff, Synced, ann
 from compactor.app.spark import check_reader, spark_reads
 from compactor.app.versions import Versions
 from compactor.config.values import absolute
+from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import CompactorError, Refused
 from compactor.core.model.layout import join
 from compactor.core.model.snapshot import Snapshot
@@ -31,7 +32,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.files import TableFile, table_files
 from compactor.core.results.notice import Alert
-from compactor.core.results.reports import LastFailure, Progress, TablePlan, TableReport, TableStatus, silent
+from compactor.core.results.reports import Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
 from compactor.flows.read.quarantine import QuarantinedFile
@@ -69,8 +70,7 @@ class App(Versions, Runners, Reconcile):
         Raises only errors that concern all tables, such as a missing Java or a metastore in use. `parallel`: tables at a time; `label`: a name
         for the run, kept in its Snapshots; `compact`: compaction is due now, whatever `compaction:` says.
         """
-        from compactor.flows.failures import remember
-        from compactor.flows.run import failure
+        from compactor.flows.run import failed_early
         from compactor.flows.run_tables import run_tables
 
         requested, specs, failed = self.specs(names), [], {}
@@ -79,7 +79,7 @@ class App(Versions, Runners, Reconcile):
                 with_schema = self._with_schema(spec)
                 specs.append(with_schema.compacting_now if compact else with_schema)
             except CompactorError as error:
-                failed[spec.name] = remember(self.runtime.table(spec, files_only=True), failure(spec.name, error))
+                failed[spec.name] = failed_early(self.runtime.table(spec, files_only=True), error, label)
                 progress(spec.name, "done", 1.0)
         env, start = self.runtime.environment(), lambda busy: self._start_for(busy, archived=False)
         done = {report.table: report for report in run_tables(env, specs, progress, parallel, label, start)}
@@ -92,16 +92,16 @@ class App(Versions, Runners, Reconcile):
 
         What cannot be found out is left out.
         """
-        from compactor.flows.record import remember_outcomes
+        from compactor.flows.record import remember_idle
         from compactor.flows.run_tables import idle_tables
 
-        specs = []
-        for spec in self.specs(names):
+        requested, specs = self.specs(names), []
+        for spec in requested:
             with contextlib.suppress(CompactorError):
                 specs.append(self._with_schema(spec))
         reports = [report for report in idle_tables(self.runtime.environment(), specs).values() if report.outcome == "idle"]
         idle = {report.table for report in reports}
-        remember_outcomes(self.runtime.environment(), specs, reports)
+        remember_idle(self.runtime.environment(), requested, reports)
         self._send_metrics([spec for spec in specs if spec.name in idle], reports)
         return reports
 
@@ -185,13 +185,11 @@ class App(Versions, Runners, Reconcile):
         self.runtime.storage.write(place, text.encode())
         return place
 
-    def last_failure(self, name: str) -> LastFailure | None:
-        """Return the last failure of a table's runs, or None if none has failed since the newest version. Starts no JVM."""
-        from compactor.flows.failures import recall
+    def last_run(self, name: str) -> RunRecord | None:
+        """Return the record of a table's last run that was not idle, or None if none is known. Starts no JVM."""
+        from compactor.flows.record import last_run
 
-        table = self.table(name)
-        last = recall(table, table.newest())
-        return None if last is None or last.over else last
+        return last_run(self.table(name))
 
     def verify(self, names: Sequence[str] = (), files_only: bool = False, deep: bool = False) -> list[Check]:
         """Check that files, ledger, counts and views agree. `files_only`: only checks without a JVM; `deep`: read every kept file."""

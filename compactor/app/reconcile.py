@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -110,8 +111,6 @@ class Reconcile(AppBase):
         `at`: an LSN, or `now`, that the lake must reach first; `from_table`: the table in the source; `wait`: seconds that may be spent waiting
         for the lake; `timeout`: seconds that one statement on the source may take.
         """
-        import dataclasses
-
         from compactor.reconcile.postgres import open_source
 
         options = options or Options()
@@ -137,9 +136,9 @@ class Reconcile(AppBase):
     def _columns(self, table: Table, source: Any) -> Columns:
         snapshot = shown(table)
         schema = snapshot.schema
-        lake = [LakeColumn(schema.view_name(field), field.source, field.type) for field in schema.payload]
+        lake = [LakeColumn(schema.view_name(field), field.source, field.type, field.protection) for field in schema.payload]
         key = [schema.view_name(schema.field(stored)) for stored in schema.key]
-        columns = pair_columns(lake, source, key, {})
+        columns = pair_columns(lake, source, key)
         if len(columns.key) < len(key):
             missing = [f"{name} ({reason})" for name, reason in columns.skipped if name in key]
             raise Refused(f"table {table.name}: the key cannot be compared with the source's: {', '.join(missing)}. Check --source-table.")

@@ -41,7 +41,7 @@ class Versions(AppBase):
         `version`: its number; `as_of`: instead, a time (ISO 8601), for the newest version of that time. `reabsorb`: afterwards ingest the files
         again whose changes were undone; it may be used without a version.
         """
-        from compactor.flows.run import reabsorb_table
+        from compactor.flows.run import reabsorb_table, restore_table
         from compactor.flows.write import restore
 
         (spec,) = self.specs([name])
@@ -51,7 +51,7 @@ class Versions(AppBase):
         if version is not None or as_of is not None:
             files = self.table(name)
             target = restore.at_version(files, version) if version is not None else restore.as_of(files, as_of or "")
-            done.append(restore.restore(self.runtime.table(spec), target, label))
+            done.append(restore_table(self.runtime.table(spec), target, label))
         elif not reabsorb:
             raise Refused("expected a version or a time to restore, got neither")
         if reabsorb:
@@ -112,7 +112,7 @@ class Versions(AppBase):
         label: str = "",
     ) -> AdoptReport:
         """Make the plain Parquet files below `path` (local or S3) version 1 of a table. Raises Refused if the table's runner is not local."""
-        from compactor.flows.write.adopt import adopt
+        from compactor.flows.run import adopt_table
 
         spec = self._with_schema(self.specs([name])[0])
         kind = self.settings.runner_of(name)
@@ -126,7 +126,7 @@ class Versions(AppBase):
                 f"table {name}: {path} is in S3, but {self.settings.file} uses no S3. Copy the files to this machine, or move the warehouse to S3."
             )
         self._start_for([spec], archived=False)
-        return adopt(self.runtime.table(spec), absolute(path, os.getcwd()), order_by, through, dry, progress, label)
+        return adopt_table(self.runtime.table(spec), absolute(path, os.getcwd()), order_by, through, dry, progress, label)
 
     def inputs(self, name: str) -> list[Input]:
         """Return a table's ledger, oldest entry first. Starts no JVM."""

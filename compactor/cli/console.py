@@ -16,11 +16,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
 from compactor.cli.grid import coloured, console, moment, size, table, warned
+from compactor.core.measures.record import RunRecord
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import LastFailure, TablePlan, TableReport, TableStatus
 from compactor.core.results.reports import Progress as ProgressCallback
+from compactor.core.results.reports import TablePlan, TableReport, TableStatus
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import Step
 from compactor.core.sources.proposal import Proposal
@@ -104,15 +105,15 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
         if item.blocked:
             print(item.blocked)
     for item in statuses:
-        last_failure(item.table, item.last_failure)
+        failing(item.last_run)
 
 
-def last_failure(name: str, failure: LastFailure | None) -> None:
-    """Print the failures of a table since its newest version."""
-    if failure is None or failure.over:
+def failing(last: RunRecord | None) -> None:
+    """Print that the last run of a table failed, and since when its runs fail."""
+    if last is None or not last.failures:
         return
-    times = f"failed {failure.count:,} times since {moment(failure.first)}, last" if failure.count > 1 else "failed"
-    console().print(f"{name}: {times} at {moment(failure.time)} ({failure.error_class}): {failure.text}", soft_wrap=True)
+    times = f"failed {last.failures:,} times since {moment(last.failing_since)}, last" if last.failures > 1 else "failed"
+    console().print(f"{last.table}: {times} at {moment(last.ended)} ({last.error_class}): {last.error}", soft_wrap=True)
 
 
 def _read_strategy(item: TableStatus) -> str:

@@ -42,9 +42,6 @@ class LogFormat(str, Enum):
     json = "json"
 
 
-LOG_FORMAT = "COMPACTOR_LOG_FORMAT"
-"""Environment variable with the form of log lines."""
-
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", metavar="PATH", envvar="COMPACTOR_CONFIG", help="Configuration file.", show_default=True)]
 OutputForm = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show log lines, Spark's log, and tracebacks.")]
@@ -52,7 +49,7 @@ Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="H
 Tables = Annotated[list[str] | None, typer.Argument(metavar="TABLE", help="Tables (default: all).", show_default=False)]
 Wide = Annotated[bool, typer.Option("--wide", "-w", help="Show all columns, also if lines are longer than the terminal.")]
 Label = Annotated[str, typer.Option(help="A name for this run, kept in its Snapshots.")]
-LogForm = Annotated[LogFormat, typer.Option("--log-format", envvar=LOG_FORMAT, help="Format of log lines, on standard error.")]
+LogForm = Annotated[LogFormat, typer.Option("--log-format", envvar=logs.VARIABLE, help="Format of log lines, on standard error.")]
 OneTable = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", show_default=False)]
 DEFAULT = Path("compactor.yaml")
 WAIT_SECONDS = 60.0
@@ -70,7 +67,7 @@ def opened(config: Path, verbose: bool = False, wait: float = 0.0, log_format: s
 
 def log_to_stderr(verbose: bool = False, form: str = "", run: str = "") -> None:
     """Log to standard error: on a terminal warnings only, because progress is shown there; else what each phase did. `run`: the label of the run."""
-    form = form or os.environ.get(LOG_FORMAT) or logs.TEXT
+    form = form or os.environ.get(logs.VARIABLE) or logs.TEXT
     quiet = sys.stderr.isatty() and not verbose and form != logs.JSON
     logs.configure(_Stderr(), form, logging.WARNING if quiet else logging.INFO, run, bare=quiet)
 

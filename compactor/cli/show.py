@@ -133,13 +133,13 @@ def log(
         if inputs:
             _show_inputs(app.inputs(table), output)
             return
-        snapshots, failure = app.log(table), app.last_failure(table)
+        snapshots, last = app.log(table), app.last_run(table)
     snapshots = snapshots[:limit] if limit else snapshots
     if output is Format.json:
         console.as_json([console.snapshot_json(snapshot) for snapshot in snapshots])
     else:
         console.snapshots(snapshots, wide)
-        console.last_failure(table, failure)
+        console.failing(last)
 
 
 def _show_inputs(inputs: Sequence[Input], output: Format) -> None:

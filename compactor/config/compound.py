@@ -11,9 +11,8 @@ from typing import Any
 
 from compactor.config.values import alike, flag, listed, shown, text
 from compactor.core.model import types
-from compactor.core.model.policy import DROPS, POLICIES, Policy
+from compactor.core.model.policy import DROPS, MASK, POLICIES, Policy, Protection
 from compactor.core.schema.policy import CHOOSABLE
-from compactor.core.schema.protection import MASK, Protection
 
 SUBJECT = "subject:"
 """Prefix of a parsed `schema` that is a subject of the registry."""

@@ -34,8 +34,7 @@ from compactor.config.values import Count, Duration, Flag, Names, Read, Size, Te
 from compactor.core.measures import price
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
-from compactor.core.model.policy import EVOLVE, Policy
-from compactor.core.schema.protection import Protection
+from compactor.core.model.policy import EVOLVE, Policy, Protection
 from compactor.core.settings.metrics import LOG, MetricsSettings
 from compactor.core.settings.s3 import S3Settings
 from compactor.core.sources.envelopes import ENVELOPES

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from compactor.config import compound, rule_values, values
 from compactor.config.values import Count, Duration, Flag, Names, Price, Read, Text
+from compactor.core.model import policy
+from compactor.core.model.policy import Rule
 from compactor.core.model.spec import ALWAYS
-from compactor.core.planning import audit
-from compactor.core.planning.audit import Rule
 
 
 class Section(BaseModel):
@@ -68,12 +68,12 @@ class Checks(Section):
     @property
     def rules(self) -> tuple[Rule, ...]:
         """Return what must hold for a version before readers see it."""
-        rules = [Rule(audit.ROW_CHANGE, (), self.row_change)] if self.row_change is not None else []
-        rules += [Rule(audit.UNIQUE, columns) for columns in self.unique]
-        rules += [Rule(audit.NULL_SHARE, (column,), limit) for column, limit in self.null_share]
-        rules += [Rule(audit.ACCEPTED, (column,), values=accepted) for column, accepted in self.accepted]
-        rules += [Rule(audit.FRESH, (), self.fresh)] if self.fresh is not None else []
-        return (*rules, *(Rule(audit.SQL, (name,), values=(query,)) for name, query in self.sql))
+        rules = [Rule(policy.ROW_CHANGE, (), self.row_change)] if self.row_change is not None else []
+        rules += [Rule(policy.UNIQUE, columns) for columns in self.unique]
+        rules += [Rule(policy.NULL_SHARE, (column,), limit) for column, limit in self.null_share]
+        rules += [Rule(policy.ACCEPTED, (column,), values=accepted) for column, accepted in self.accepted]
+        rules += [Rule(policy.FRESH, (), self.fresh)] if self.fresh is not None else []
+        return (*rules, *(Rule(policy.SQL, (name,), values=(query,)) for name, query in self.sql))
 
 
 class S3(Section):
@@ -248,7 +248,7 @@ class Airflow(Section):
     )
     groups: dict[str, Group] = setting({}, "Groups of tables by name. The group `hourly` exists without an entry.")
     maintenance: Cron = setting(
-        "30 2 * * *", "When the DAG `maintenance` verifies all tables in full and reports what vacuum would delete; none: manual runs only."
+        "30 2 * * *", "When the DAG `maintenance` compacts and verifies all tables, and asks whether to vacuum; none: manual runs only."
     )
     schemas: Cron = setting("*/15 * * * *", "When the DAG `sync_schemas` asks the registry for new schemas; none: manual runs only.")
     status_page: Text | None = setting(None, "Address of a page about the tables, for people. The DAGs' documentation and alerts link to it.")

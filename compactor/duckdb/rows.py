@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,8 +35,6 @@ def _object(members: Sequence[tuple[str, str, Any]], depth: int = 0) -> str:
 
 
 def _label(name: str) -> str:
-    import json
-
     return json.dumps(name, ensure_ascii=False)
 
 

@@ -6,6 +6,7 @@ DuckDB's own S3 client is an extension that it downloads.
 from __future__ import annotations
 
 import io
+from datetime import datetime, timezone
 from typing import Any
 
 from fsspec.spec import AbstractFileSystem
@@ -40,8 +41,6 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def modified(self, path: str) -> Any:
         """Return the same time for every object: none ever changes."""
-        from datetime import datetime, timezone
-
         return datetime.fromtimestamp(0, timezone.utc)
 
     def glob(self, path: str, **_: Any) -> list[str]:

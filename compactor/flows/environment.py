@@ -37,28 +37,34 @@ def _no_share(name: str) -> None:
 
 @dataclass(frozen=True)
 class Environment:
-    """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31).
-
-    `notify` sends a message to one target and raises a CompactorError if it cannot. `nonce` returns 8 random hex digits: the id of an attempt (H2).
-    `catalog_name` identifies the catalog without connecting to it, because what is remembered of one catalog counts for no other. None: nothing is
-    remembered of what the catalog shows. `cpu` returns the CPU seconds of this process and its children so far, None if unknown. `program` is the
-    version of compactor. `stop` ends a run early. `tasks` counts the engine's tasks for a phase (`logs.GROUP`); None where it has none. `share` gives
-    what the calling thread computes a fair share of the engine, under this name.
-    """
+    """Ports, clock and randomness. `engine` and `catalog` are made on first use: what reads only files starts no JVM (H31)."""
 
     storage: Storage
+    """The object store."""
     engine: Callable[[], Engine]
+    """Returns the engine."""
     catalog: Callable[[], Catalog]
+    """Returns the catalog."""
     clock: Callable[[], float] = time.time
+    """Returns the time in epoch seconds."""
     nonce: Callable[[], str] = _nonce
+    """Returns 8 random hex digits: the id of an attempt (H2)."""
     notify: Callable[[Target, Message], None] = _nobody
+    """Sends a message to one target. Raises a CompactorError if it cannot."""
     files_only: bool = False
+    """Whether neither engine nor catalog may be used."""
     catalog_name: Callable[[], str] | None = None
+    """Returns the name of the catalog without connecting to it; what is remembered of one counts for no other. None: nothing is remembered."""
     cpu: Callable[[], float | None] = _unknown
+    """Returns the CPU seconds of this process and its children so far, None if unknown."""
     program: str = ""
+    """The version of compactor."""
     stop: Stop = field(default_factory=Stop)
+    """Ends a run early."""
     tasks: Callable[[str], Tasks | None] = _no_tasks
+    """Counts the engine's tasks for a phase (`logs.GROUP`); returns None if it has none."""
     share: Callable[[str], None] = _no_share
+    """Gives what the calling thread computes a fair share of the engine, under this name."""
 
     def now(self) -> str:
         """The time as ISO 8601 text, UTC."""

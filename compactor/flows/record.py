@@ -1,7 +1,7 @@
 """Record: measure the phases of a run, and write its run record beside the Snapshots.
 
 A record is no part of the table: nothing reads it to decide anything, and no run fails because its record could not be written. What a crash leaves:
-nothing, or a record. Idle runs write none.
+nothing, or a record. Idle runs write none. The newest record is also copied to one place, so that `status` needs no listing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from compactor.core.measures.record import Phase, RunRecord
+from compactor.core.measures.record import FAILED, Phase, RunRecord
 from compactor.core.model import times
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.layout import join
@@ -86,14 +86,16 @@ class Recorder:
         if report.outcome == "idle":
             return report
         table, ended = self._table, self._table.env.clock()
-        figures = report.figures
+        figures, failed = report.figures, report.outcome in FAILED
+        before = last_run(table) if failed else None
+        moment = times.from_seconds(ended, "milliseconds")
         record = RunRecord(
             table.env.nonce(),
             report.table,
             self._operation,
             report.outcome,
             started=times.from_seconds(self._began, "milliseconds"),
-            ended=times.from_seconds(ended, "milliseconds"),
+            ended=moment,
             seconds=round(ended - self._began, 3),
             label=self._label,
             program=table.env.program,
@@ -107,6 +109,8 @@ class Recorder:
             bytes_written=report.bytes_written,
             error=report.error,
             error_class=report.error_class,
+            failures=1 + (before.failures if before else 0) if failed else 0,
+            failing_since=(before.failing_since if before else None) or moment if failed else None,
             notes=report.notes,
             source_lag_seconds=_since(figures.source_time, ended),
             landing_lag_seconds=_since(figures.newest_folder, ended),
@@ -114,52 +118,62 @@ class Recorder:
         )
         try:
             table.storage.write(table.layout.run(record.started, record.id), record.to_bytes())
+            if record.shows_state:
+                table.storage.write(table.layout.last_run(), record.to_bytes())
         except CompactorError as error:
             log.warning("%s: the record of this run was not written: %s", table.name, error)
         return dataclasses.replace(report, record=record)
+
+
+def last_run(table: Table) -> RunRecord | None:
+    """Return the record of the last run that was not idle; None without one. A record that cannot be read counts for nothing."""
+    try:
+        return RunRecord.from_bytes(table.storage.read(table.layout.last_run()))
+    except (FileNotFoundError, CompactorError):
+        return None
 
 
 def _since(moment: str | None, now: float) -> float | None:
     return None if moment is None else round(max(0.0, now - times.to_seconds(moment)), 3)
 
 
-# ---- the last outcome of each table -----------------------------------------------------------------------------------
+# ---- idle runs -------------------------------------------------------------------------------------------------------
 
 
-def remember_outcomes(env: Environment, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
-    """Overwrite the file that shows when these tables were last looked at, and with which outcome: one file for each set of tables that run together.
+def remember_idle(env: Environment, specs: Sequence[TableSpec], reports: Sequence[TableReport]) -> None:
+    """Overwrite the file that shows which of these tables had no work, and when: one file for each set of tables that run together.
 
     Idle runs leave no other trace.
     """
-    outcomes = {report.table: report.outcome for report in reports}
-    for folder, names in _by_warehouse([spec for spec in specs if spec.name in outcomes]).items():
-        content = {"time": env.now(), "outcomes": {name: outcomes[name] for name in names}}
+    idle = {report.table for report in reports if report.outcome == "idle"}
+    for folder, names in _by_warehouse(specs).items():
+        content = {"time": env.now(), "idle": [name for name in names if name in idle]}
         digest = hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:16]
         try:
-            env.storage.write(join(folder, f"{digest}.json"), json.dumps(content).encode())
+            if content["idle"]:
+                env.storage.write(join(folder, f"{digest}.json"), json.dumps(content).encode())
         except CompactorError as error:
-            log.warning("the outcomes of this run were not written: %s", error)
+            log.warning("the tables without work were not recorded: %s", error)
 
 
-def looked(env: Environment, specs: Sequence[TableSpec], moment: str) -> dict[str, dict[str, str]]:
-    """Return table → time and outcome of its last run, idle ones too, where the last one was no later than `moment` (ISO 8601)."""
-    last: dict[str, dict[str, str]] = {}
+def last_idle(env: Environment, specs: Sequence[TableSpec], moment: str) -> dict[str, str]:
+    """Return table → time of its last idle run, where that was no later than `moment` (ISO 8601)."""
+    last: dict[str, str] = {}
     for folder in _by_warehouse(specs):
         for info in env.storage.list(folder):
             try:
                 content = json.loads(env.storage.read(info.path))
-                time, outcomes = str(content["time"]), dict(content["outcomes"])
+                time, names = str(content["time"]), list(content["idle"])
             except (FileNotFoundError, ValueError, KeyError, TypeError):
                 # nothing is lost with it: the next run writes it again
                 continue
-            for name, outcome in outcomes.items():
-                if time <= moment and time > last.get(name, {"time": ""})["time"]:
-                    last[name] = {"time": time, "outcome": str(outcome)}
+            if time <= moment:
+                last.update((name, max(time, last.get(name, ""))) for name in names)
     return last
 
 
 def _by_warehouse(specs: Sequence[TableSpec]) -> dict[str, list[str]]:
-    """Return folder of the outcomes → names of the tables."""
+    """Return folder of the idle runs → names of the tables."""
     folders: dict[str, list[str]] = {}
     for spec in specs:
         folders.setdefault(join(spec.root.rstrip("/").rpartition("/")[0], "_runs"), []).append(spec.name)

@@ -7,13 +7,13 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Optional, TypeVar
 
 from compactor.core.model.errors import CompactorError, Conflict, Stopped, TryLater
 from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.phrases import counted
-from compactor.core.results.reports import Figures, Progress, RebuildReport, TableReport, silent
+from compactor.core.results.reports import AdoptReport, Figures, Progress, RebuildReport, TableReport, silent
 from compactor.flows import logs
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
@@ -25,8 +25,13 @@ from compactor.flows.record import CpuMeter, Recorder
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
-from compactor.flows.write import commit, rebuild, restore
+from compactor.flows.write import adopt, commit, rebuild, restore
 from compactor.flows.write.compact import compact, due
+
+_Report = TypeVar("_Report", TableReport, RebuildReport, AdoptReport)
+
+_INGESTING = ("commit", "replay", "reabsorb")
+"""Operations whose inputs are new. A rebuild counts old events again; a restore and an adoption do not read their inputs."""
 
 Ingest = Callable[[Optional[Snapshot]], Optional[Snapshot]]
 """Ingests into the newest Snapshot, which it is given as far as it is known; returns the new one."""
@@ -142,25 +147,38 @@ def _blocked(report: TableReport, reason: str) -> TableReport:
 @logs.of_table
 def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what waits in quarantine again, all or these paths. Raises InputRefused when it still cannot be used."""
-    return _recorded(
-        table,
-        "replay",
-        label,
-        progress,
-        lambda phases: _ingested_again(table, lambda _: commit.replay(table, paths, label, phases), phases, label),
-    )
+
+    def replay(phases: Progress) -> TableReport:
+        return _ingested_again(table, lambda _: commit.replay(table, paths, label, phases), phases, label)
+
+    return _recorded(table, "replay", label, progress, replay)
 
 
 @logs.of_table
 def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
-    return _recorded(
-        table,
-        "reabsorb",
-        label,
-        progress,
-        lambda phases: _ingested_again(table, lambda _: restore.reabsorb(table, phases, label), phases, label),
-    )
+
+    def reabsorb(phases: Progress) -> TableReport:
+        return _ingested_again(table, lambda _: restore.reabsorb(table, phases, label), phases, label)
+
+    return _recorded(table, "reabsorb", label, progress, reabsorb)
+
+
+def restore_table(table: Table, target: Snapshot, label: str = "") -> TableReport:
+    """Make the State of an older version the newest."""
+    return _recorded_version(table, "restore", label, silent, lambda _: restore.restore(table, target, label))
+
+
+def adopt_table(
+    table: Table, path: str, order_by: Sequence[str], through: str | None, dry: bool, progress: Progress = silent, label: str = ""
+) -> AdoptReport:
+    """Make the rows below `path` version 1 of the table."""
+    return _recorded_version(table, "adopt", label, progress, lambda phases: adopt.adopt(table, path, order_by, through, dry, phases, label))
+
+
+def failed_early(table: Table, error: CompactorError, label: str = "") -> TableReport:
+    """Return the report of a run that failed before it looked at its table, and write its run record."""
+    return Recorder(table, "run", label, silent, CpuMeter(table.env.cpu)).recorded(failure(table.name, error))
 
 
 def _recorded(table: Table, operation: str, label: str, progress: Progress, run: Callable[[Progress], TableReport]) -> TableReport:
@@ -171,6 +189,23 @@ def _recorded(table: Table, operation: str, label: str, progress: Progress, run:
     except CompactorError as error:
         recorder.recorded(failure(table.name, error))
         raise
+
+
+def _recorded_version(table: Table, operation: str, label: str, progress: Progress, verb: Callable[[Progress], _Report]) -> _Report:
+    """Run a verb that makes at most one version, and write its run record. A verb that made none, such as a dry run, leaves none unless it fails."""
+    reports: list[_Report] = []
+
+    def run(phases: Progress) -> TableReport:
+        before = table.newest()
+        reports.append(verb(phases))
+        (report,) = reports
+        if report.version is None or (before is not None and report.version == before.version):
+            return TableReport(table.name, "idle")
+        made = table.committed(report.version)
+        return _report(table, before, made, [made], False, report.notes)
+
+    _recorded(table, operation, label, progress, run)
+    return reports[0]
 
 
 def _ingested_again(table: Table, ingest: Ingest, progress: Progress, label: str) -> TableReport:
@@ -202,9 +237,13 @@ def rebuild_table(
     current = table.newest()
     if current is not None and not dry:
         resume(table, current)
-    report = rebuild.rebuild(table, target, accept, dry, progress, label)
-    progress(table.name, "done", 1.0)
-    return report
+
+    def build(phases: Progress) -> RebuildReport:
+        report = rebuild.rebuild(table, target, accept, dry, phases, label)
+        phases(table.name, "done", 1.0)
+        return report
+
+    return _recorded_version(table, "rebuild", label, progress, build)
 
 
 def _ingested(table: Table, newest: Snapshot | None, ingest: Ingest, made: list[Snapshot], progress: Progress, label: str) -> Snapshot | None:
@@ -246,8 +285,7 @@ def _report(
         return TableReport(table.name, outcome, notes=(missing(table) or f"no file below {table.spec.landing} is ready to be ingested",))
     if before is not None:
         notes = (*notes, *type_changes(before.schema, current.schema))
-    # a rebuild before the commit counts old events again
-    ingested = [snapshot for snapshot in made if snapshot.operation != "rebuild"]
+    ingested = [snapshot for snapshot in made if snapshot.operation in _INGESTING]
     inputs = [item for snapshot in ingested for item in snapshot.inputs]
     counts = {name: sum(snapshot.counts.get(name, 0) for snapshot in ingested) for snapshot in ingested for name in snapshot.counts}
     unusable = sum(item.outcome == "quarantined" for item in inputs)
@@ -273,7 +311,7 @@ def _report(
 
 
 def _figures(before: Snapshot | None, current: Snapshot, made: Sequence[Snapshot]) -> Figures:
-    inputs = [item for snapshot in made if snapshot.operation != "rebuild" for item in snapshot.inputs]
+    inputs = [item for snapshot in made if snapshot.operation in _INGESTING for item in snapshot.inputs]
     delta = current.delta
     return Figures(
         before.version if before else None,

@@ -12,9 +12,9 @@ from typing import TypeVar
 from compactor.core.model.errors import CompactorError, NoRowsYet
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress, TableReport, silent
-from compactor.flows import failures, logs
+from compactor.flows import logs
 from compactor.flows.environment import Environment
-from compactor.flows.record import CpuMeter, Recorder, remember_outcomes
+from compactor.flows.record import CpuMeter, Recorder, remember_idle
 from compactor.flows.run import Committed, commit_table, failure, finish_table, look_at
 from compactor.flows.stop import Stop, stopped
 from compactor.flows.table import Table
@@ -83,8 +83,8 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
         if report.error is not None and report.record is None:
             # found while looking for work
             reports[spec.name] = recorder(spec, silent).recorded(report)
-    remember_outcomes(env, specs, list(reports.values()))
-    return [failures.remember(Table(env, spec), reports[spec.name]) for spec in specs]
+    remember_idle(env, specs, list(reports.values()))
+    return [reports[spec.name] for spec in specs]
 
 
 def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:

@@ -6,13 +6,13 @@ Needs psycopg 3 (`pip install "cdc-compactor[reconcile]"`).
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import Columns, SourceColumn
-from compactor.core.reconcile.postgres_sql import PostgresSql, form, quoted
+from compactor.core.reconcile.postgres_sql import PostgresSql, form, literal, quoted
 from compactor.core.reconcile.side import Side, SqlSide
 
 _SETTINGS = (
@@ -114,7 +114,7 @@ class PostgresSource:
         """Return (the quoted name, the name as a literal, relkind). Raises Refused for a table that does not exist."""
         schema, _, name = table.rpartition(".")
         full = f"{quoted(schema)}.{quoted(name)}" if schema else quoted(name)
-        given = "'" + full.replace("'", "''") + "'"
+        given = literal(full)
         rows = self.query(f"select relkind::text from pg_class where oid = to_regclass({given})")
         if not rows:
             raise Refused(f"{self.address} has no table {table}. Name it with --source-table SCHEMA.TABLE.")
@@ -123,10 +123,6 @@ class PostgresSource:
 
 def _sentence(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-Open = Callable[[str, str, int, float], PostgresSource]
-"""Opens a source: (URL, table, connections, seconds that a statement may take)."""
 
 
 def open_source(url: str, table: str, connections: int, timeout: float) -> PostgresSource:

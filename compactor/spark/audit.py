@@ -10,10 +10,11 @@ from compactor.core.catalog import views
 from compactor.core.catalog.ddl import quoted
 from compactor.core.model.errors import Refused
 from compactor.core.model.layout import Layout
+from compactor.core.model.policy import Rule
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import audit as rules
-from compactor.core.planning.audit import Measured, Rule
+from compactor.core.planning.audit import Measured
 from compactor.spark import failures
 from compactor.spark.input.files import reason
 from compactor.spark.tables.table_reader import TableReader

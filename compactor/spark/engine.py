@@ -17,12 +17,13 @@ from compactor.core.model.errors import CheckFailed, CompactorError, Refused
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join, relative
+from compactor.core.model.policy import Rule
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Delta, FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
-from compactor.core.planning.audit import Measured, Rule
+from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase

@@ -155,7 +155,7 @@ class FullLoads:
         if there := other_file(absorbed, inputs):
             path = next(item.path for item in inputs if item.folder == there.folder)
             raise InputRefused(
-                f"table {spec.name}: {join(spec.landing, path)}: the full load in {there.folder} was absorbed already, without this file "
+                f"table {spec.name}: {join(spec.landing, path)}: the full load in {there.folder} was ingested already, without this file "
                 f"({there.path}). If the load was not complete then, put all of it into the folder of a later hour, and let `complete:` or a longer "
                 "`settle` decide when a load is complete. Else remove the file; from quarantine, replay others by name."
             )

@@ -1,4 +1,4 @@
-"""What py4j does by itself and must not: call a JVM that ends, and answer Ctrl-C."""
+"""Keep py4j from calling a JVM that is ending, and from answering Ctrl-C."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ def _check_epoch(spec: TableSpec, parent: Snapshot | None) -> None:
     if parent is not None and spec.epoch < parent.epoch:
         raise OrderRefused(
             f"table {spec.name}: `epoch` is {spec.epoch}, and the table is in epoch {parent.epoch}: every change would be older than the stored "
-            "rows. Nothing was absorbed. Restore the setting."
+            "rows. Nothing was ingested. Restore the setting."
         )
 
 
@@ -320,7 +320,7 @@ def _check_offsets(spec: TableSpec, parent: Snapshot | None, order: position.Ord
     problem = offsets_problem(stored.offsets if stored else (), counts.offsets, truncate, counts.newer_offsets)
     if problem:
         raise OrderRefused(
-            f"table {spec.name}: {problem}. Nothing was absorbed. Order by the source's own position (set `order_by:`, then run `compactor rebuild "
+            f"table {spec.name}: {problem}. Nothing was ingested. Order by the source's own position (set `order_by:`, then run `compactor rebuild "
             f"{spec.name}`). Or, if each key stays in one partition from now on, set `epoch: {spec.epoch + 1}`: what lands from then on counts as "
             "newer than everything before."
         )

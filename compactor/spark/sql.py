@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from compactor.core.catalog.ddl import quoted
+from compactor.core.catalog.ddl import quoted, text_literal
 from compactor.core.model import types
 
 __all__ = ["DIGEST", "cast", "coalesce", "literal", "member", "named", "null", "once", "quoted", "struct"]
@@ -32,8 +32,7 @@ def literal(value: Any) -> str:
         return f"double('{value!r}')"
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
-    escaped = "".join(f"\\u{ord(char):04x}" if char in "\\'\"" or ord(char) < 32 else char for char in str(value))
-    return f"'{escaped}'"
+    return text_literal(str(value))
 
 
 def cast(value: str, kind: types.Type) -> str:

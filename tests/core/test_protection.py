@@ -8,10 +8,10 @@ import pytest
 
 from compactor.config.settings import load
 from compactor.core.model.errors import ConfigError, Refused
+from compactor.core.model.policy import Protection
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.spec import TableSpec
 from compactor.core.schema import protection
-from compactor.core.schema.protection import Protection
 from compactor.core.schema.writer import WriterField, WriterSchema
 
 RULES = (Protection("SSN", "exclude"), Protection("Mail", "hash"), Protection("card", "mask", 4), Protection("note", "null"))

@@ -9,8 +9,9 @@ import pytest
 
 from compactor.config.settings import load
 from compactor.core.model.errors import CheckFailed, ConfigError
+from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
 from compactor.core.model.spec import TableSpec
-from compactor.core.planning.audit import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Audit, Measured, Rule, failures, query
+from compactor.core.planning.audit import Audit, Measured, failures, query
 from compactor.flows.publish import audit
 from compactor.flows.read.status import status
 from compactor.flows.run import look_at, publish_table

@@ -1,4 +1,4 @@
-"""The last failure of a table: when, what and how often, in `status`. It is no part of the table, and a run that succeeds pays nothing for it."""
+"""The last run of a table in `status`: when it failed, why and how often. It is no part of the table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
-from compactor.core.model.errors import InputRefused, Unavailable
-from compactor.core.results.reports import LastFailure, TableReport
-from compactor.flows import failures, logs
+from compactor.core.measures.record import RunRecord
+from compactor.core.model.errors import InputRefused, Refused, RegistryRefused, Stopped, Unavailable
+from compactor.core.results.reports import TableReport
+from compactor.flows import logs
 from compactor.flows.keep.vacuum import vacuum_if_due
 from compactor.flows.read.status import status
+from compactor.flows.run import adopt_table, failed_early, rebuild_table, replay_table, restore_table
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
+from compactor.flows.write import restore
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 
@@ -47,29 +50,65 @@ def run(lake: Lake, error: Exception | None = None) -> TableReport:
     return report
 
 
-def last(lake: Lake) -> LastFailure | None:
-    return status(Table(lake.env(), lake.spec)).last_failure
+def last(lake: Lake) -> RunRecord | None:
+    return status(Table(lake.env(), lake.spec)).last_run
 
 
-def test_status_has_the_last_failure_and_how_often_it_failed() -> None:
-    """Until a version is newer; then the next failure counts from one again."""
+def failures(lake: Lake) -> tuple[int, str | None]:
+    record = last(lake)
+    return (record.failures, record.error) if record else (0, None)
+
+
+def test_status_has_the_last_run_and_how_often_it_failed() -> None:
+    """Until a run does not fail; then the next failure counts from one again."""
     lake = lake_with_a_file()
     assert last(lake) is None
-    assert run(lake, InputRefused("table t: a.json: no")).failures == 1
+    run(lake, InputRefused("table t: a.json: no"))
     first = lake.env().now()
     report = run(lake, Unavailable("the store did not answer"))
-    assert (report.outcome, report.failures) == ("later", 2)
-    assert last(lake) == LastFailure(lake.env().now(), "Unavailable", "the store did not answer", 2, first, over=False)
-    assert json.loads(json.dumps(status(Table(lake.env(), lake.spec)).to_json()))["last_failure"]["count"] == 2
-    assert (run(lake).outcome, run(lake).failures) == ("committed", 0)
-    over = last(lake)
-    assert over is not None
-    assert (over.over, over.count) == (True, 2)
+    record = last(lake)
+    assert record == report.record
+    assert record is not None
+    assert (record.outcome, record.error_class, record.error) == ("later", "Unavailable", "the store did not answer")
+    assert (record.failures, record.failing_since, record.ended) == (2, first, lake.env().now())
+    assert json.loads(json.dumps(status(Table(lake.env(), lake.spec)).to_json()))["last_run"]["failures"] == 2
+    assert (run(lake).outcome, run(lake).outcome) == ("committed", "idle")
+    assert failures(lake) == (0, None)
     lake.deliver(f"{HOUR}/b.json", [line("c", [2], [2], {"a": 1})])
-    assert run(lake, ValueError("x")).failures == 1
-    failed = last(lake)
-    assert failed is not None
-    assert (failed.over, failed.text, failed.error_class) == (False, "unexpected ValueError: x", "ValueError")
+    run(lake, ValueError("x"))
+    assert failures(lake) == (1, "unexpected ValueError: x")
+
+
+def test_what_an_operator_does_beside_failing_runs_hides_them_only_if_it_succeeds() -> None:
+    """A mistyped command says nothing about the table, nor does Ctrl-C. Every one of them leaves its record."""
+    lake = lake_with_a_file()
+    run(lake)
+    lake.deliver(f"{HOUR}/b.json", [line("c", [2], [2], {"a": 1})])
+    run(lake)
+    lake.deliver(f"{HOUR}/c.json", [line("c", [3], [3], {"a": 1})])
+    run(lake, InputRefused("no"))
+    with pytest.raises(Refused):
+        replay_table(lake.table(), ["no such file"])
+    with pytest.raises(Refused):
+        adopt_table(lake.table(), "/lake/old", (), None, dry=True)
+    stopped = failed_early(lake.table(), Stopped("stopped"))
+    assert stopped.record is not None
+    assert (stopped.record.outcome, failures(lake)) == ("stopped", (1, "no"))
+    assert rebuild_table(lake.table(), dry=True).outcome == "equal"
+    assert restore_table(lake.table(), restore.at_version(lake.table(), 2)).outcome == "idle"
+    assert failures(lake) == (1, "no")
+    restore_table(lake.table(), restore.at_version(lake.table(), 1), "by hand")
+    assert failures(lake) == (0, None)
+    rebuild_table(lake.table(), accept=True)
+    records = [RunRecord.from_bytes(lake.storage.read(info.path)) for info in lake.storage.list(lake.layout.runs())]
+    ours = [(each.operation, each.outcome, each.version, each.made, each.label) for each in records if each.operation != "run"]
+    assert sorted(ours, key=str) == [
+        ("adopt", "failed", None, (), ""),
+        ("rebuild", "committed", 4, ("rebuild 4",), ""),
+        ("replay", "failed", None, (), ""),
+        ("restore", "committed", 3, ("restore 3",), "by hand"),
+    ]
+    assert {(each.files, each.bytes_read, each.before) for each in records if each.operation in ("restore", "rebuild")} == {(0, 0, 2), (0, 0, 3)}
 
 
 def below_the_table(lake: Lake) -> dict[str, object]:
@@ -77,31 +116,30 @@ def below_the_table(lake: Lake) -> dict[str, object]:
     return {path: stored for path, stored in lake.storage._objects.items() if path.startswith(lake.spec.root)}
 
 
-def test_a_run_that_succeeds_neither_reads_nor_writes_the_record() -> None:
-    """An idle run stays as cheap as it was, also after a failure."""
+def test_an_idle_run_neither_reads_nor_writes_the_record() -> None:
+    """It stays as cheap as it was. A run that commits writes it, and reads it not."""
     lake = lake_with_a_file()
     run(lake, InputRefused("no"))
-    record = lake.layout.last_failure()
-    run(lake)
     asked: list[str] = []
     storage = lake.storage
     read = storage.read
     storage.read = lambda path: asked.append(path) or read(path)  # type: ignore[method-assign, func-returns-value]
+    assert run(lake).outcome == "committed"
     before = below_the_table(lake)
     assert run(lake).outcome == "idle"
     assert below_the_table(lake) == before
-    assert record in before
-    assert record not in asked
+    assert lake.layout.last_run() in before
+    assert lake.layout.last_run() not in asked
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": 2}', b'{"format": 1, "other": 1}', b"\xff"])
 def test_a_record_that_cannot_be_read_counts_for_nothing(content: bytes) -> None:
     """Nothing decides by it; the next failure writes it anew."""
     lake = lake_with_a_file()
-    lake.storage.write(lake.layout.last_failure(), content)
+    lake.storage.write(lake.layout.last_run(), content)
     assert last(lake) is None
-    assert run(lake, InputRefused("no")).failures == 1
-    assert last(lake) is not None
+    run(lake, InputRefused("no"))
+    assert failures(lake) == (1, "no")
 
 
 def test_no_run_fails_because_its_failure_cannot_be_recorded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -113,7 +151,7 @@ def test_no_run_fails_because_its_failure_cannot_be_recorded(monkeypatch: pytest
 
     monkeypatch.setattr(lake.storage, "write", refuse)
     assert run(lake, Unavailable("no")).error == "no"
-    assert "t: the failure was not recorded: s3: no answer" in caplog.text
+    assert "t: the record of this run was not written: s3: no answer" in caplog.text
 
 
 def test_vacuum_knows_the_record_and_starts_nothing_where_nothing_may_go() -> None:
@@ -147,9 +185,9 @@ def test_replay_and_restore_report_how_long_they_took(monkeypatch: pytest.Monkey
     assert [lake.restore(1).seconds > 0, lake.reabsorb().seconds > 0, lake.replay().seconds > 0] == [True] * 3
 
 
-def test_a_failure_of_the_registry_is_remembered_too() -> None:
+def test_a_failure_of_the_registry_is_recorded_too() -> None:
     """It comes before the run of the table."""
     lake = lake_with_a_file()
-    report = failures.remember(lake.table(), TableReport("t", "failed", error="no such subject", error_class="RegistryRefused", exit_code=1))
-    assert report.failures == 1
-    assert failures.remember(lake.table(), TableReport("t", "stopped", error="x", exit_code=130)).failures == 0
+    report = failed_early(lake.table(), RegistryRefused("no such subject"), "hourly")
+    assert (report.outcome, report.record) == ("failed", last(lake))
+    assert failures(lake) == (1, "no such subject")

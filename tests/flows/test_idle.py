@@ -13,6 +13,7 @@ import pytest
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import TableReport
 from compactor.flows.environment import Environment
+from compactor.flows.record import last_idle, remember_idle
 from compactor.flows.run_tables import run_tables
 from tests.faults import Crash, every_fault
 from tests.oracle.lake import Lake, table
@@ -61,7 +62,18 @@ def test_a_table_without_work_starts_nothing() -> None:
         assert (report.outcome, report.version, report.operations, started) == ("idle", 2, (), [])
     assert below() == before
     (beside,) = (path for path in lake.storage._objects if path not in before)
-    assert json.loads(lake.storage.read(beside)) == {"time": lake.env().now(), "outcomes": {"t": "idle"}}
+    assert json.loads(lake.storage.read(beside)) == {"time": lake.env().now(), "idle": ["t"]}
+
+
+def test_tables_that_run_together_share_one_file_whichever_of_them_are_idle() -> None:
+    """It would else be another one for each mix, for ever. What has no record of its own is in it."""
+    env = Lake(table()).env()
+    specs = [dataclasses.replace(table(), name=name, root=f"/lake/{name}") for name in "ab"]
+    for outcomes in (("idle", "idle"), ("committed", "idle"), ("failed", "committed")):
+        remember_idle(env, specs, [TableReport(name, outcome) for name, outcome in zip("ab", outcomes)])
+    assert [json.loads(env.storage.read(info.path))["idle"] for info in env.storage.list("/lake/_runs")] == [["b"]]
+    assert last_idle(env, specs, env.now()) == {"b": env.now()}
+    assert last_idle(env, specs, "2000-01-01T00:00:00.000Z") == {}
 
 
 def test_a_table_whose_landing_is_empty_starts_nothing() -> None:

@@ -32,14 +32,13 @@ from compactor.core.measures.measures import (
     TIME,
     Measured,
     TableMeasures,
-    TableProgress,
     for_cloudwatch,
     of_table,
 )
 from compactor.core.measures.price import JobUsage, Prices
 from compactor.core.measures.record import Phase, RunRecord
 from compactor.core.model.errors import Refused, StateRefused, Unavailable
-from compactor.core.results.reports import TableReport
+from compactor.core.results.reports import TableReport, TableStatus
 from compactor.core.settings.metrics import MetricsSettings
 from compactor.flows.read.measure import measure
 from compactor.flows.record import CpuMeter
@@ -64,34 +63,42 @@ RECORD = RunRecord(
     (Phase("read", 20.0, 5.0), Phase("publish", 40.0)), 1, 2, ("commit 2",), 3, {"read": 10, "applied": 7, "late": 2, "duplicate": 1}, 100,
     bytes_read=1000, bytes_written=300, bytes_rewriting=9000, bytes_stored=9000, delta_rows=7, delta_bytes=900, job=JobUsage("j", 0.5, 2.0, 0.04, "USD"),
 )  # fmt: skip
-PROGRESS = TableProgress("t", "2024-03-05T02:00:00Z", "2024-03-05T01:00", 2, "2024-03-05T00:00", 9000, 900)
+
+
+def status(source_time: str | None = None, oldest_waiting: str | None = None, quarantined: int = 0, **more: Any) -> TableStatus:
+    """A table of which this is known."""
+    empty = TableStatus("t", 1, None, None, None, 0, 0, 0, 0, 0, 0, 1, "base-only", 0, 0, None, 0, 0)
+    return dataclasses.replace(empty, source_time=source_time, oldest_waiting=oldest_waiting, quarantined=quarantined, **more)
+
+
+STATUS = status("2024-03-05T02:00:00Z", "2024-03-05T01:00", 2, newest_folder="2024-03-05T00:00", bytes=9000, delta_bytes=900)
 
 
 def measured(*names: str) -> Measured:
     """Values of these tables, all alike."""
-    return Measured(NOW, tuple(TableMeasures(name, tuple(of_table(name, PROGRESS, "committed", RECORD, NOW)), RECORD) for name in names))
+    return Measured(NOW, tuple(TableMeasures(name, tuple(of_table(name, STATUS, "committed", RECORD, NOW)), RECORD) for name in names))
 
 
 @pytest.mark.parametrize(
-    ("progress", "freshness", "backlog", "quarantined"),
+    ("current", "freshness", "backlog", "quarantined"),
     [
-        (TableProgress("t", "2024-03-05T02:59:00Z"), 60.0, 0.0, 0),
-        (TableProgress("t", "2024-03-05T02:00:00+00:00", "2024-03-05T01:00", 2), 3600.0, 7200.0, 2),
-        (TableProgress("t", "2024-03-05T03:00:05.250Z", "2024-03-05T03:00"), 0.0, 0.0, 0),
-        (TableProgress("t"), None, 0.0, 0),
+        (status("2024-03-05T02:59:00Z"), 60.0, 0.0, 0),
+        (status("2024-03-05T02:00:00+00:00", "2024-03-05T01:00", 2), 3600.0, 7200.0, 2),
+        (status("2024-03-05T03:00:05.250Z", "2024-03-05T03:00"), 0.0, 0.0, 0),
+        (status(), None, 0.0, 0),
     ],
     ids=["up to date", "behind", "a source's clock that is ahead", "nothing yet"],
 )
-def test_a_table_in_numbers(progress: TableProgress, freshness: float | None, backlog: float, quarantined: int) -> None:
+def test_a_table_in_numbers(current: TableStatus, freshness: float | None, backlog: float, quarantined: int) -> None:
     """Whatever is unknown has no value, which CloudWatch takes for missing."""
-    values = {value.measure: value.value for value in of_table("t", progress, "failed", None, NOW)}
+    values = {value.measure: value.value for value in of_table("t", current, "failed", None, NOW)}
     assert (values.get(FRESHNESS), values[BACKLOG], values[QUARANTINED], values[FAILED_RUNS]) == (freshness, backlog, quarantined, 1.0)
     assert DELTA_SHARE not in values
 
 
 def test_every_measure_has_a_value_after_a_full_run() -> None:
     """Of the table, of the run, of its job."""
-    values = {value.measure: value.value for value in of_table("t", PROGRESS, "committed", RECORD, NOW)}
+    values = {value.measure: value.value for value in of_table("t", STATUS, "committed", RECORD, NOW)}
     assert [*values] == [each for each in values if each in MEASURES]
     assert set(values) == set(MEASURES)
     assert (values[DELTA_SHARE], values[COST], values[LANDING_LAG]) == (10.0, 0.04, 3 * 3600.0)
@@ -99,7 +106,7 @@ def test_every_measure_has_a_value_after_a_full_run() -> None:
 
 def test_totals_add_or_take_the_worst() -> None:
     """One value a measure for CloudWatch, and single tables only where each metric's price is worth it."""
-    behind = TableMeasures("u", tuple(of_table("u", TableProgress("u", "2024-03-05T01:00:00Z", None, 1), "failed", None, NOW)))
+    behind = TableMeasures("u", tuple(of_table("u", status("2024-03-05T01:00:00Z", None, 1), "failed", None, NOW)))
     values = [(value.measure.name, value.table, value.value) for value in for_cloudwatch([*measured("t").tables, behind])]
     assert {("FailedRuns", None, 1.0), ("FreshnessSeconds", None, 7200.0), ("QuarantinedFiles", None, 2.0)} <= {*values}
     assert [each for each in values if each[1]] == [("FreshnessSeconds", "t", 3600.0), ("FreshnessSeconds", "u", 7200.0)]

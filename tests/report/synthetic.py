@@ -90,8 +90,8 @@ def warehouse(root: Path, tables: int, versions: int, records: int = 5) -> Path:
         for began, identifier, data in texts:
             (folder / "runs" / f"{_compact(began)}-{identifier}.json").write_bytes(data.replace(b"@table", name(number).encode()))
     (root / "warehouse" / "_runs").mkdir()
-    looked = {"time": times.from_seconds(END + 1800, "milliseconds"), "outcomes": {name(number): "idle" for number in range(tables)}}
-    (root / "warehouse" / "_runs" / "all.json").write_text(json.dumps(looked))
+    idle = {"time": times.from_seconds(END + 1800, "milliseconds"), "idle": [name(number) for number in range(tables)]}
+    (root / "warehouse" / "_runs" / "all.json").write_text(json.dumps(idle))
     lines = [f"  {name(number)}: {{key: [c0]}}" for number in range(tables)]
     (root / "compactor.yaml").write_text("metrics: {deployment: school, cloudwatch: false}\ntables:\n" + "\n".join(lines) + "\n")
     return root / "compactor.yaml"
@@ -104,13 +104,12 @@ def fail(config: Path, table: str, at: float) -> None:
     )
     run = record(99, at, id="ffffffff", table=table, outcome="failed", made=(), error=error, error_class="InputRefused", job=None)
     (config.parent / "warehouse" / table / "_compactor" / "runs" / f"{_compact(run.started)}-ffffffff.json").write_bytes(run.to_bytes())
-    heartbeat(config, {table: "failed"}, at)
 
 
-def heartbeat(config: Path, outcomes: dict[str, str], at: float) -> None:
-    """A run has just looked at tables."""
-    text = json.dumps({"time": times.from_seconds(at, "milliseconds"), "outcomes": outcomes})
-    (config.parent / "warehouse" / "_runs" / f"{'-'.join(outcomes)}.json").write_text(text)
+def idle_run(config: Path, table: str, at: float) -> None:
+    """A run has found no work for a table."""
+    text = json.dumps({"time": times.from_seconds(at, "milliseconds"), "idle": [table]})
+    (config.parent / "warehouse" / "_runs" / f"{table}.json").write_text(text)
 
 
 def quarantine(config: Path, table: str) -> None:

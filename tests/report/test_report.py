@@ -187,7 +187,7 @@ def test_silence_is_noticed(tmp_path: Path, hours: float, expected: list[str]) -
     config = synthetic.warehouse(tmp_path, 1, 20)
     now = synthetic.END + hours * 3600
     if hours < 24:
-        synthetic.heartbeat(config, {"student": "idle"}, now - 60)
+        synthetic.idle_run(config, "student", now - 60)
     with App.open(config) as app:
         tables = timelines(app.runtime.environment(), app.specs(), now, 50)
     assert [problem.table for problem in attention.problems(tables, now)] == expected
@@ -203,7 +203,7 @@ def test_a_failure_is_over_when_a_later_run_went_well(school: Path, tmp_path: Pa
         problems = attention.problems(timelines(app.runtime.environment(), app.specs(), now, 50), now)
         assert [(problem.table, problem.urgent) for problem in problems] == [("student", True), ("enrollment", True)]
         assert "cannot be read" in problems[1].text
-        synthetic.heartbeat(config, {"student": "idle"}, synthetic.END + 900)
+        synthetic.idle_run(config, "student", synthetic.END + 900)
         tables = timelines(app.runtime.environment(), app.specs(["student"]), now, 50)
     assert attention.problems(tables, now) == []
     assert attention.problems([Timeline("t", "d.t")], now) == []

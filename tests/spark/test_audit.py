@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.core.model.errors import Refused
-from compactor.core.planning.audit import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
+from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
 from compactor.flows.publish import audit
 from compactor.flows.run import publish_table
 from compactor.flows.table import Table

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compactor.core.model.errors import Refused
-from compactor.core.schema.protection import Protection
+from compactor.core.model.policy import Protection
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -102,7 +102,7 @@ def test_rules_that_change_and_secrets_that_are_missing_are_refused(lake: Lake, 
     monkeypatch.delenv("COMPACTOR_HASH_KEY", raising=False)
     spec = lake.spec("u", columns=RULES)
     lake.land(spec, 0, [ROW])
-    with pytest.raises(Refused, match="needs a secret of at least 16 bytes in the environment variable COMPACTOR_HASH_KEY"):
+    with pytest.raises(Refused, match=r"needs a secret\. Set the environment variable COMPACTOR_HASH_KEY to at least 16 bytes"):
         lake.run(spec)
     assert lake.landed(spec) == ["part-0.json"]
     monkeypatch.setenv("COMPACTOR_HASH_KEY", SECRET)

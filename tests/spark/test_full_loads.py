@@ -207,7 +207,7 @@ def test_half_a_copy_deletes_nothing(lake: Lake) -> None:
     assert (10, 0) == ((counts := lake.run(spec).counts)["duplicate"], counts["applied"])
     # a file that comes afterwards is no copy
     straggler = copy(2, [{"id": 11, "a": "x"}])
-    with pytest.raises(InputRefused, match=r"part-0.json: the full load in increment_2024030502 was absorbed already"):
+    with pytest.raises(InputRefused, match=r"part-0.json: the full load in increment_2024030502 was ingested already"):
         lake.run(spec)
     (straggler / "part-0.json").unlink()
 
@@ -234,7 +234,7 @@ def test_half_a_copy_deletes_nothing(lake: Lake) -> None:
     assert [*range(9), 12] == ids()
     copy(3, ten)
     assert 10 == lake.run(spec).counts["late"]
-    with pytest.raises(InputRefused, match="the full load in increment_2024030503 was absorbed already"):
+    with pytest.raises(InputRefused, match="the full load in increment_2024030503 was ingested already"):
         lake.replay(spec, "increment_2024030503/part-1.json")
     assert [] == lake.problems(spec)
 

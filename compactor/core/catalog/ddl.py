@@ -73,6 +73,15 @@ class ViewDef:
     """`hive` for all engines that read Hive's views; `presto` for Athena, which reads only views of its own form."""
 
 
+def text_literal(text: str) -> str:
+    """Return a text as a literal of Spark's SQL, whatever it contains.
+
+    >>> text_literal("it's")
+    "'it\\\\u0027s'"
+    """
+    return "'" + "".join(f"\\u{ord(char):04x}" if char in "\\'\"" or ord(char) < 32 else char for char in text) + "'"
+
+
 def quoted(name: str) -> str:
     """Return a name in back-quotes for Hive and Spark, with doubled back-quotes inside."""
     return "`" + name.replace("`", "``") + "`"

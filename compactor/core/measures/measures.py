@@ -12,6 +12,7 @@ from typing import Any
 
 from compactor.core.measures.record import RunRecord
 from compactor.core.model import times
+from compactor.core.results.reports import TableStatus
 
 COUNT, SECONDS, BYTES, PERCENT, NUMBER, TIME = "Count", "Seconds", "Bytes", "Percent", "None", "Time"
 """Units as CloudWatch names them; TIME is a moment in epoch seconds, which CloudWatch does not have."""
@@ -86,26 +87,6 @@ class Value:
 
 
 @dataclass(frozen=True)
-class TableProgress:
-    """How far a table is."""
-
-    table: str
-    """The table's name."""
-    source_time: str | None = None
-    """The newest source time in the table, ISO 8601; None if unknown."""
-    oldest_waiting: str | None = None
-    """The oldest hour that waits in landing, ISO 8601; None without any."""
-    quarantined: int = 0
-    """Files that are in quarantine, or have records there."""
-    newest_folder: str | None = None
-    """The hour of the newest ingested folder, ISO 8601; None if folders name none."""
-    bytes: int = 0
-    """Bytes of base and Delta."""
-    delta_bytes: int = 0
-    """Bytes of the Delta."""
-
-
-@dataclass(frozen=True)
 class TableMeasures:
     """The values of one table after a run, and the record of the run."""
 
@@ -129,17 +110,20 @@ class Measured:
     """OpenLineage events; () if no sink takes them."""
 
 
-def of_table(table: str, progress: TableProgress | None, outcome: str, record: RunRecord | None, now: float) -> Iterator[Value]:
-    """Yield the values of one table after a run. `now`: epoch seconds. What is unknown has no value: a table without source time has no freshness."""
+def of_table(table: str, status: TableStatus | None, outcome: str, record: RunRecord | None, now: float) -> Iterator[Value]:
+    """Yield the values of one table after a run. What is unknown has no value: a table without source time has no freshness.
+
+    `status`: None if it could not be read; `now`: epoch seconds.
+    """
     values: list[tuple[Measure, float | None]] = [(FAILED_RUNS, float(outcome in ("failed", "blocked")))]
-    if progress is not None:
-        source = times.to_seconds(progress.source_time) if progress.source_time else None
+    if status is not None:
+        source = times.to_seconds(status.source_time) if status.source_time else None
         values += [
             (FRESHNESS, None if source is None else max(0.0, now - source)),
-            (LANDING_LAG, _age(progress.newest_folder, now)),
-            (BACKLOG, _age(progress.oldest_waiting, now) or 0.0),
-            (QUARANTINED, progress.quarantined),
-            (DELTA_SHARE, 100 * progress.delta_bytes / progress.bytes if progress.bytes else None),
+            (LANDING_LAG, _age(status.newest_folder, now)),
+            (BACKLOG, _age(status.oldest_waiting, now) or 0.0),
+            (QUARANTINED, status.quarantined),
+            (DELTA_SHARE, 100 * status.delta_bytes / status.bytes if status.bytes else None),
             (SOURCE_TIME, source),
         ]
     if record is not None:

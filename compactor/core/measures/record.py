@@ -1,4 +1,7 @@
-"""RunRecord: what one run did with one table, stored as `_compactor/runs/<time>-<id>.json`. `docs/run-record.schema.json` is its JSON Schema."""
+"""RunRecord: what one run did with one table, stored as `_compactor/runs/<time>-<id>.json`. `docs/run-record.schema.json` is its JSON Schema.
+
+The newest record is also at `_compactor/last_run.json`, if `shows_state`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from compactor.core.model.errors import StateRefused
 
 FORMAT = 1
 """Number of the stored form."""
+
+FAILED = ("failed", "later")
+"""Outcomes of runs that did not bring the table up to date."""
 
 DAYS_KEPT = 90
 """Days after which vacuum deletes a record."""
@@ -39,9 +45,10 @@ class RunRecord:
     table: str
     """The table's name."""
     operation: str
-    """The command: `run`, `replay`, `rebuild`, ..."""
+    """The verb: `run`, `replay`, `reabsorb`, `restore`, `rebuild` or `adopt`."""
     outcome: str
-    """`committed`, `resumed` (it only finished an earlier run), `failed`, or `later` (try again)."""
+    """`committed`, `resumed` (it only finished an earlier run), `blocked` (committed, and not shown because a rule of `checks:` does not hold),
+    `failed`, `later` (try again), or `stopped` (by Ctrl-C)."""
     started: str
     """When the run began, ISO 8601, UTC."""
     ended: str
@@ -91,15 +98,24 @@ class RunRecord:
     files_quarantined: int = 0
     """Files of this run that went to quarantine, whole or with some records."""
     error: str | None = None
-    """Message of the error; null unless `failed` or `later`."""
+    """Message of the error; null unless `failed`, `blocked`, `later` or `stopped`."""
     error_class: str | None = None
     """Class of the error; null without one."""
+    failures: int = 0
+    """How often runs have failed one after another, this one included; 0 if it did not fail."""
+    failing_since: str | None = None
+    """When the first of these runs ended, ISO 8601; null if it did not fail."""
     notes: tuple[str, ...] = ()
     """Sentences for the operator."""
     job: JobUsage | None = None
     """What the EMR job used and cost, as this table's share; null for any other run, and until the job's bill is known."""
     format: int = FORMAT
     """The version of this JSON format."""
+
+    @property
+    def shows_state(self) -> bool:
+        """Return whether the run shows the state of the table. A command that an operator's mistake or Ctrl-C ended does not."""
+        return self.outcome != "stopped" and (self.operation == "run" or self.outcome not in FAILED)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

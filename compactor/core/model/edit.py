@@ -136,6 +136,10 @@ class Stamp:
     """ISO 8601, UTC."""
 
 
+SAME_ROWS = ("compact", "pin", "vacuum")
+"""Operations after which a version has the rows of its parent."""
+
+
 def apply(parent: Snapshot | None, edit: Edit, stamp: Stamp, ledger: tuple[LedgerFile, ...] = ()) -> Snapshot:
     """Return the Snapshot after `parent`. `ledger`: the files with the inputs of all older versions.
 

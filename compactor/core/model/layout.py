@@ -13,7 +13,7 @@ _compactor/runs/<time>-<id>.json            run records; the time is the beginni
 _compactor/notices/<digest>.json            schema changes that people were notified of
 _compactor/shown.json                       what the catalog shows; remembered so that an idle run need not ask it
 _compactor/audit.json                       the verdict of `checks:` on the newest audited version
-_compactor/last_failure.json                the last failure of a run; nothing decides by it
+_compactor/last_run.json                    a copy of the newest run record, for `status`; nothing decides by it
 _compactor/publishing/<id>                  a publication that has begun
 _compactor/owner.json                       the owner of the catalog objects
 """
@@ -37,7 +37,7 @@ _KINDS = (
     ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32})\.json")),
     ("shown", re.compile(r"_compactor/shown\.json")),
     ("audit", re.compile(r"_compactor/audit\.json")),
-    ("failure", re.compile(r"_compactor/last_failure\.json")),
+    ("last_run", re.compile(r"_compactor/last_run\.json")),
     ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
@@ -130,9 +130,9 @@ class Layout:
         """Return the file with the verdict on a version."""
         return join(self.root, "_compactor/audit.json")
 
-    def last_failure(self) -> str:
-        """Return the file with the last failure of a run."""
-        return join(self.root, "_compactor/last_failure.json")
+    def last_run(self) -> str:
+        """Return the file with a copy of the newest run record."""
+        return join(self.root, "_compactor/last_run.json")
 
     def publications(self) -> str:
         """Return the directory of the marks of publications that have begun."""

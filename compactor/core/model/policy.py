@@ -1,13 +1,15 @@
-"""Policy: what a table does about a change of its source's schema, as the configuration declares it (`on_schema_change:`).
+"""What a table's declaration says about its rows: Policy (`on_schema_change:`), Rule (`checks:`) and Protection (`columns:`).
 
-`core/schema/policy.py` has the table that turns a policy and a kind of change into an action.
+`core/schema/policy.py` has the table that turns a Policy and a kind of change into an action, `core/planning/audit.py` the SQL of Rules.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from compactor.core.model import types
+from compactor.core.model import names, types
 
 POLICIES = ("evolve", "freeze", "fail")
 """`evolve` follows every change that loses nothing. `freeze` keeps the columns as they are and refuses what would put values at risk. `fail` stops
@@ -23,6 +25,12 @@ EXPLICIT = (*types.ON_REQUEST, TO_STRING)
 """Kinds of change that are followed only if the policy names them. No schema shows whether they keep the meaning: a date becomes its midnight, in an
 unknown time zone; text becomes its own bytes, or, if the connector writes bytes as hexadecimal digits, something else; numbers that become text
 cannot be added up any more, and sort differently."""
+
+ROW_CHANGE, UNIQUE, NULL_SHARE, ACCEPTED, FRESH, SQL = "row_change", "unique", "null_share", "accepted", "fresh", "sql"
+"""Kinds of rules."""
+
+EXCLUDE, HASH, MASK, NULL = "exclude", "hash", "mask", "null"
+"""Kinds of protection."""
 
 
 @dataclass(frozen=True)
@@ -55,3 +63,48 @@ class Policy:
 
 EVOLVE = Policy()
 """The default policy."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a table."""
+
+    kind: str
+    """A name such as `unique`."""
+    columns: tuple[str, ...] = ()
+    """Columns of the view; for `sql` the name of the query."""
+    limit: float = 0.0
+    """A share (`row_change`, `null_share`) or seconds (`fresh`)."""
+    values: tuple[str, ...] = ()
+    """The accepted values as text; for `sql` the query."""
+
+    @property
+    def name(self) -> str:
+        """Return the name in messages."""
+        return " ".join((self.kind, ", ".join(self.columns))).strip()
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Rule:
+        """Return the rule of a JSON object."""
+        return cls(raw["kind"], tuple(raw["columns"]), raw["limit"], tuple(raw["values"]))
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What happens to the values of one column."""
+
+    column: str
+    """The column in the source's spelling; upper and lower case count as equal."""
+    kind: str
+    """`exclude` (there is no such column), `hash` (HMAC-SHA256 as text), `mask` (text with its end alone readable), or `null`."""
+    keep: int = 0
+    """(mask) Characters at the end that stay readable."""
+
+    @property
+    def text(self) -> str:
+        """Return the rule as the configuration writes it."""
+        return f"{self.kind}({self.keep})" if self.kind == MASK else self.kind
+
+    def covers(self, *spellings: str) -> bool:
+        """Return whether one of these source names is the column."""
+        return names.stored_name(self.column) in map(names.stored_name, spellings)

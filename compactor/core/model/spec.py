@@ -6,9 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core.model.policy import EVOLVE, Policy
-from compactor.core.planning.audit import Rule, rule_from_json
-from compactor.core.schema.protection import Protection
+from compactor.core.model.policy import EVOLVE, Policy, Protection, Rule
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)
@@ -241,6 +239,6 @@ class TableSpec:
         csv = values["csv"]
         values["csv"] = Csv(**{**csv, "columns": tuple(csv["columns"]), "types": tuple((name, kind) for name, kind in csv["types"])})
         values["columns"] = tuple(Protection(**rule) for rule in values["columns"])
-        values["rules"] = tuple(rule_from_json(rule) for rule in values["rules"])
+        values["rules"] = tuple(Rule.from_json(rule) for rule in values["rules"])
         values["op_map"] = tuple((code, op) for code, op in values["op_map"])
         return cls(**values)

@@ -10,31 +10,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from compactor.core.catalog.ddl import quoted
+from compactor.core.catalog.ddl import quoted, text_literal
 from compactor.core.model import times
-
-ROW_CHANGE, UNIQUE, NULL_SHARE, ACCEPTED, FRESH, SQL = "row_change", "unique", "null_share", "accepted", "fresh", "sql"
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One rule of a table."""
-
-    kind: str
-    """A name such as `unique`."""
-    columns: tuple[str, ...] = ()
-    """Columns of the view; for `sql` the name of the query."""
-    limit: float = 0.0
-    """A share (`row_change`, `null_share`) or seconds (`fresh`)."""
-    values: tuple[str, ...] = ()
-    """The accepted values as text; for `sql` the query."""
-
-    @property
-    def name(self) -> str:
-        """Return the name in messages."""
-        return " ".join((self.kind, ", ".join(self.columns))).strip()
+from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
 
 
 @dataclass(frozen=True)
@@ -104,7 +83,7 @@ def query(rule: Rule, table: str) -> str:
         return f"SELECT {names}, count(*) AS `rows` FROM {table} WHERE {present} GROUP BY {names} HAVING count(*) > 1"
     if rule.kind == NULL_SHARE:
         return f"SELECT * FROM {table} WHERE {names} IS NULL"
-    accepted = ", ".join("'" + "".join(f"\\u{ord(c):04x}" if c in "\\'\"" or ord(c) < 32 else c for c in value) + "'" for value in rule.values)
+    accepted = ", ".join(map(text_literal, rule.values))
     return f"SELECT {names} FROM {table} WHERE {names} IS NOT NULL AND cast({names} AS string) NOT IN ({accepted})"
 
 
@@ -135,8 +114,3 @@ def failures(rules: Sequence[Rule], counted: Measured, before: int | None, sourc
 
 def _cut(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}.."
-
-
-def rule_from_json(raw: Mapping[str, Any]) -> Rule:
-    """Return a rule of a JSON object."""
-    return Rule(raw["kind"], tuple(raw["columns"]), raw["limit"], tuple(raw["values"]))

@@ -7,7 +7,7 @@ sides turn a value into the text that the form defines. docs/design/reconcile.md
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,6 +56,8 @@ class LakeColumn:
     """The source's spelling."""
     type: str
     """Hive's type text."""
+    protection: str = ""
+    """The rule of `columns:` under which its values are stored; "" without one."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,13 @@ def base(type_text: str) -> str:
     return match[0].strip() if match else type_text
 
 
-def pair_columns(lake: Sequence[LakeColumn], source: Sequence[SourceColumn], key: Sequence[str], skip: Mapping[str, str]) -> Columns:
-    """Return which columns are compared, and why the others are not. `key`: names in the view; `skip`: names in the view with a reason."""
+def pair_columns(lake: Sequence[LakeColumn], source: Sequence[SourceColumn], key: Sequence[str]) -> Columns:
+    """Return which columns are compared, and why the others are not. `key`: names in the view."""
     there = {column.name: column for column in source}
     pairs, skipped = [], []
     for column in lake:
         other = there.pop(column.source, None)
-        reason = skip.get(column.name) or _reason(column, other)
+        reason = _reason(column, other)
         if other is None or reason or other.form is None:
             skipped.append((column.name, reason))
             continue
@@ -158,6 +160,8 @@ def _reason(column: LakeColumn, other: SourceColumn | None) -> str:
         return "only the lake has it"
     if other.form is None:
         return f"{other.type} has no canonical form"
+    if column.protection:
+        return f"stored by the rule {column.protection} of `columns:`"
     kinds = _LAKE[other.form]
     floating = other.form == NUMBER and base(column.type) in ("float", "double")
     if base(column.type) not in kinds and not floating:

@@ -85,12 +85,6 @@ class ReconcileReport:
         """Return plain JSON values, with the values of rows that differ."""
         return {**dataclasses.asdict(self), "exit_code": self.exit_code}
 
-    def measures(self) -> dict[str, Any]:
-        """Return what a run record keeps: no values of rows."""
-        names = ("outcome", "version", "lake_position", "source_position", "parts", "suspects", "changing", "different", "seconds")
-        counted = {"rows_source": self.rows[0], "rows_lake": self.rows[1], "columns": len(self.columns), "skipped": len(self.skipped)}
-        return {**{name: getattr(self, name) for name in names}, **counted}
-
 
 def difference(columns: Columns, key: Key, source: Sequence[Row], lake: Sequence[Row], proof: str) -> RowDifference:
     """Return how the rows of a key differ."""

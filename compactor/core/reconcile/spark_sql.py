@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compactor.core.catalog.ddl import quoted
+from compactor.core.catalog.ddl import quoted, text_literal
 from compactor.core.reconcile.canonical import (
     BOOLEAN,
     BYTES,
@@ -21,11 +21,6 @@ from compactor.core.reconcile.canonical import (
 )
 
 _TRIMMED = "0." + "#" * 38
-
-
-def literal(text: str) -> str:
-    """Return a text literal, whatever it contains."""
-    return "'" + "".join(f"\\u{ord(char):04x}" if char in "\\'\"" or ord(char) < 32 else char for char in text) + "'"
 
 
 def _without_zeros(value: str) -> str:
@@ -77,7 +72,7 @@ class SparkSql:
 
     def value(self, pair: Pair, text: str) -> str:
         """Return a value of the type of `operand`."""
-        given, stored = literal(text), base(pair.type)
+        given, stored = text_literal(text), base(pair.type)
         if not _direct(pair) or stored == "string":
             return given
         if stored == "date":

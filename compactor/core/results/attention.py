@@ -47,7 +47,7 @@ def _of(table: Timeline, now: float) -> Iterator[Problem]:
 
 def last_run(table: Timeline) -> float | None:
     """Return when a run last looked at the table, in epoch seconds; None if unknown."""
-    moments = [table.looked, table.runs[-1].ended if table.runs else None, table.newest.time if table.newest else None]
+    moments = [table.idle, table.runs[-1].ended if table.runs else None, table.newest.time if table.newest else None]
     return max((times.to_seconds(moment) for moment in moments if moment is not None), default=None)
 
 

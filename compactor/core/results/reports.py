@@ -57,24 +57,6 @@ class Tasks:
 
 
 @dataclass(frozen=True)
-class LastFailure:
-    """The last failure of a table's runs."""
-
-    time: str
-    """When it failed, ISO 8601."""
-    error_class: str
-    """Class of the error."""
-    text: str
-    """Message of the error."""
-    count: int
-    """How often runs have failed since the newest version."""
-    first: str
-    """When the first of these runs failed, ISO 8601."""
-    over: bool = False
-    """Whether a later run has made a version."""
-
-
-@dataclass(frozen=True)
 class TableReport:
     """What one run did for one table."""
 
@@ -115,8 +97,6 @@ class TableReport:
     """Class of the error; None without one."""
     exit_code: int = 0
     """Exit code that the error asks for."""
-    failures: int = 0
-    """How often runs have failed since the newest version, this one included; 0 if it did not fail."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -177,8 +157,8 @@ class TableStatus:
     """Bytes of the Delta."""
     blocked: str | None = None
     """Why readers do not see the newest version (`checks:`); None if nothing blocks it."""
-    last_failure: LastFailure | None = None
-    """The last failure of a run; None if none ever failed."""
+    last_run: RunRecord | None = None
+    """The record of the last run that was not idle; None if none is known."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -268,7 +248,7 @@ class RebuildReport:
         gap = self.difference
         sentences = [f"{counted(self.files, 'file')} ({self.bytes:,} bytes) give {self.rows:,} rows"]
         if self.undone:
-            sentences.append(f"{self.undone} files absorbed after version {self.against} are left out; `compactor restore --reabsorb` takes them")
+            sentences.append(f"{self.undone} files ingested after version {self.against} are left out; `compactor restore --reabsorb` takes them")
         if gap.unreadable:
             sentences.append(f"version {self.against} cannot be read: {gap.unreadable}")
         elif not gap:

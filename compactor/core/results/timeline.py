@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.core.measures.record import RunRecord
+from compactor.core.model.edit import SAME_ROWS
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,7 @@ class Version:
     @property
     def rewriting(self) -> int | None:
         """Return the bytes that rewriting the table would have written here. Compaction belongs to our way of writing only."""
-        changes = self.operation not in ("compact", "vacuum", "pin", "unpin")
-        return self.stored if changes else 0
+        return 0 if self.operation in SAME_ROWS else self.stored
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,8 @@ class Timeline:
     """Bytes that Spark's planner expects for the Delta."""
     delta_limit: int = 1
     """Bytes up to which readers get a broadcast join."""
-    looked: str | None = None
-    """When a run last looked at the table, ISO 8601; None if unknown."""
-    looked_outcome: str | None = None
-    """The outcome of that run."""
+    idle: str | None = None
+    """When a run last found no work, ISO 8601; None if unknown."""
     problem: str | None = None
     """Why the table could not be read; None if it could."""
 
@@ -111,20 +109,24 @@ class Timeline:
         return self.versions[-1] if self.versions else None
 
     @property
+    def _last_run(self) -> RunRecord | None:
+        return next((run for run in reversed(self.runs) if run.shows_state), None)
+
+    @property
     def last_outcome(self) -> str | None:
         """Return the outcome of the last run that is known."""
-        run = self.runs[-1] if self.runs else None
-        if self.looked is not None and (run is None or self.looked >= run.started):
-            return self.looked_outcome
+        run = self._last_run
+        if self.idle is not None and (run is None or self.idle >= run.started):
+            return "idle"
         return run.outcome if run else None
 
     @property
     def failure(self) -> RunRecord | None:
         """Return the record of the last run if it failed and no later run succeeded."""
-        run = self.runs[-1] if self.runs else None
+        run = self._last_run
         if run is None or run.outcome != "failed":
             return None
-        healed = self.looked is not None and self.looked > run.ended and self.looked_outcome not in ("failed", "later")
+        healed = self.idle is not None and self.idle > run.ended
         later = self.newest is not None and self.newest.time > run.ended
         return None if healed or later else run
 

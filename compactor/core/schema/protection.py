@@ -4,35 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from compactor.core.model import names
 from compactor.core.model.errors import Refused
+from compactor.core.model.policy import EXCLUDE, HASH, MASK, NULL, Protection
 from compactor.core.model.schema import Schema
 from compactor.core.schema.writer import WriterField, WriterSchema
-
-EXCLUDE, HASH, MASK, NULL = "exclude", "hash", "mask", "null"
-
-
-@dataclass(frozen=True)
-class Protection:
-    """What happens to the values of one column."""
-
-    column: str
-    """The column in the source's spelling; upper and lower case count as equal."""
-    kind: str
-    """`exclude` (there is no such column), `hash` (HMAC-SHA256 as text), `mask` (text with its end alone readable), or `null`."""
-    keep: int = 0
-    """(mask) Characters at the end that stay readable."""
-
-    @property
-    def text(self) -> str:
-        """Return the rule as the configuration writes it."""
-        return f"{self.kind}({self.keep})" if self.kind == MASK else self.kind
-
-    def covers(self, *spellings: str) -> bool:
-        """Return whether one of these source names is the column."""
-        return names.stored_name(self.column) in map(names.stored_name, spellings)
 
 
 def protected(writer: WriterSchema, rules: Sequence[Protection]) -> WriterSchema:

@@ -23,10 +23,12 @@ DISCARDED = "discarded"
 
 @dataclass(frozen=True)
 class Discards:
-    """`entries` for the ledger, about inputs whose files go now for the first time; `files` that go, those of an interrupted vacuum too."""
+    """Raw files past `archive_retention`."""
 
     entries: tuple[Input, ...] = ()
+    """Entries for the ledger, about inputs whose files go now for the first time."""
     files: tuple[FileInfo, ...] = ()
+    """Files that go, also those that an interrupted vacuum left."""
 
 
 def due(table: Table, newest: Snapshot, now: float) -> Discards:

@@ -29,13 +29,18 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Ingested:
-    """What was landed of a topic; `behind` records were there already and are left for the next round."""
+    """What `ingest` wrote for a topic."""
 
     table: str
+    """The table's name."""
     topic: str
+    """The topic."""
     records: int
+    """Records written into landing."""
     files: int
+    """Files written."""
     behind: int
+    """Records that the topic had already and that are left for the next round."""
 
     def plus(self, later: Ingested) -> Ingested:
         """Both together; `behind` is the later one's."""
@@ -44,17 +49,20 @@ class Ingested:
 
 @dataclass
 class Ingest:
-    """Lands the topics of these tables in rounds; `staging` is a directory of its own, `max_records` the most of a partition that a file takes.
-
-    `skip_lost`: go on behind offsets that Kafka has not kept.
-    """
+    """Lands the topics of tables, in rounds."""
 
     storage: Storage
+    """The object store."""
     topics: Topics
+    """Reads the topics."""
     specs: Sequence[TableSpec]
+    """The tables."""
     staging: str
+    """A directory of its own."""
     max_records: int
+    """Most records of a partition that a file takes."""
     skip_lost: bool = False
+    """Whether to go on behind offsets that Kafka has not kept."""
     # stretches without any record (aborted transactions) make no file that could name them
     _empty: dict[Partition, Offsets] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Sample landed files: read the smallest few, and describe the sources that they show. Starts no Spark."""
+"""Sample landed files: read a few of moderate size, and describe the sources that they show. Starts no Spark."""
 
 from __future__ import annotations
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from compactor.core.model.edit import SAME_ROWS
 from compactor.core.model.errors import CheckFailed
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import audit as rules
 from compactor.core.planning.audit import Audit
 from compactor.flows.table import Table
-
-SAME_ROWS = ("compact", "pin", "unpin", "vacuum", "discard")
-"""Operations after which a version has the rows of its parent."""
 
 
 class Blocked(CheckFailed):

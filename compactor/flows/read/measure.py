@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from compactor.core.measures import lineage
-from compactor.core.measures.measures import Measured, TableMeasures, TableProgress, of_table
+from compactor.core.measures.measures import Measured, TableMeasures, of_table
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import TableReport
@@ -39,21 +39,12 @@ def measure(env: Environment, specs: Sequence[TableSpec], reports: Sequence[Tabl
 
 def _measured(env: Environment, specs: Sequence[TableSpec], reports: dict[str, TableReport], now: float) -> Iterator[TableMeasures]:
     for spec in specs:
-        report, progress = reports[spec.name], None
+        report, current = reports[spec.name], None
         try:
             current = status(Table(env, spec))
-            progress = TableProgress(
-                spec.name,
-                current.source_time,
-                current.oldest_waiting,
-                current.quarantined,
-                current.newest_folder,
-                current.bytes,
-                current.delta_bytes,
-            )
         except CompactorError as error:
             log.warning("%s: the state of the table was not measured: %s", spec.name, error)
-        values = tuple(of_table(spec.name, progress, report.outcome, report.record, now))
+        values = tuple(of_table(spec.name, current, report.outcome, report.record, now))
         yield TableMeasures(spec.name, values, report.record)
 
 

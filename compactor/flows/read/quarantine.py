@@ -28,19 +28,24 @@ WHOLE = ("quarantined", "replayed")
 
 @dataclass(frozen=True)
 class QuarantinedFile:
-    """An input that waits in quarantine: the whole file (`records` is None), or some of its records.
-
-    `location` is the file that a replay would read, None when it is gone; a repaired copy at `repaired` is read instead.
-    """
+    """An input that waits in quarantine: the whole file, or some of its records."""
 
     table: str
+    """The table's name."""
     path: str
+    """Path below the landing root."""
     etag: str
+    """The store's tag of its content."""
     hour: str | None
+    """The hour of its folder; None if folders name none."""
     records: int | None
+    """Number of its records in quarantine; None for the whole file."""
     reason: str
+    """Why it cannot be used."""
     location: str | None
+    """The file that a replay would read; None if it is gone."""
     repaired: str
+    """Where a replay looks for a repaired copy first."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

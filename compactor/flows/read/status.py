@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from compactor.core.planning import compaction
 from compactor.core.results.reports import TableStatus
-from compactor.flows import failures
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit
 from compactor.flows.read import quarantine
+from compactor.flows.record import last_run
 from compactor.flows.table import Table
 
 
@@ -59,5 +59,5 @@ def status(table: Table) -> TableStatus:
         history_bytes=history.size if history else 0,
         history_since=history.since if history else None,
         blocked=audit.blocked(table, snapshot) if snapshot else None,
-        last_failure=failures.recall(table, snapshot),
+        last_run=last_run(table),
     )

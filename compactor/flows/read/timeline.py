@@ -6,7 +6,7 @@ It never looks into landing, so the answer for a past moment is the same wheneve
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,7 +20,7 @@ from compactor.core.planning import compaction
 from compactor.core.results.timeline import Quarantined, Timeline, schema_changes, version_of
 from compactor.flows import ledger
 from compactor.flows.environment import Environment
-from compactor.flows.record import looked
+from compactor.flows.record import last_idle
 from compactor.flows.table import Table
 
 _TABLES = 16
@@ -30,19 +30,18 @@ _TABLES = 16
 def timelines(env: Environment, specs: Sequence[TableSpec], at: float, count: int) -> list[Timeline]:
     """Return each table up to the moment `at` (epoch seconds): its `count` newest versions and run records."""
     moment = times.from_seconds(at, "milliseconds")
-    last = looked(env, specs, moment)
+    idle = last_idle(env, specs, moment)
     with ThreadPoolExecutor(_TABLES, thread_name_prefix="report") as pool:
-        return list(pool.map(lambda spec: _timeline(Table(env, spec), moment, count, last.get(spec.name, {})), specs))
+        return list(pool.map(lambda spec: _timeline(Table(env, spec), moment, count, idle.get(spec.name)), specs))
 
 
-def _timeline(table: Table, moment: str, count: int, last: Mapping[str, str]) -> Timeline:
+def _timeline(table: Table, moment: str, count: int, idle: str | None) -> Timeline:
     view = f"{table.spec.database}.{table.spec.view}"
-    last_run = (last.get("time"), last.get("outcome"))
     try:
         runs = _runs(table, moment, count)
         texts = _snapshots(table, moment, count)
         if not texts:
-            return Timeline(table.name, view, runs=runs, looked=last_run[0], looked_outcome=last_run[1])
+            return Timeline(table.name, view, runs=runs, idle=idle)
         made = {int(each.split()[-1]): record for record in runs for each in record.made}
         versions = tuple(version_of(raw, made.get(raw["version"])) for raw, _ in texts)
         newest = Snapshot.from_bytes(texts[-1][1], table.layout.snapshot(versions[-1].number))
@@ -56,7 +55,7 @@ def _timeline(table: Table, moment: str, count: int, last: Mapping[str, str]) ->
             schema_changes(versions),
             compaction.delta_estimate(newest),
             compaction.DELTA_LIMIT,
-            *last_run,
+            idle,
         )
     except CompactorError as error:
         return Timeline(table.name, view, problem=str(error))

@@ -245,7 +245,7 @@ def _inputs(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check
     discarded = discard.ever(entries)
     lost = [item.path for item in first if (item.path, item.etag) not in discarded and archive.place(table, item) is None]
     problems = [f"{twice} inputs are in the ledger twice"] if twice else []
-    problems += [f"{len(lost)} absorbed files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
+    problems += [f"{len(lost)} ingested files are neither in landing nor in archive or quarantine, such as {lost[0]}"] if lost else []
     return Check(table.name, "inputs", not problems, "; ".join(problems) or f"{len(first)} ingested, {len(landing.new)} waiting")
 
 

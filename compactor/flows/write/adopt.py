@@ -195,7 +195,7 @@ def _report(
         notes.append(f"not stored: {', '.join(adopted.left_out)}")
     if summary.first is not None and summary.first[0] == EPOCH:
         rows = "some rows" if order_by else f"{summary.read:,} rows"
-        notes.append(f"{rows} keep no position: every change that is absorbed from now on is newer")
+        notes.append(f"{rows} keep no position: every change that is ingested from now on is newer")
     if order_by and not absorbed:
         notes.append("deleted rows keep no position: an old change of one brings it back, unless its delete is in landing too")
     notes.append(f"`compactor pin {table.name} 1` keeps the adopted rows for `rebuild` and `verify`: no landed file holds them")

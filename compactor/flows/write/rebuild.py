@@ -267,7 +267,9 @@ def _sources(table: Table, snapshot: Snapshot) -> tuple[list[Input], dict[tuple[
             f"{', '.join(gone[:3])}{more} (`archive_retention`? deleted by hand?). Restore them from a backup: without them their rows would be lost."
         )
     if not chosen:
-        raise Refused(f"table {table.name}: nothing that was absorbed by version {snapshot.version} has rows in it")
+        raise Refused(
+            f"table {table.name}: no file that version {snapshot.version} has ingested has rows; `compactor log {table.name} --inputs` lists them"
+        )
     kept = [(dataclasses.replace(item, outcome="absorbed", quarantined=0, reason=""), there) for there, item in chosen.items()]
     kept.sort(key=lambda each: each[0].path)
     return [item for item, _ in kept], {(item.path, item.etag): there for item, there in kept}

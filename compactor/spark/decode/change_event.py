@@ -1,7 +1,7 @@
 """change-event: `{changeType, timestamp, columnNames, columnValues, oldKeyNames, oldKeyValues[, columnTypes, oldKeyTypes, schema, table]}`.
 
 Rules beyond `decode/named.py`:
-- `changeType` may have any spelling of `core/spec.OPERATIONS`; another one makes the record invalid.
+- `changeType` may have any spelling of `core/model/spec.OPERATIONS`; another one makes the record invalid.
 - Values are text. They are cast to the types of `schema:`, else of `columnTypes`, else of the existing table, else to the narrowest type that reads
   all values of the batch without loss (whole numbers, decimals, booleans, ISO dates and timestamps; `007` and an empty text make a column text).
 - `oldKeyNames` give the key in any order and case. Columns other than the declared key make the record invalid (key_mismatch). An update without

@@ -2,10 +2,10 @@
 
 Rules:
 - The operation is in the column that `op:` names (default: `__op`, else `op` or `Op`), decided for each writer (`core/sources/flat_rows.py`). Codes
-  may be in any case, see `core/spec.OPERATIONS`; an unknown code makes the record invalid. Without such a column, or with null in it, the row is an
-  upsert.
-- `__deleted` = "true" (a string) makes a delete, whatever the operation, and so does the condition of `delete_when` (`spark/deletions.py`). Only the
-  key of a delete is used.
+  may be in any case, see `core/model/spec.OPERATIONS`; an unknown code makes the record invalid. Without such a column, or with null in it, the row
+  is an upsert.
+- `__deleted` = "true" (a string) makes a delete, whatever the operation, and so does the condition of `delete_when` (`spark/rows/deletions.py`).
+  Only the key of a delete is used.
 - Columns that begin with `__`, and the operation column, are metadata: they can order changes, and are stored only if `metadata_columns` names them.
 - A null record (tombstone) counts as ignored.
 - There is no before image, so a table without a key takes inserts only.

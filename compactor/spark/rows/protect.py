@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from compactor.core.model.errors import Refused
+from compactor.core.model.policy import HASH, MASK, NULL, Protection
 from compactor.core.model.schema import Schema
-from compactor.core.schema.protection import HASH, MASK, NULL, Protection
 from compactor.spark.sql import literal, quoted
 
 KEY = "COMPACTOR_HASH_KEY"
@@ -46,8 +46,8 @@ def _value(value: str, rule: Protection, kind: str, table: str) -> str:
 def _pads(table: str) -> tuple[bytes, bytes]:
     secret = os.environ.get(KEY, "").encode()
     if len(secret) < 16:
-        raise Refused(f"table {table}: `columns:` hashes a column, which needs a secret of at least 16 bytes in the environment variable {KEY}")
+        raise Refused(f"table {table}: `columns:` hashes a column, which needs a secret. Set the environment variable {KEY} to at least 16 bytes.")
     if len(secret) > _BLOCK:
-        raise Refused(f"table {table}: the secret in {KEY} has more than {_BLOCK} bytes")
+        raise Refused(f"table {table}: the secret in {KEY} has more than {_BLOCK} bytes. Set a shorter one.")
     padded = secret.ljust(_BLOCK, b"\0")
     return bytes(byte ^ 0x36 for byte in padded), bytes(byte ^ 0x5C for byte in padded)

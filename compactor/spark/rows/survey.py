@@ -239,7 +239,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
             place = (row.lost.f, row.lost.b, row.lost.r)
             raise InputRefused(
                 f"table {spec.name}: {spec.landing}/{row.lost.f}, record {record_numbers([place], raws)[place]}: the record changes or deletes a row "
-                f"(op {row.lost.op}) of a table without a key, and has no before image. Nothing was absorbed. Set `key:`, or have the source send "
+                f"(op {row.lost.op}) of a table without a key, and has no before image. Nothing was ingested. Set `key:`, or have the source send "
                 "before images."
             )
     by_file: dict[str, list[object]] = {}
