@@ -550,14 +550,17 @@ def _writer(spec: TableSpec, path: str, events: Sequence[Change]) -> WriterSchem
     """The columns of a file, by their values."""
     kinds: dict[str, types.Type] = {}
     seen: list[str] = [*spec.key]
+    defaults = dict(events[0].defaults)
+    # values of JSON without schema do not distinguish integers from fractions
+    bare = not defaults
     for event in events:
         for name, value in (*zip(spec.key, event.key), *sorted({**dict(event.defaults), **event.values}.items())):
             seen.append(name)
             if value is not None:
                 kind = _kind(value)
-                kinds[name] = types.widest(kinds.get(name, kind), kind) or ("string",)
-    names, defaults = list(dict.fromkeys(seen)), dict(events[0].defaults)
-    fields = tuple(WriterField(name, kinds[name], kinds[name], default=defaults.get(name)) for name in names if name in kinds)
+                kinds[name] = types.widest(kinds.get(name, kind), kind, bare) or ("string",)
+    names = list(dict.fromkeys(seen))
+    fields = tuple(WriterField(name, kinds[name], kinds[name], default=defaults.get(name), inferred=bare) for name in names if name in kinds)
     bounds = [event.position for event in events]
     return WriterSchema(path, fields, earliest(bounds), latest(bounds), tuple(name for name in names if name not in kinds))
 
