@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +93,18 @@ def test_a_view_name_does_not_change_when_columns_are_added() -> None:
         assert shown[: len(before)] == before
         before = shown
     assert before == ["a", "a_2", "a_2_2", "a_2_3", "a_2_4"]
+
+
+def test_two_thousand_columns_are_named_in_seconds() -> None:
+    """A cube of their number would be hours. Half of the names differ from another one in case only."""
+    fields = tuple(WriterField(name, ("int",), ("int",)) for number in range(1000) for name in (f"Column {number}", f"column {number}"))
+    began = time.process_time()
+    schema = evolve(None, [WriterSchema("w1", fields, (1,), (1,))], ["Column 0"], 1, "t").schema
+    schema = evolve(schema, [WriterSchema("w2", fields, (2,), (2,))], ["Column 0"], 2, "t").schema
+    shown = [schema.view_name(field) for field in schema.payload]
+    assert shown[:2] == ["column_0", "column_0_2"]
+    assert len({*shown}) == 2000
+    assert time.process_time() - began < 60
 
 
 @given(text=st.text() | st.sampled_from(["line\none", "\0", "\ud800x", "\u2028", "'; --"]))

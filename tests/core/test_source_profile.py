@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -162,3 +166,23 @@ def test_the_head_of_a_csv_file(case: str) -> None:
     seen = source_profile.of_csv(text, path)
     assert (seen.envelope, seen.columns) == expected
     assert ("columns" not in seen.csv) is bool(expected[1])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_a_compressed_file_is_unpacked_no_further_than_it_is_looked_at(pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some kilobytes that would become 16 megabytes, after two good records, or as one line. The limit is 64 megabytes; here it is one."""
+    monkeypatch.setattr(source_profile, "_JSON_BYTES", 1 << 20)
+    filler = b'{"id": 3, "v": "' + b"0" * (16 << 20) + b'"}\n'
+    good = b'{"id": 1, "seq": 1}\n{"id": 2, "seq": 2}\n'
+    name = {gzip.compress: "a.json.gz", bz2.compress: "a.json.bz2"}[pack]
+    for content, columns in ((good + filler, ("id", "seq")), (filler, None)):
+        data, profiles = pack(content), dict[str, source_profile.SourceProfile]()
+        assert len(data) < 200_000
+        tracemalloc.start()
+        try:
+            source_profile.of_file(name, data, 100, profiles)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 8 << 20
+        assert {name: profile.columns for name, profile in profiles.items()} == ({"": columns} if columns else {})

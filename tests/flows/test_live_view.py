@@ -211,3 +211,31 @@ def test_only_the_view_is_the_table_with_copy_on_write_too() -> None:
     assert len(stored) > 1 == len(lake.look().rows)  # type: ignore[union-attr]
     assert "d" in {row["_op"] for row in stored}
     assert "alone is then the table" not in (Path(__file__).parents[2] / "docs/configuration.md").read_text()
+
+
+def test_a_late_row_from_before_a_column_shows_its_default() -> None:
+    """The writer of a landed file lacks the column. The row is older than the first event with the column, or newer, as a run decides it."""
+    lake = Lake(table(live_view=True, archive="keep"))
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"a": 1})])
+    lake.run()
+    event = {**json.loads(line("c", [2], [10], {"a": 2, "z": 5})), "defaults": {"z": 7}}
+    lake.deliver("increment_2026010101/b.json", [json.dumps(event)])
+    lake.run()
+    lake.deliver("increment_2026010102/c.json", [line("c", [3], [9], {"a": 3}), line("c", [4], [11], {"a": 4})])
+    sync_table(lake.table())
+    live = look_live(lake)
+    assert live == (("id", "a", "z"), ((1, 1, 7), (2, 2, 5), (3, 3, 7), (4, 4, None)))
+    lake.run()
+    assert lake.look().rows == live[1]  # type: ignore[union-attr]
+
+
+def test_columns_that_differ_in_case_only_cannot_be_in_a_live_view() -> None:
+    """Engines find the columns of files by names without case, so both would show the values of one."""
+    lake = Lake(table(archive="keep"))
+    lake.deliver("increment_2026010100/a.json", [line("c", [1], [1], {"val": 1, "Val": 2})])
+    lake.run()
+    lake.spec = dataclasses.replace(lake.spec, live_view=True)
+    lake.deliver("increment_2026010101/b.json", [line("c", [2], [2], {"val": 3, "Val": 4})])
+    with pytest.raises(Refused, match="columns Val and val of the files differ in case only"):
+        lake.run()
+    assert (2, 4, 3) in lake.look().rows  # type: ignore[union-attr]

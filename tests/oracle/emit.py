@@ -115,10 +115,14 @@ def debezium(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Rec
             }
 
 
-def flat(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Record]:
-    """The same without envelope (ExtractNewRecordState, delete.handling rewrite): truncates are lost, and so is the order inside an LSN."""
+def flat(names: Sequence[str], transaction: Sequence[Event], truncates: bool = False) -> Iterator[Record]:
+    """The same without envelope (ExtractNewRecordState, delete.handling rewrite): the order inside an LSN is lost, and so are truncates, unless a
+    transformation of the user's lets `truncates` through.
+    """
     for change in debezium(names, transaction):
         row, source = change["after"] or change["before"], change["source"]
+        if row is None and truncates:
+            row = dict.fromkeys((*names, "a", "b", "c"))
         if row is not None:
             meta = {"__op": change["op"], "__deleted": str(change["op"] == "d").lower(), "__lsn": source["lsn"], "__source_txId": source["txId"]}
             yield {**row, **meta, "__source_sequence": source["sequence"], "__source_ts_ms": source["ts_ms"]}

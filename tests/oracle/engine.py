@@ -34,6 +34,7 @@ from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase, adoption, unplaced
 from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
+from compactor.core.sources import flat_rows
 from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
 from compactor.ports import Entries, Storage
 from tests.oracle import history_engine
@@ -549,14 +550,17 @@ def _writer(spec: TableSpec, path: str, events: Sequence[Change]) -> WriterSchem
     """The columns of a file, by their values."""
     kinds: dict[str, types.Type] = {}
     seen: list[str] = [*spec.key]
+    defaults = dict(events[0].defaults)
+    # values of JSON without schema do not distinguish integers from fractions
+    bare = not defaults
     for event in events:
         for name, value in (*zip(spec.key, event.key), *sorted({**dict(event.defaults), **event.values}.items())):
             seen.append(name)
             if value is not None:
                 kind = _kind(value)
-                kinds[name] = types.widest(kinds.get(name, kind), kind) or ("string",)
-    names, defaults = list(dict.fromkeys(seen)), dict(events[0].defaults)
-    fields = tuple(WriterField(name, kinds[name], kinds[name], default=defaults.get(name)) for name in names if name in kinds)
+                kinds[name] = types.widest(kinds.get(name, kind), kind, bare) or ("string",)
+    names = list(dict.fromkeys(seen))
+    fields = tuple(WriterField(name, kinds[name], kinds[name], default=defaults.get(name), inferred=bare) for name in names if name in kinds)
     bounds = [event.position for event in events]
     return WriterSchema(path, fields, earliest(bounds), latest(bounds), tuple(name for name in names if name not in kinds))
 
@@ -570,7 +574,8 @@ def _replacing(spec: TableSpec, changes: Sequence[Change]) -> Position | None:
 def _raw_columns(spec: TableSpec, schema: Schema) -> tuple[tuple[str, str], ...]:
     """The columns of the landed files, as a live view has them (`tests.oracle.live`)."""
     columns = {field.source.lower(): field.type for field in schema.payload}
-    return (*columns.items(), *((name, "bigint") for name in spec.order_by if name not in columns), ("op", "string"))
+    operation = flat_rows.OPERATION if "op" in columns else "op"
+    return (*columns.items(), *((name, "bigint") for name in spec.order_by if name not in columns), (operation, "string"))
 
 
 def _kind(value: Any) -> types.Type:
@@ -602,6 +607,7 @@ def _conformed(event: Change, columns: dict[str, str], schema: Schema) -> Change
         missing=frozenset(name(source) for source in event.missing),
         left=_cast_key(event.left, schema) if event.left is not None else None,
         inherited=_cast_row(event.inherited, kinds) if event.inherited is not None else None,
+        defaults=tuple((name(source), value) for source, value in event.defaults),
     )
 
 

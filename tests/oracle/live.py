@@ -1,6 +1,7 @@
 """The live view over a lake in memory: SQLite runs its text over the stored files and over the landed ones, as flat rows.
 
-A landed event is a row of the key's columns, its values, `seq` and `op`. What is no JSON object is no row: Parquet files have none.
+A landed event is a row of the key's columns, its values, `seq` and `op` (`__op` where the row has a column `op`). What is no JSON object is no row:
+Parquet files have none.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ from typing import Any
 from compactor.core.catalog import landed, views
 from compactor.core.catalog.ddl import TableDef, quoted
 from compactor.core.model.spec import TableSpec
+from compactor.core.sources import flat_rows
 from tests.oracle.lake import Lake
+from tests.oracle.reader import for_sqlite
 
 Rows = tuple[tuple[Any, ...], ...]
 
 
-def flat_row(line: str, spec: TableSpec) -> dict[str, Any]:
+def flat_row(line: str, spec: TableSpec, operation: str) -> dict[str, Any]:
     """A landed event as a flat row; nothing for what cannot be one."""
     try:
         event = json.loads(line)
         key = event.get("key") or [None] * len(spec.key)
-        return {**event.get("values", {}), **dict(zip(spec.key, key)), **dict(zip(spec.order_by, event["position"])), "op": event["op"]}
+        row = {name.lower(): value for name, value in event.get("values", {}).items()}
+        return {**row, **dict(zip(spec.key, key)), **dict(zip(spec.order_by, event["position"])), operation: event["op"]}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -42,7 +46,7 @@ def look_live(lake: Lake) -> tuple[tuple[str, ...], Rows] | None:
             table = lake.catalog.table(lake.spec.tables_in, name)
             if table is not None:
                 _load(connection, lake, table, view.text)
-        cursor = connection.execute(re.sub(r"`_position`\.`(epoch|o(\d+))`", _member, view.text))
+        cursor = connection.execute(re.sub(r"`_position`\.`(epoch|o(\d+))`", _member, for_sqlite(view.text)))
         return tuple(column[0] for column in cursor.description), tuple(sorted(cursor.fetchall(), key=repr))
     finally:
         connection.close()
@@ -62,6 +66,7 @@ def _load(connection: sqlite3.Connection, lake: Lake, table: TableDef, text: str
     columns = [*(column.name for column in table.columns), *(column.name for column in table.partition_columns)]
     name = f"{quoted(table.database)}.{quoted(table.name)}"
     connection.execute(f"CREATE TABLE {name} ({', '.join(quoted(column) for column in columns)})")
+    operation = flat_rows.OPERATION if flat_rows.OPERATION in columns else "op"
     for partition in lake.catalog.partitions(table.database, table.name):
         if f"'{partition.values[0]}'" not in text:
             continue
@@ -70,7 +75,7 @@ def _load(connection: sqlite3.Connection, lake: Lake, table: TableDef, text: str
         for info in lake.storage.list(partition.location):
             content = lake.storage.read(info.path).decode()
             if table.partition_columns[0].name == landed.FOLDER:
-                rows += [row for row in (flat_row(line, lake.spec) for line in content.splitlines()) if row]
+                rows += [row for row in (flat_row(line, lake.spec, operation) for line in content.splitlines()) if row]
             else:
                 rows += json.loads(content)
         values = [

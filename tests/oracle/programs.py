@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from compactor.core.model.policy import Policy
 from tests.oracle.model import Key, line
 from tests.oracle.source import Source
 
@@ -22,6 +23,14 @@ MOVES = ("move", "move_partial", "move_in_two")
 LEAVING_OUT = ("partial", "move_partial", "move_in_two")
 TYPES = {"d": 7, "e": "new"}
 """Columns that a source adds, with their first defaults."""
+
+ODD = {
+    "operations": ("op", "__op", "Op"),
+    "equal but for case": ("val", "Val", "VAL", "ID", "Part"),
+    "parts of an order": ("s", "r", "pos", "row", "offset", "lsn", "Seq", "file", "scn"),
+    "what stored rows have": ("_op", "_position", "_version", "epoch", "o1", "block", "base_version", "__end_us"),
+}
+"""Names of columns that mean something elsewhere."""
 
 
 @dataclass
@@ -44,7 +53,7 @@ class Program:
     """Settings of the TableSpec."""
 
     events: list[str]
-    """Lines of `model.sorted_out`, in the source's order."""
+    """Lines of `model.sorted_out`, in the source's order, but for the names of columns."""
 
     runs: list[list[list[int]]]
     """For each run its files, for each file the places of its lines in `events`."""
@@ -52,21 +61,37 @@ class Program:
     delivered: list[set[int]] = field(default_factory=list)
     """The places of the events that the runs up to each have delivered."""
 
+    names: dict[str, str] = field(default_factory=dict)
+    """What the source calls a column; `events` call it a to e."""
 
-def program(seed: int, parts: int, length: int = 14, moves: bool = True, in_order: bool = False, spark: bool = False) -> Program:
+    texts: bool = False
+    """Whether the numbers of the column `a` become text."""
+
+    def line(self, place: int) -> str:
+        """Return an event with the source's names of columns."""
+        event = json.loads(self.events[place])
+        for part in ("values", "defaults"):
+            if part in event:
+                event[part] = {self.names.get(name, name): value for name, value in event[part].items()}
+        if "missing" in event:
+            event["missing"] = sorted(self.names.get(name, name) for name in event["missing"])
+        return json.dumps(event)
+
+
+def program(seed: int, parts: int, length: int = 14, moves: bool = True, in_order: bool = False, spark: bool = False, grows: bool = True) -> Program:
     """Make a table of `parts` programs of about `length` statements each.
 
     `moves`: rows get other keys too. `in_order`: no event arrives in a run before one that is older; inside a run they are mixed all the same.
-    `spark`: only texts are left out of updates, as a connector does, and the first run has a row.
+    `spark`: only texts are left out of updates, as a connector does, and the first run has a row. `grows`: columns are added.
     """
     rng = random.Random(seed)
-    # tables without left-out values are resolved by a cheaper rule
-    whole = seed // 4 % 2 == 1
-    statements = [each for each in (*STATEMENTS, *(MOVES if moves else ())) if not (whole and each in LEAVING_OUT)]
+    # tables without left-out values are resolved by a cheaper rule; a live view can show only such tables, without key changes
+    whole, live = seed // 4 % 2 == 1, seed % 8 == 5 and not spark
+    statements = [each for each in (*STATEMENTS, *(MOVES if moves and not live else ())) if not (whole and each in LEAVING_OUT)]
     rows = [Part(keys=3, number=number) for number in range(parts)]
     count = parts * length
     special = {rng.randrange(count): "truncate" for _ in range(rng.choice((0, 0, 1, 2)))}
-    special |= {rng.randrange(count): name for name in TYPES if rng.random() < 0.6}
+    special |= {rng.randrange(count): name for name in TYPES if rng.random() < 0.6 and grows}
     events: list[str] = []
     held: list[range] = []
     added: dict[str, Any] = {}
@@ -103,7 +128,40 @@ def program(seed: int, parts: int, length: int = 14, moves: bool = True, in_orde
         "compact_every": rng.choice((0.0, 2.0, 1e9)),
         "feed": rng.choice(("off", "net")),
     }
-    return Program(seed, settings, events, runs, delivered)
+    also = random.Random(f"also {seed}")
+    texts = not live and also.random() < 0.3
+    if texts:
+        events = _as_texts(events, also)
+        settings["policy"] = Policy(kinds=(("to_string", "evolve"),))
+    if live:
+        settings |= {"live_view": True, "archive": "keep"}
+    return Program(seed, settings, events, runs, delivered, _names(also, live), texts)
+
+
+def _names(rng: random.Random, live: bool) -> dict[str, str]:
+    """Draw what the source calls its columns: in half of the tables some have odd names."""
+    if rng.random() < 0.5:
+        return {}
+    # in files with column names a live view cannot show two that are equal but for case, and the operation is a column too
+    excluded = {"__op", "Op", "Val", "VAL", "ID", "Part", "Seq"} if live else set()
+    kinds = rng.sample(sorted(ODD), rng.randint(1, 2))
+    odd = [name for kind in kinds for name in ODD[kind] if name not in excluded]
+    columns = rng.sample("abcde", rng.randint(1, 5))
+    return dict(zip(columns, rng.sample(odd, min(len(odd), len(columns)))))
+
+
+def _as_texts(events: list[str], rng: random.Random) -> list[str]:
+    """Let the numbers of `a` become fractions, perhaps, and then text, at places in the source's order."""
+    texts = rng.randrange(len(events))
+    fractions = rng.randrange(texts + 1) if rng.random() < 0.5 else texts
+    out = []
+    for place, told in enumerate(events):
+        event = json.loads(told)
+        value = event.get("values", {}).get("a")
+        if value is not None and place >= fractions:
+            event["values"]["a"] = f"n{value}" if place >= texts else value + 0.5
+        out.append(json.dumps(event))
+    return out
 
 
 def alone(whole: Program, number: int) -> Program:
@@ -112,7 +170,7 @@ def alone(whole: Program, number: int) -> Program:
     new = {place: at for at, place in enumerate(places)}
     runs = [[[new[place] for place in file if place in new] for file in run] for run in whole.runs]
     delivered = [{new[place] for place in each if place in new} for each in whole.delivered]
-    return Program(whole.seed, whole.settings, [whole.events[place] for place in places], runs, delivered)
+    return replace(whole, events=[whole.events[place] for place in places], runs=runs, delivered=delivered)
 
 
 def _with_columns(told: str, added: dict[str, Any], rng: random.Random, texts: bool) -> str:

@@ -48,7 +48,7 @@ def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = 
                 table = catalog.table(spec.tables_in, views.table_name(spec, part, generation))
                 if table is not None:
                     _load(connection, catalog, storage, table, view.text, cache)
-        cursor = connection.execute(_for_sqlite(view.text))
+        cursor = connection.execute(for_sqlite(view.text))
         columns = tuple(column[0] for column in cursor.description)
         assert columns == tuple(column.name for column in view.columns)
         rows = tuple(sorted(cursor.fetchall(), key=repr))
@@ -57,7 +57,7 @@ def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = 
     return Shown(int(view.properties[views.VERSION]), view.text, columns, rows)
 
 
-def _for_sqlite(text: str) -> str:
+def for_sqlite(text: str) -> str:
     """The text for SQLite, which has no structs and calls a string a text: a Position is a JSON list there."""
 
     def member(found: re.Match[str]) -> str:

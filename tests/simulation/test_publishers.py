@@ -9,7 +9,7 @@ from tests.oracle.sizes import FULL
 from tests.simulation import verbs
 from tests.simulation.bank import Delivery
 from tests.simulation.life import Plan, replayed
-from tests.simulation.scheduler import GO, Decision
+from tests.simulation.scheduler import CRASH_AFTER, GO, SLEEP, Decision
 
 
 def _file(number: int, **others: int) -> Delivery:
@@ -38,3 +38,38 @@ def test_a_run_publishes_at_any_call_of_a_sync(strict: bool) -> None:
             break
         calls += 1 if FULL else 2
     assert calls > 10
+
+
+def test_a_sync_that_sleeps_longer_than_publish_window_shows_no_older_version() -> None:
+    """It sleeps at any call, runs publish a newer version and remove its mark, and it dies after its next replacement of the view: nobody would notice.
+
+    Asleep between its last look and the replacement it cannot know: docs/protocol.md names this limit of catalogs without a compare-and-set.
+    """
+    plan = Plan(
+        verbs.options("merge-on-read", 1e9, 1500, publish_window=10.0),
+        strict=False,
+        prelude=(_file(1), _file(2)),
+        last=_file(4),
+        programs={
+            "sink": (("deliver", _file(3)),),
+            "publisher": (("publish", None),),
+            "runner": (("idle", 30.0), ("run", None), ("run", None)),
+        },
+    )
+    asleep_at: list[str] = []
+    for calls in range(100):
+        tape = [*[Decision("publisher")] * calls, Decision("publisher", SLEEP, 70.0), *[Decision("sink")] * 5, *[Decision("runner")] * 300]
+        outcome = replayed(plan, tape)
+        asleep = next((at for at, step in enumerate(outcome.trace) if step.fate != GO), None)
+        if asleep is None:
+            break
+        asleep_at.append(outcome.trace[asleep].operation)
+        if asleep_at[-1] == "replace_view":
+            continue
+        steps = [step.operation for step in outcome.trace[asleep + 1 :] if step.actor == "publisher"]
+        if "replace_view" in steps:
+            dies = [*[Decision("publisher")] * steps.index("replace_view"), Decision("publisher", CRASH_AFTER)]
+            outcome = replayed(plan, [*tape, *dies])
+        assert outcome.failure is None, f"asleep at call {calls}, {asleep_at[-1]}\n{outcome.report()}"
+    assert asleep_at.count("replace_view") == 1
+    assert len(asleep_at) > 20

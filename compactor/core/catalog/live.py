@@ -60,8 +60,12 @@ def problem(spec: TableSpec, snapshot: Snapshot, files: TableDef) -> str | None:
     text = [name for name, _ in snapshot.order if raw[_column(name)] == "string"]
     if text:
         return f"the order column {text[0]} is text, which a run compares as the number or time in it"
+    sources: dict[str, str] = {}
     for field in schema.payload:
         name = field.source.lower()
+        other = sources.setdefault(name, field.source)
+        if other != field.source:
+            return f"the columns {other} and {field.source} of the files differ in case only, and engines read them as one"
         kind = types.parse(raw.get(name, field.type))
         if name not in raw and (field.name in schema.key or name in dict(snapshot.raw)):
             return f"the column {field.source} of the files has a name that not all engines can read"
@@ -99,13 +103,13 @@ def live_view(spec: TableSpec, snapshot: Snapshot, files: TableDef, folders: Fol
 def _branches(spec: TableSpec, snapshot: Snapshot, files: TableDef, folders: Folders, shown: Sequence[tuple[str, Field]]) -> list[str]:
     """Return the queries whose rows are the view. `shown`: (name in the view, column)."""
     of_stored = ", ".join(f"{views.value('`__s`', field, snapshot, HIVE)} AS {quoted(name)}" for name, field in shown)
-    of_landed = ", ".join(f"{_landed_value(files, field.source.lower(), field.type)} AS {quoted(name)}" for name, field in shown)
     stored = _stored(spec, snapshot)
     kept = f"SELECT {of_stored} FROM ({stored}) `__s` WHERE `__s`.`_op` <> 'd'"
     if not folders:
         return [kept]
     events = _Events(spec, snapshot, files, folders)
     at, stored_at = events.position("__l"), _stored_position(snapshot)
+    of_landed = ", ".join(f"{_or_default(_landed_value(files, field), at, field, snapshot)} AS {quoted(name)}" for name, field in shown)
     keys = [(snapshot.schema.field(name).source.lower(), name) for name in snapshot.schema.key]
     same = " AND ".join(f"`__l`.{quoted(source)} = `__s`.{quoted(name)}" for source, name in keys)
     newer = newer_than(at, stored_at)
@@ -278,8 +282,9 @@ def _stored(spec: TableSpec, snapshot: Snapshot) -> str:
     )
 
 
-def _landed_value(files: TableDef, source: str, kind: str) -> str:
+def _landed_value(files: TableDef, field: Field) -> str:
     """Return SQL for a landed value in the type of the column. A value that an update left out is null until a run has looked it up."""
+    source, kind = field.source.lower(), field.type
     landed_type = _columns(files).get(source)
     if landed_type is None:
         return "NULL"
@@ -287,3 +292,12 @@ def _landed_value(files: TableDef, source: str, kind: str) -> str:
     if types.parse(landed_type) != types.parse(kind):
         return f"CAST({column} AS {kind})"
     return f"CASE WHEN {column} = '{PLACEHOLDER}' THEN NULL ELSE {column} END" if kind == "string" else column
+
+
+def _or_default(value: str, position: Sequence[str], field: Field, snapshot: Snapshot) -> str:
+    """Return SQL for a landed value, or for the default of its column where the event is older than the column (H15)."""
+    reads = snapshot.schema.defaults.get(field.name)
+    if reads is None:
+        return value
+    older = newer_than(_literals(reads[0], snapshot), position)
+    return f"CASE WHEN {older} AND {value} IS NULL THEN {HIVE.constant(field.default, field.type)} ELSE {value} END"

@@ -54,12 +54,30 @@ def unique(name: str, taken: Iterable[str]) -> str:
     >>> unique("a", ["a", "a_2"]), unique("ſtraße", ["STRASSE"])
     ('a_3', 'ſtraße_2')
     """
-    used = {_caseless(other) for other in taken}
-    candidate, number = name, 1
-    while _caseless(candidate) in used:
-        number += 1
-        candidate = f"{name}_{number}"
-    return candidate
+    return Taken(taken).free(name)
+
+
+class Taken:
+    """The names that columns have already."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._used = {_caseless(name) for name in names}
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether some engine confuses a name with one of these."""
+        return _caseless(name) in self._used
+
+    def add(self, name: str) -> None:
+        """Add a name."""
+        self._used.add(_caseless(name))
+
+    def free(self, name: str) -> str:
+        """Return `name`, or the first of `name_2`, `name_3`, ... that is not taken."""
+        candidate, number = name, 1
+        while candidate in self:
+            number += 1
+            candidate = f"{name}_{number}"
+        return candidate
 
 
 def comment(text: str) -> str:

@@ -133,14 +133,17 @@ class Schema:
 
     def view_name(self, field: Field) -> str:
         """Return the name of a field in the view: that of its source name, unless an earlier field has it."""
-        taken: list[str] = []
-        for other in self.payload:
-            free = (name for name in (names.stored_name(other.source), other.name) if names.unique(name, taken) == name)
-            shown = next(free, None) or names.unique(other.name, taken)
-            if other.name == field.name:
-                return shown
-            taken.append(shown)
-        return field.name
+        return self._view_names.get(field.name, field.name)
+
+    @cached_property
+    def _view_names(self) -> dict[str, str]:
+        """Stored name → name in the view."""
+        taken, shown = names.Taken(), dict[str, str]()
+        for field in self.payload:
+            free = (name for name in (names.stored_name(field.source), field.name) if name not in taken)
+            shown[field.name] = next(free, None) or taken.free(field.name)
+            taken.add(shown[field.name])
+        return shown
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

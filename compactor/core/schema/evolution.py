@@ -150,9 +150,10 @@ class _Log:
 
     def gone(self, fields: Sequence[Field], key: Sequence[str]) -> None:
         """Decide about columns, and members of structs, that the newest writer does not have any more."""
+        newest_before, newest = (latest([field.last for field in each]) for each in (self._before.values(), fields))
         for field in fields if not self._follow.patch_rows else ():
             before = self._before.get(field.name)
-            newly = before is not None and before.visible and not _away(before, list(self._before.values())) and _away(field, fields)
+            newly = before is not None and before.visible and not _away(before, newest_before) and _away(field, newest)
             if newly and field.name not in key and not any(other.source == field.source and other is not field for other in fields):
                 self._decide(Change("removed", field.source, before=field.type), field.name)
             for path in field.gone if before is not None and before.visible else ():
@@ -170,9 +171,8 @@ class _Log:
         return decision.action
 
 
-def _away(field: Field, fields: Sequence[Field]) -> bool:
-    """Return whether a column is missing from the newest event, which has other columns."""
-    newest = latest([other.last for other in fields])
+def _away(field: Field, newest: Position | None) -> bool:
+    """Return whether a column is missing from the newest event, which has other columns. `newest`: where any column was written last."""
     return newest is not None and field.last is not None and at_or_below(field.last, newest) and field.last != newest
 
 
@@ -194,9 +194,8 @@ def _owner(fields: list[Field], column: WriterField, writer: WriterSchema, writt
 
 def _under_another_name(fields: list[Field], column: WriterField, writer: WriterSchema) -> list[int]:
     """Return the stored columns that Avro aliases connect with a writer's column, in either direction. The writer must not have both."""
-    own = {other.name for other in writer.fields}
     joined = [at for at, field in enumerate(fields) if column.name in field.formerly or field.source in column.aliases]
-    return [at for at in joined if fields[at].source not in own and fields[at].visible]
+    return [at for at in joined if writer.field(fields[at].source) is None and fields[at].visible]
 
 
 def _newest(fields: list[Field], named: list[int]) -> int:
@@ -308,5 +307,6 @@ def _shown(fields: list[Field], hidden_but: Sequence[str] | None) -> list[Field]
         rival = newest.get(field.source)
         if rival is None or not at_or_below(field.last, rival.last):
             newest[field.source] = field
-    gone = [field.name for field in fields if hidden_but is not None and field.name not in hidden_but and _away(field, fields)]
+    last = latest([field.last for field in fields])
+    gone = [field.name for field in fields if hidden_but is not None and field.name not in hidden_but and _away(field, last)]
     return [dataclasses.replace(field, visible=newest[field.source] is field and field.name != ROW_ID and field.name not in gone) for field in fields]

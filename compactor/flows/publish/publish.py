@@ -83,8 +83,7 @@ def _replace(table: Table, snapshot: Snapshot, began: float) -> None:
             raise
         # a newer Snapshot's columns are registered already, which ours lacks: nothing may show ours any more
         return
-    if table.env.clock() - began > table.spec.publish_window:
-        raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
+    _check_window(table, snapshot, began)
     for view in published_views(table, snapshot):
         if _behind(table, snapshot, view):
             check_view(table, snapshot, view)
@@ -94,9 +93,16 @@ def _replace(table: Table, snapshot: Snapshot, began: float) -> None:
             table.catalog().replace_view(view)
 
 
+def _check_window(table: Table, snapshot: Snapshot, began: float) -> None:
+    """Raise TryLater if the process slept: what it has read may be old, and the mark of its publication removed (H23)."""
+    if table.env.clock() - began > table.spec.publish_window:
+        raise TryLater(f"table {table.name}: publishing version {snapshot.version} took longer than publish_window; the next run finishes it")
+
+
 def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
     """Publish, and bring up to date what publishing does not look at: comments and properties of what shows the right rows already."""
     snapshot = publish(table, snapshot)
+    began = table.env.clock()
     shown = table.catalog().view(table.spec.database, table.spec.view)
     if shown is None or _version(shown) != snapshot.version:
         return snapshot
@@ -105,7 +111,10 @@ def refresh(table: Table, snapshot: Snapshot) -> Snapshot:
             _register(table, snapshot)
             view = views.view(table.spec, snapshot)
             check_view(table, snapshot, view)
-            table.catalog().replace_view(view)
+            _check_window(table, snapshot, began)
+            shown = table.catalog().view(table.spec.database, table.spec.view)
+            if shown is None or _version(shown) <= snapshot.version:
+                table.catalog().replace_view(view)
         except CatalogRefused:
             if not table.superseded_since(snapshot):
                 raise
