@@ -157,7 +157,7 @@ class FakeApp:
         return (PIN,)
 
     def last_failure(self, name: str) -> LastFailure | None:
-        return LastFailure("2024-03-05T08:00:00.000Z", "Unavailable", "no answer", 3, "2024-03-05T06:00:00.000Z")
+        return LastFailure("2024-03-05T08:00:00.000Z", "Unavailable", "unavailable", "no answer", 3, "2024-03-05T06:00:00.000Z")
 
     def inputs(self, name: str) -> list[Input]:
         return [Input("f/a.json", 10, "e", "f", None, 2, (0, 5, "f/a.json", 0, 0), None, quarantined=1, reason='x, "y"')]
@@ -311,7 +311,7 @@ def test_publish_shows_a_blocked_version_when_it_is_accepted(fake: FakeApp) -> N
     assert called("publish", "student") == (
         1,
         "",
-        "\n1 table failed:\n  student (CheckFailed): table student: version 7 is committed and not shown\n",
+        "\n1 table failed:\n  student (failed, check-failed): table student: version 7 is committed and not shown\nsee docs/errors.md#check-failed\n",
     )
     assert called("publish", "student", "--accept")[:2] == (0, "student: version 7 is shown\n")
 
@@ -341,7 +341,7 @@ def test_one_broken_table_hides_no_other(fake: FakeApp, command: str, keys: Any)
     assert code == 1
     assert [entry["table"] for entry in json.loads(shown)] == ["student"]
     assert keys is None or json.loads(shown) == [keys]
-    assert "broken (InputRefused): table broken: no file fits" in told
+    assert "broken (failed, input-refused): table broken: no file fits" in told
     assert called(command, "student")[0] == 0
 
 
@@ -426,10 +426,14 @@ def test_errors_are_one_paragraph(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (Busy("in use"), 75, "compactor: in use\n"),
-        (ConfigError("wrong"), 1, "compactor: wrong\n"),
+        (Busy("in use"), 75, "compactor: in use\nsee docs/errors.md#busy\n"),
+        (ConfigError("wrong"), 1, "compactor: wrong\nsee docs/errors.md#config-error\n"),
         (KeyboardInterrupt(), 130, ""),
-        (OSError(28, "No space left on device"), 1, "compactor: unexpected OSError: [Errno 28] No space left on device (-v shows where)\n"),
+        (
+            OSError(28, "No space left on device"),
+            1,
+            "compactor: unexpected OSError: [Errno 28] No space left on device (-v shows where)\nsee docs/errors.md#unexpected\n",
+        ),
     ],
 )
 def test_last_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, said: str) -> None:
@@ -576,7 +580,7 @@ def test_vacuum_only_tells_unless_it_is_told_to_run(fake: FakeApp) -> None:
     assert found["swept"][0]["goes"] == "2024-03-06T03:10:00Z"
     code, shown, told = called("vacuum", "--output", "json")
     assert (code, [entry["table"] for entry in json.loads(shown)]) == (1, ["student"])
-    assert "broken (InputRefused)" in told
+    assert "broken (failed, input-refused)" in told
 
 
 def test_restore_asks_for_a_version_or_a_time(fake: FakeApp) -> None:

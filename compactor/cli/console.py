@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
 from compactor.cli.grid import coloured, console, moment, size, table, warned
+from compactor.core.model.errors import UNEXPECTED, see
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
@@ -62,7 +63,7 @@ def reports(reports: Sequence[TableReport]) -> None:
     for item in reports:
         for note in (*item.notes, *_remarks(item)):
             out.print(f"{item.table}: {note}", soft_wrap=True)
-    print_errors([(item.table, item.outcome, item.error) for item in reports if item.error])
+    print_errors([TableError(item.table, item.outcome, item.error, item.error_id or UNEXPECTED) for item in reports if item.error])
 
 
 def _remarks(item: TableReport) -> Iterator[str]:
@@ -72,15 +73,30 @@ def _remarks(item: TableReport) -> Iterator[str]:
         yield f"{item.unresolved:,} values were not sent by the source and are in no earlier event; they are null"
 
 
-def print_errors(errors: Sequence[tuple[str, str, str | None]]) -> None:
-    """Print errors of tables, (table, outcome, text), on stderr."""
+class TableError(NamedTuple):
+    """The error of a table."""
+
+    table: str
+    """The table's name."""
+    outcome: str
+    """The outcome of its run."""
+    text: str
+    """The message."""
+    id: str
+    """The id of the error's class."""
+
+
+def print_errors(errors: Sequence[TableError]) -> None:
+    """Print errors of tables on stderr, and for each kind of error once where it is explained."""
     if not errors:
         return
     out = console(sys.stderr)
-    done = ("was" if len(errors) == 1 else "were") + " stopped" if {outcome for _, outcome, _ in errors} == {"stopped"} else "failed"
-    out.print(f"\n{len(errors)} table{'s' if len(errors) > 1 else ''} {done}:", style="bold red")
-    for name, outcome, text in errors:
-        out.print(f"  {name} ({outcome}): {text}", soft_wrap=True)
+    done = ("was" if len(errors) == 1 else "were") + " stopped" if {error.outcome for error in errors} == {"stopped"} else "failed"
+    out.print(f"\n{counted(len(errors), 'table')} {done}:", style="bold red")
+    for error in errors:
+        out.print(f"  {error.table} ({error.outcome}, {error.id}): {error.text}", soft_wrap=True)
+    for each in dict.fromkeys(error.id for error in errors):
+        out.print(see(each), soft_wrap=True)
 
 
 def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
@@ -112,7 +128,7 @@ def last_failure(name: str, failure: LastFailure | None) -> None:
     if failure is None or failure.over:
         return
     times = f"failed {failure.count:,} times since {moment(failure.first)}, last" if failure.count > 1 else "failed"
-    console().print(f"{name}: {times} at {moment(failure.time)} ({failure.error_class}): {failure.text}", soft_wrap=True)
+    console().print(f"{name}: {times} at {moment(failure.time)} ({failure.error_class}): {failure.text}\n{see(failure.error_id)}", soft_wrap=True)
 
 
 def _read_strategy(item: TableStatus) -> str:

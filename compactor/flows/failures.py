@@ -10,7 +10,7 @@ import dataclasses
 import json
 import logging
 
-from compactor.core.model.errors import CompactorError
+from compactor.core.model.errors import UNEXPECTED, CompactorError
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.reports import LastFailure, TableReport
 from compactor.flows.table import Table
@@ -35,6 +35,7 @@ def remember(table: Table, report: TableReport) -> TableReport:
     record = LastFailure(
         now,
         report.error_class or "",
+        report.error_id or UNEXPECTED,
         report.error[:_TEXT_MAX],
         count=1 + (counted.count if counted else 0),
         first=counted.first if counted else now,

@@ -59,7 +59,7 @@ def test_status_has_the_last_failure_and_how_often_it_failed() -> None:
     first = lake.env().now()
     report = run(lake, Unavailable("the store did not answer"))
     assert (report.outcome, report.failures) == ("later", 2)
-    assert last(lake) == LastFailure(lake.env().now(), "Unavailable", "the store did not answer", 2, first, over=False)
+    assert last(lake) == LastFailure(lake.env().now(), "Unavailable", "unavailable", "the store did not answer", 2, first, over=False)
     assert json.loads(json.dumps(status(Table(lake.env(), lake.spec)).to_json()))["last_failure"]["count"] == 2
     assert (run(lake).outcome, run(lake).failures) == ("committed", 0)
     over = last(lake)
