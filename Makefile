@@ -25,7 +25,7 @@ pytest  := $(python) -m pytest
 # and third variant of tests that run in every format or write mode, processes that are killed, programs of minutes.
 #
 # Two processes. One has all tests that need Spark, so that they share a JVM; the other has everything else.
-two     := -n 2 --dist loadgroup
+two     := -n 2 --dist loadscope
 junit    = --junitxml=build/tests-$@.xml -o junit_family=xunit1
 tools   := build/terraform
 airflow := build/airflow

@@ -1,26 +1,51 @@
-"""For every test: a JVM that runs for seconds compiles as little as it can; one Spark session a process; all Spark tests in one of two processes."""
+"""For every test: a JVM that runs for seconds compiles as little as it can; one Spark session a process; all fast Spark tests in one process."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "parts" / "quick"))
 
-GROUP = "spark"
-"""xdist's group: its tests share a process, and so a session, while the other process does everything else."""
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """Let one process run all fast tests on the shared session."""
+    if config.getoption("dist") != "loadscope":
+        return None
+    # not every environment of the tests has xdist
+    from tests.parts.one_process import OneProcess
+
+    return OneProcess(config, log)
 
 
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Put all tests on the shared session into one process."""
-    for item in items:
-        if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group(GROUP))
+# not every environment of the tests has Hypothesis
+with contextlib.suppress(ModuleNotFoundError):
+    from hypothesis import settings
+
+    # machines of CI pause
+    settings.register_profile("no deadline", deadline=None)
+    settings.load_profile("no deadline")
+
+PART = os.environ.get("COMPACTOR_PART", "1/1")
+"""Which part of the chosen tests runs: 2/3 is the second third."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not in PART."""
+    part, parts = map(int, PART.split("/"))
+    others = {item for item in items if zlib.crc32(item.nodeid.encode()) % parts != part - 1}
+    if others:
+        config.hook.pytest_deselected(items=[*others])
+        items[:] = [item for item in items if item not in others]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
