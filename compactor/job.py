@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.aws.emr import metastore_conf
-from compactor.core.model.errors import CompactorError, ConfigError, Refused, Unavailable
+from compactor.core.model.errors import UNEXPECTED, CompactorError, ConfigError, Refused, Unavailable, see
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.notice import Message, Target
@@ -178,7 +178,7 @@ def _each(here: Runtime, specs: Sequence[TableSpec], arguments: argparse.Namespa
             checks = verify(here.table(spec, files_only=arguments.files_only), arguments.deep)
         except CompactorError as error:
             codes.append(error.exit_code)
-            log.error("compactor: %s: %s", spec.name, error)
+            log.error("compactor: %s: %s (%s)", spec.name, error, see(error.id))
             continue
         ok = ok and all(check.ok for check in checks)
         results += [check.to_json() for check in checks]
@@ -213,11 +213,11 @@ def _run(arguments: argparse.Namespace, journal: Journal) -> tuple[int, str]:
             here.close()
         return code, json.dumps(result, indent=2, ensure_ascii=False)
     except CompactorError as error:
-        log.error("compactor: %s", error)
+        log.error("compactor: %s (%s)", error, see(error.id))
         return error.exit_code, ""
     except Exception as error:
         log.exception("unexpected error")
-        log.error("compactor: unexpected %s: %s", type(error).__name__, str(error)[:500])
+        log.error("compactor: unexpected %s: %s (%s)", type(error).__name__, str(error)[:500], see(UNEXPECTED))
         return _UNEXPECTED, ""
 
 

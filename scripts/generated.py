@@ -1,4 +1,4 @@
-"""Write the documents that are made from the code: the schema of the run record, and the dashboards. `make docs` calls it."""
+"""Write the documents that are made from the code: the schema of the run record, the dashboards, the errors. `make docs` calls it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pydantic import TypeAdapter
 from compactor.core.measures import dashboards
 from compactor.core.measures.price import JobUsage
 from compactor.core.measures.record import FORMAT, Phase, RunRecord
+from scripts import errors_page
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,17 +43,19 @@ def field_texts(model: type[Any]) -> dict[str, str]:
     return {one.target.id: " ".join(str(two.value.value).split()) for one, two in pairs if isinstance(two, ast.Expr)}  # type: ignore[union-attr,attr-defined]
 
 
-FILES = {
+FILES: dict[str, Callable[[], Any]] = {
     "docs/run-record.schema.json": run_record_schema,
     "docs/dashboards/grafana.json": dashboards.grafana,
     "terraform/dashboard.json.tftpl": dashboards.cloudwatch,
+    **errors_page.FILES,
 }
-"""File → function that returns its content."""
+"""File → function that returns its content: a text, or what JSON writes."""
 
 
 def content(name: str) -> str:
     """Return the text of a file."""
-    return json.dumps(FILES[name](), indent=2, ensure_ascii=False) + "\n"
+    made = FILES[name]()
+    return made if isinstance(made, str) else json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ class FakeApp:
 
     def last_run(self, name: str) -> RunRecord | None:
         ended, first = "2024-03-05T08:00:00.000Z", "2024-03-05T06:00:00.000Z"
-        failed = RunRecord("1", name, "run", "later", ended, ended, 0.0, error="no answer", error_class="Unavailable")
+        failed = RunRecord("1", name, "run", "later", ended, ended, 0.0, error="no answer", error_class="Unavailable", error_id="unavailable")
         return dataclasses.replace(failed, failures=3, failing_since=first)
 
     def inputs(self, name: str) -> list[Input]:
@@ -316,7 +316,7 @@ def test_publish_shows_a_blocked_version_when_it_is_accepted(fake: FakeApp) -> N
     assert called("publish", "student") == (
         1,
         "",
-        "\n1 table failed:\n  student (CheckFailed): table student: version 7 is committed and not shown\n",
+        "\n1 table failed:\n  student (failed, check-failed): table student: version 7 is committed and not shown\nsee docs/errors.md#check-failed\n",
     )
     assert called("publish", "student", "--accept")[:2] == (0, "student: version 7 is shown\n")
 
@@ -346,7 +346,7 @@ def test_one_broken_table_hides_no_other(fake: FakeApp, command: str, keys: Any)
     assert code == 1
     assert [entry["table"] for entry in json.loads(shown)] == ["student"]
     assert keys is None or json.loads(shown) == [keys]
-    assert "broken (InputRefused): table broken: no file fits" in told
+    assert "broken (failed, input-refused): table broken: no file fits" in told
     assert called(command, "student")[0] == 0
 
 
@@ -431,10 +431,14 @@ def test_errors_are_one_paragraph(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (Busy("in use"), 75, "compactor: in use\n"),
-        (ConfigError("wrong"), 1, "compactor: wrong\n"),
+        (Busy("in use"), 75, "compactor: in use\nsee docs/errors.md#busy\n"),
+        (ConfigError("wrong"), 1, "compactor: wrong\nsee docs/errors.md#config-error\n"),
         (KeyboardInterrupt(), 130, ""),
-        (OSError(28, "No space left on device"), 1, "compactor: unexpected OSError: [Errno 28] No space left on device (-v shows where)\n"),
+        (
+            OSError(28, "No space left on device"),
+            1,
+            "compactor: unexpected OSError: [Errno 28] No space left on device (-v shows where)\nsee docs/errors.md#unexpected\n",
+        ),
     ],
 )
 def test_last_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, said: str) -> None:
@@ -581,7 +585,7 @@ def test_vacuum_only_tells_unless_it_is_told_to_run(fake: FakeApp) -> None:
     assert found["swept"][0]["goes"] == "2024-03-06T03:10:00Z"
     code, shown, told = called("vacuum", "--output", "json")
     assert (code, [entry["table"] for entry in json.loads(shown)]) == (1, ["student"])
-    assert "broken (InputRefused)" in told
+    assert "broken (failed, input-refused)" in told
 
 
 def test_restore_asks_for_a_version_or_a_time(fake: FakeApp) -> None:

@@ -17,6 +17,7 @@ import typer
 from compactor.cli import main as cli
 from compactor.config import settings as config
 from compactor.core.model import errors
+from scripts import errors_page
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -25,7 +26,9 @@ WRITTEN = [page for page in PAGES if page.name != "cli.md"]
 """Pages that people wrote."""
 
 COMMANDS = sorted(info.name or getattr(info.callback, "__name__", "") for info in cli.app.registered_commands)
-ERRORS = sorted(name for name, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__)
+ERRORS = sorted(
+    name for name, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__ and kind is not errors.CompactorError
+)
 PACKAGES = sorted(
     str(init.parent.relative_to(ROOT / "compactor"))
     for pattern in ("*/__init__.py", "core/*/__init__.py")
@@ -88,11 +91,25 @@ def test_every_key_has_a_row(key: str) -> None:
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_every_error_says_what_to_do(name: str) -> None:
-    """In docs/operations.md, with the code the command line ends with."""
-    rows = [line for line in text("docs/operations.md").splitlines() if line.startswith(f"| `{name}` |")]
-    assert len(rows) == 1
-    code = rows[0].split("|")[2].strip()
-    assert code.startswith(("-", "0", str(getattr(errors, name).exit_code)))
+    """In docs/errors.md, under its id, with the code the command line ends with. tests/measures/ checks that the page is up to date."""
+    kind = getattr(errors, name)
+    (section,) = re.findall(rf"^## {kind.id}\n(.+?)(?=^## )", text("docs/errors.md"), re.MULTILINE | re.DOTALL)
+    assert f"Class `{name}`" in section
+    assert f"exit code {kind.exit_code}." in section
+    assert re.search(r"\*\*What to do:\*\* \w.{20}", section)
+    assert "advice" in kind.__dict__
+
+
+def test_every_subclass_of_an_error_is_on_the_page() -> None:
+    """Wherever it is defined. Each id is a heading of its own, and so is that of unexpected errors."""
+    headings = re.findall(r"^## (.+)$", text("docs/errors.md"), re.MULTILINE)
+    classes = [*errors_page.classes()][1:]
+    assert {kind.id for kind in classes} <= set(headings)
+    assert len(headings) == len(set(headings))
+    assert errors.UNEXPECTED in headings
+    named = rf"^class (\w+)\((?:{'|'.join([*ERRORS, 'CompactorError'])})\):"
+    defined = {name for path in (ROOT / "compactor").rglob("*.py") for name in re.findall(named, path.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert {name for name in defined if f"Class `{name}`" not in text("docs/errors.md")} == set()
 
 
 @pytest.mark.parametrize("package", PACKAGES)

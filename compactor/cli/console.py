@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from compactor.app.schema import SchemaCheck, SchemaDiff, Synced
 from compactor.cli.grid import coloured, console, moment, size, table, warned
 from compactor.core.measures.record import RunRecord
+from compactor.core.model.errors import UNEXPECTED, see
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
@@ -63,7 +64,7 @@ def reports(reports: Sequence[TableReport]) -> None:
     for item in reports:
         for note in (*item.notes, *_remarks(item)):
             out.print(f"{item.table}: {note}", soft_wrap=True)
-    print_errors([(item.table, item.outcome, item.error) for item in reports if item.error])
+    print_errors([TableError(item.table, item.outcome, item.error, item.error_id or UNEXPECTED) for item in reports if item.error])
 
 
 def _remarks(item: TableReport) -> Iterator[str]:
@@ -73,15 +74,30 @@ def _remarks(item: TableReport) -> Iterator[str]:
         yield f"{item.unresolved:,} values were not sent by the source and are in no earlier event; they are null"
 
 
-def print_errors(errors: Sequence[tuple[str, str, str | None]]) -> None:
-    """Print errors of tables, (table, outcome, text), on stderr."""
+class TableError(NamedTuple):
+    """The error of a table."""
+
+    table: str
+    """The table's name."""
+    outcome: str
+    """The outcome of its run."""
+    text: str
+    """The message."""
+    id: str
+    """The id of the error's class."""
+
+
+def print_errors(errors: Sequence[TableError]) -> None:
+    """Print errors of tables on stderr, and for each kind of error once where it is explained."""
     if not errors:
         return
     out = console(sys.stderr)
-    done = ("was" if len(errors) == 1 else "were") + " stopped" if {outcome for _, outcome, _ in errors} == {"stopped"} else "failed"
-    out.print(f"\n{len(errors)} table{'s' if len(errors) > 1 else ''} {done}:", style="bold red")
-    for name, outcome, text in errors:
-        out.print(f"  {name} ({outcome}): {text}", soft_wrap=True)
+    done = ("was" if len(errors) == 1 else "were") + " stopped" if {error.outcome for error in errors} == {"stopped"} else "failed"
+    out.print(f"\n{counted(len(errors), 'table')} {done}:", style="bold red")
+    for error in errors:
+        out.print(f"  {error.table} ({error.outcome}, {error.id}): {error.text}", soft_wrap=True)
+    for each in dict.fromkeys(error.id for error in errors):
+        out.print(see(each), soft_wrap=True)
 
 
 def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
@@ -113,7 +129,9 @@ def failing(last: RunRecord | None) -> None:
     if last is None or not last.failures:
         return
     times = f"failed {last.failures:,} times since {moment(last.failing_since)}, last" if last.failures > 1 else "failed"
-    console().print(f"{last.table}: {times} at {moment(last.ended)} ({last.error_class}): {last.error}", soft_wrap=True)
+    console().print(
+        f"{last.table}: {times} at {moment(last.ended)} ({last.error_class}): {last.error}\n{see(last.error_id or UNEXPECTED)}", soft_wrap=True
+    )
 
 
 def _read_strategy(item: TableStatus) -> str:

@@ -14,7 +14,7 @@ import typer
 from compactor import __version__
 from compactor.cli import changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
 from compactor.cli.proof import publish, reconcile
-from compactor.core.model.errors import CompactorError
+from compactor.core.model.errors import UNEXPECTED, CompactorError, see
 
 app = typer.Typer(
     name="compactor",
@@ -78,7 +78,7 @@ app.add_typer(quarantine.commands, name="quarantine")
 
 
 def main() -> None:
-    """Run the command line. Every error becomes one message on stderr and an exit code."""
+    """Run the command line. Every error becomes one message on stderr, the line that leads to its explanation, and an exit code."""
     verbose = bool({"-v", "--verbose"} & set(sys.argv[1:]))
     try:
         app()
@@ -86,7 +86,7 @@ def main() -> None:
         _print_error("stopped by Ctrl-C. What is committed stays.", verbose)
         sys.exit(130)
     except CompactorError as error:
-        _print_error(f"{error}", verbose)
+        _print_error(f"{error}\n{see(error.id)}", verbose)
         sys.exit(error.exit_code)
     except Exception as error:
         try:
@@ -95,7 +95,7 @@ def main() -> None:
             # the text of a JVM's error is read from the JVM, which may have ended
             reason = "no message"
         hint = "" if verbose else " (-v shows where)"
-        _print_error(f"unexpected {type(error).__name__}: {reason[:500]}{hint}", verbose)
+        _print_error(f"unexpected {type(error).__name__}: {reason[:500]}{hint}\n{see(UNEXPECTED)}", verbose)
         sys.exit(1)
 
 

@@ -91,14 +91,15 @@ def each(specs: Iterable[TableSpec], call: Callable[[list[str]], list[_T]], harm
     code. Raises ConfigError, which does not belong to one table.
     """
     results: list[_T] = []
-    errors, codes = [], set()
+    errors: list[console.TableError] = []
+    codes: set[int] = set()
     for spec in specs:
         try:
             results += call([spec.name])
         except ConfigError:
             raise
         except CompactorError as error:
-            errors.append((spec.name, type(error).__name__, str(error)))
+            errors.append(console.TableError(spec.name, "failed", str(error), error.id))
             codes |= set() if isinstance(error, harmless) else {error.exit_code}
     console.print_errors(errors)
     return results, 1 if 1 in codes else max(codes, default=0)

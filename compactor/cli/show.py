@@ -29,6 +29,7 @@ from compactor.cli.options import (
     Wide,
 )
 from compactor.core.model.inputs import Input
+from compactor.core.results.phrases import counted
 
 
 def status(
@@ -217,7 +218,7 @@ def files(
         console.as_json({"table": table, "version": snapshot.version, "files": [dataclasses.asdict(file) for file in listed]})
         return
     grid.table(("part", "bytes", "file"), [(file.part, f"{file.size:,}", file.location) for file in listed], right=("bytes",))
-    print(f"version {snapshot.version} of {table}, {len(listed)} files")
+    print(f"version {snapshot.version} of {table}, {counted(len(listed), 'file')}")
 
 
 def report(

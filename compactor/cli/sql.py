@@ -17,7 +17,7 @@ import typer
 from compactor.cli import grid, options
 from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Format, Verbose, Wait
 from compactor.core.catalog import statements
-from compactor.core.model.errors import CompactorError
+from compactor.core.model.errors import CompactorError, see
 
 PROMPT, MORE = "sql> ", "...> "
 ENDS = ("exit", "quit", "\\q")
@@ -156,7 +156,7 @@ def _run(run: Callable[[str], None], text: str) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     except CompactorError as error:
-        print(error, file=sys.stderr)
+        print(f"{error}\n{see(error.id)}", file=sys.stderr)
 
 
 @contextlib.contextmanager

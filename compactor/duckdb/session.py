@@ -21,7 +21,9 @@ _UNKNOWN = re.compile(r"Catalog Error: Table with name (?P<name>.+?) does not ex
 
 
 class UnknownTable(Refused):
-    """A statement reads a table that is not defined."""
+    """A statement reads a table that is neither in the configuration nor, if Spark runs it, in the catalog."""
+
+    advice = "Check the name. `compactor status` lists the tables; beside them are `<table>_history` and `<table>_changes`, if they are switched on."
 
     def __init__(self, name: str) -> None:
         super().__init__(f"sql: there is no table {name}")

@@ -137,7 +137,7 @@ def phase(table: Table, doing: str) -> Iterator[Phase]:
 
 def failed(report: TableReport) -> None:
     """Log why a table failed. On a terminal only the report shows it."""
-    fields = {"table": report.table, "outcome": report.outcome, "error_class": report.error_class}
+    fields = {"table": report.table, "outcome": report.outcome, "error_class": report.error_class, "error_id": report.error_id}
     level = logging.WARNING if report.outcome == "stopped" else logging.ERROR
     log.log(level, "%s: %s: %s", report.table, report.outcome, report.error, extra={FIELDS: fields, REPORTED: True})
 

@@ -109,6 +109,7 @@ class Recorder:
             bytes_written=report.bytes_written,
             error=report.error,
             error_class=report.error_class,
+            error_id=report.error_id,
             failures=1 + (before.failures if before else 0) if failed else 0,
             failing_since=(before.failing_since if before else None) or moment if failed else None,
             notes=report.notes,

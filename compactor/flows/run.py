@@ -54,7 +54,7 @@ def look_at(table: Table) -> TableReport | int:
 def failure(table: str, error: CompactorError) -> TableReport:
     """The report of a table that could not be brought up to date."""
     outcome = "stopped" if isinstance(error, Stopped) else "later" if isinstance(error, TryLater) else "failed"
-    return TableReport(table, outcome, error=str(error), error_class=type(error).__name__, exit_code=error.exit_code)
+    return TableReport(table, outcome, error=str(error), error_class=type(error).__name__, error_id=error.id, exit_code=error.exit_code)
 
 
 @dataclass
@@ -141,7 +141,7 @@ def publish_table(table: Table, snapshot: Snapshot) -> int:
 
 
 def _blocked(report: TableReport, reason: str) -> TableReport:
-    return dataclasses.replace(report, outcome="blocked", error=reason, error_class="CheckFailed", exit_code=1)
+    return dataclasses.replace(report, outcome="blocked", error=reason, error_class="CheckFailed", error_id=audit.Blocked.id, exit_code=1)
 
 
 @logs.of_table

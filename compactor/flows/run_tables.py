@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from compactor.core.model.errors import CompactorError, NoRowsYet
+from compactor.core.model.errors import UNEXPECTED, CompactorError, NoRowsYet
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress, TableReport, silent
 from compactor.flows import logs
@@ -128,4 +128,4 @@ def _failed(name: str, error: Exception) -> TableReport:
     # this table's failure, or the other tables' reports would be lost with it
     kind = type(error).__name__
     log.error("table %s: unexpected %s", name, kind, exc_info=error)
-    return TableReport(name, "failed", error=f"unexpected {kind}: {error}", error_class=kind, exit_code=1)
+    return TableReport(name, "failed", error=f"unexpected {kind}: {error}", error_class=kind, error_id=UNEXPECTED, exit_code=1)

@@ -92,7 +92,10 @@ def test_what_is_refused_is_the_last_word_of_the_report(job_config: Path, broken
 
 @pytest.mark.parametrize(
     ("error", "code", "said"),
-    [(Unavailable("glue is away"), 75, "compactor: glue is away"), (KeyError("x"), 1, "compactor: unexpected KeyError: 'x'")],
+    [
+        (Unavailable("glue is away"), 75, "compactor: glue is away (see docs/errors.md#unavailable)"),
+        (KeyError("x"), 1, "compactor: unexpected KeyError: 'x' (see docs/errors.md#unexpected)"),
+    ],
 )
 def test_every_end_is_reported(job_config: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str) -> None:
     """An unexpected error too; the exit code shows whether another attempt can help."""

@@ -101,6 +101,8 @@ class RunRecord:
     """Message of the error; null unless `failed`, `blocked`, `later` or `stopped`."""
     error_class: str | None = None
     """Class of the error; null without one."""
+    error_id: str | None = None
+    """Id of the error, a heading of docs/errors.md; null without one."""
     failures: int = 0
     """How often runs have failed one after another, this one included; 0 if it did not fail."""
     failing_since: str | None = None

@@ -20,12 +20,29 @@
         └── Unavailable           a service did not answer
             └── InconsistentRead      Spark's view of the store contradicts ours
 
-Callers may rely on the classes. Messages are for people: what happened, where, what was expected instead, and what to do.
+Callers may rely on the classes and their ids. Messages are for people: what happened, where, what was expected instead, and what to do.
+`docs/errors.md` is made of the docstrings and the `advice` of the classes (`make docs`), so both are Markdown, with links relative to `docs/`.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any, ClassVar
+
+PAGE = "docs/errors.md"
+"""The page about all errors, with a heading for each id."""
+
+UNEXPECTED = "unexpected"
+"""The id of all errors that are not raised on purpose."""
+
+
+def see(error: str) -> str:
+    """Return the line that leads from an error's message to its explanation. `error`: the id.
+
+    >>> see("config-error")
+    'see docs/errors.md#config-error'
+    """
+    return f"see {PAGE}#{error}"
 
 
 def variable(name: str) -> str:
@@ -38,26 +55,57 @@ def variable(name: str) -> str:
 
 
 class CompactorError(Exception):
-    """Root of all errors raised on purpose."""
+    """Root of all errors raised on purpose. Callers catch it; nothing raises it."""
 
-    exit_code = 1
+    exit_code: ClassVar[int] = 1
     """Exit code of the command line."""
+    id: ClassVar[str] = "compactor-error"
+    """The class name in lower case with hyphens: stable, shown with every message, a heading of `PAGE`."""
+    advice: ClassVar[str] = "Look up the class below it."
+    """What to do. Each class has its own."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give the class its id."""
+        super().__init_subclass__(**options)
+        cls.id = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 
 
 class Refused(CompactorError):
-    """A retry fails again: somebody has to repair the input, the configuration or the state."""
+    """A retry fails again: somebody has to repair the input, the configuration or the state.
+
+    The class itself stands for what no class below it names: no Java, no disk space, too little memory for Spark, a missing permission, a file system
+    without hard links, a version that is not kept, a statement that cannot run.
+    """
+
+    advice = "Do what the message asks for, then run the command again."
 
 
 class ConfigError(Refused):
-    """The configuration is wrong; the message names file, table and key."""
+    """The configuration is wrong. The message names file, line, table and key; all mistakes in the file are reported together."""
+
+    advice = """Correct `compactor.yaml`. [Configuration](configuration.md) describes every key, `compactor.schema.json` lets an editor mark mistakes
+        while you type, and `compactor check` compares the configuration with the files."""
 
 
 class InputRefused(Refused):
-    """A landed file, or a record in it, cannot be used. The message names the file, which stays in landing."""
+    """A landed file, or a record in it, cannot be used. The message names the file, which stays in landing.
+
+    It is damaged, or has another envelope or format than configured, an unknown operation, or an update without the row before it in a table without
+    key. Or more of the files or records are invalid than `quarantine:` allows, or no folder matches the pattern of `increments:`.
+    """
+
+    advice = """Repair or remove that file, or correct the setting in the message, then run again. The table's other new files wait with it. If a few
+        invalid files or records must not stop a table, set [`quarantine:`](sources.md#what-cannot-be-used). `compactor quarantine show TABLE` lists
+        them."""
 
 
 class InputUnfinished(InputRefused):
-    """Landed files lack the end that their format requires. A young file may still be written and is left for the next run."""
+    """Landed files lack the end that their format requires. A young file may still be written and is left for the next run.
+
+    The error is raised if these are the only new files, and they were last written more than 15 minutes ago.
+    """
+
+    advice = "Let the sink write the file again, or remove it. If sinks write so slowly, let them write elsewhere and move the finished file."
 
     def __init__(self, paths: frozenset[str], message: str) -> None:
         super().__init__(message)
@@ -66,7 +114,13 @@ class InputUnfinished(InputRefused):
 
 
 class SchemaRefused(Refused):
-    """A schema change that would lose data, or that the table's policy refuses. The increments stay in landing."""
+    """A schema change that would lose data, or that the table's policy refuses. The increments stay in landing.
+
+    Also a key that is not the table's, a key column that is missing, or one whose type cannot be a key.
+    """
+
+    advice = """Look at the change with `compactor schema diff`. Then repair the producer, rename the column, or allow the change with
+        [`on_schema_change`](registry.md#when-a-schema-changes). After a change of `key:`: [rebuild](operations.md#building-a-table-again)."""
 
     def __init__(self, message: str, decisions: tuple[object, ...] = ()) -> None:
         super().__init__(message)
@@ -75,56 +129,102 @@ class SchemaRefused(Refused):
 
 
 class OrderRefused(Refused):
-    """Positions that cannot be compared."""
+    """Positions that cannot be compared: it is unknown which of two changes of a row is newer.
+
+    The order is not configured and not in the records, an order column is null, or `order_by` is not what it was for earlier versions.
+    """
+
+    advice = """Set `order_by:` to columns that grow with every change ([sources](sources.md)). If it was changed, put the old one back, or
+        [rebuild](operations.md#building-a-table-again) the table with the new one."""
 
 
 class CheckFailed(Refused):
-    """Staged data broke an invariant; nothing was committed."""
+    """Staged data broke an invariant; nothing was committed.
+
+    A key is null or occurs twice, counts do not add up, more rows would go than `checks.max_gone` allows, or `unresolved: fail` met a value that the
+    source never sent. In the outcome `blocked` a rule of `checks:` does not hold: that version is committed and not shown ([blocked](#blocked)).
+    """
+
+    advice = """Null keys and unresolved values: repair the source, or change the setting. `max_gone`: look whether the source lost these rows; if
+        they may go, raise the limit for one run. Otherwise please report it: the input is still in landing."""
 
 
 class CatalogRefused(Refused):
-    """The catalog has an object that is not ours, or ours at another location."""
+    """The catalog has an object that is not ours, or ours at another location; or it denies access.
+
+    For example a table with the view's name, or a view of another incarnation of the table.
+    """
+
+    advice = "Rename that object, set another name with `view:`, or drop what is obsolete; `compactor sync --dry-run` shows what would be created."
 
 
 class RegistryRefused(Refused):
     """The schema registry refused the request, or the address is no schema registry. The message names address, subject and status."""
 
+    advice = "Correct credentials, rights, the version, or the address with its path ([schema registries](registry.md))."
+
 
 class StateRefused(Refused):
-    """The table's own state cannot be read."""
+    """The table's own state cannot be read: a Snapshot is damaged, has another format, or is gone."""
+
+    advice = """Another format: install the version that wrote it, or a newer one ([versions](compatibility.md)). Damaged or gone: restore the table's
+        folder `_compactor` from a backup or from the store's object versions. Do not edit these files."""
 
 
 class TryLater(CompactorError):
-    """The same call may succeed later."""
+    """The same command may succeed later, for example after a publish that took longer than `publish_window`."""
 
     exit_code = 75
+    advice = "Run again. A scheduler may do so by itself: exit code 75 means that nothing has to be repaired."
 
 
 class Conflict(TryLater):
-    """Another writer committed first."""
+    """Another writer committed first, five times in a row; or files in landing keep changing while they are read."""
+
+    advice = "Run again. If it happens often, look for a second scheduler, or for a sink that rewrites files."
 
 
 class RequirementFailed(Conflict):
-    """The newest version does not meet the requirements of a change, for example after a restore by somebody else."""
+    """The newest version does not meet the requirements of a change, for example after a restore by somebody else.
+
+    A restore or rebuild was overtaken: another version is the newest now, or vacuum deleted the files of the rebuild.
+    """
+
+    advice = "Look at `compactor log TABLE`, decide whether the restore or rebuild is still what you want, then repeat it."
 
 
 class NoRowsYet(TryLater):
-    """Only records without rows (heartbeats, tombstones) have landed for a new table, so that its columns are unknown. They stay in landing."""
+    """Only records without rows (heartbeats, tombstones) have landed for a new table, so that its columns are unknown. They stay in landing.
+
+    `compactor run` reports such a table as `idle`, with exit code 0. A command that reads the table ends with this error before its first version.
+    """
+
+    advice = "Wait until rows land, and run the table. `compactor plan TABLE` shows what has landed."
 
 
 class Busy(TryLater):
-    """Another process uses the resource, such as the embedded metastore."""
+    """Another process uses the resource, such as the embedded metastore. The message names it."""
+
+    advice = "Wait: `--wait SECONDS` does. For several processes at a time use a metastore over Thrift, or Glue (`catalog:`)."
 
 
 class Stopped(TryLater):
-    """Somebody ended the run with Ctrl-C, or cancelled a Spark job."""
+    """Somebody ended the run with Ctrl-C, or cancelled a Spark job. What was committed by then is published."""
 
     exit_code = 130
+    advice = "Run again: the next run does the rest."
 
 
 class Unavailable(TryLater):
-    """A service did not answer."""
+    """A service did not answer: storage, the metastore, Glue, a schema registry, or Spark's JVM. Calls to AWS were repeated before."""
+
+    advice = "Run again. If it stays, check that service, the network to it, and for Spark's JVM the memory of the machine."
 
 
 class InconsistentRead(Unavailable):
-    """Spark's view of the store contradicts ours. Try again."""
+    """Spark's view of the store contradicts ours.
+
+    A landed file, or a directory of the table, is not what we listed or wrote ([why this is checked](design/cut-answers.md)).
+    """
+
+    advice = "Run again. If it persists, `compactor verify TABLE` shows whether files of the table are missing."

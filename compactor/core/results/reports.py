@@ -95,6 +95,8 @@ class TableReport:
     """Message of the error; None unless `failed`, `blocked`, `later` or `stopped`."""
     error_class: str | None = None
     """Class of the error; None without one."""
+    error_id: str | None = None
+    """Id of the error, a heading of docs/errors.md; None without one."""
     exit_code: int = 0
     """Exit code that the error asks for."""
 

@@ -78,6 +78,8 @@ def ingest(table: Table, choose: Choice, operation: str, label: str, progress: P
 class BecomesText(SchemaRefused):
     """Stored columns become text: their values have to be read again from the archive first."""
 
+    advice = "Run again. A run reads them by itself and never ends with this error; if yours does, please report it."
+
     def __init__(self, table: str, columns: Sequence[str]) -> None:
         super().__init__(f"table {table}: {', '.join(columns)}: numbers become text, and their values have to be read again from the archive first")
         self.columns = columns
