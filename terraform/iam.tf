@@ -171,9 +171,17 @@ locals {
       }],
       [for statement in local.list_statements : merge(statement, { Action = local.caller_actions.lake_list })],
       [
-        { Effect = "Allow", Action = local.caller_actions.lake_state, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/*" },
-        { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/notices/*" },
-        { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/runs/*" },
+        # of the quarantine only why a record is there, never the record
+        {
+          Effect   = "Allow"
+          Action   = local.caller_actions.lake_state
+          Resource = [for path in ["_compactor/*", "quarantine/*.reason.json"] : "${local.lake_arn}/${var.lake.warehouse}/*/${path}"]
+        },
+        {
+          Effect   = "Allow"
+          Action   = local.caller_actions.notices
+          Resource = [for path in ["notices/*", "runs/*", "last_run.json"] : "${local.lake_arn}/${var.lake.warehouse}/*/_compactor/${path}"]
+        },
         { Effect = "Allow", Action = local.caller_actions.notices, Resource = "${local.lake_arn}/${var.lake.warehouse}/_runs/*" },
         { Effect = "Allow", Action = local.caller_actions.plans, Resource = "${local.code_arn}/plans/*" },
         { Effect = "Allow", Action = local.caller_actions.reports, Resource = "${local.logs_arn}/jobs/reports/*" },

@@ -154,7 +154,7 @@ run "callers_start_watch_and_cancel" {
   assert {
     condition = toset(flatten([
       for statement in jsondecode(output.caller_policy).Statement : statement.Resource if contains(flatten([statement.Action]), "s3:GetObject")
-    ])) == toset(["arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/_compactor/*", "arn:aws:s3:::compactor-logs-123456789012-eu-west-1/jobs/reports/*"])
+    ])) == toset(["arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/_compactor/*", "arn:aws:s3:::compactor-lake-123456789012-eu-west-1/cdc/*/quarantine/*.reason.json", "arn:aws:s3:::compactor-logs-123456789012-eu-west-1/jobs/reports/*"])
     error_message = "Callers read Snapshots and the jobs' reports, not data."
   }
 }

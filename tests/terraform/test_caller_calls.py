@@ -137,7 +137,7 @@ def test_the_recording_holds_every_call_to_emr_that_the_code_can_make(calls: Cal
     """So that what follows speaks of all of them."""
     code = operations("emr-serverless", "runners/emr_serverless.py") | operations("emr", "runners/emr_steps.py")
     assert {call for call in calls.names if call[0] not in ("s3", "sns")} == code
-    assert len(code) == 7
+    assert len(code) == 8
 
 
 def test_no_call_lacks_its_right(calls: Calls) -> None:
@@ -152,7 +152,7 @@ def test_no_right_lacks_its_call(calls: Calls) -> None:
 @pytest.mark.parametrize(
     ("operation", "where"),
     [
-        (("GetObject", "HeadObject"), rf"{WAREHOUSE}/[^/]+/_compactor/.+|s3://logs/jobs/reports/.+"),
+        (("GetObject", "HeadObject"), rf"{WAREHOUSE}/[^/]+/(_compactor/.+|quarantine/.+\.reason\.json)|s3://logs/jobs/reports/.+"),
         (("PutObject",), r"s3://code/plans/[0-9a-f]+\.json"),
     ],
     ids=["reads state and reports, no data", "writes plans"],
