@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from compactor.core.erasure.erased import check_key
 from compactor.core.model import types
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
@@ -144,7 +145,9 @@ class _Rebuild:
         then = self.target or parent
 
         def read(texts: Sequence[str]) -> Batch:
-            return self.table.engine().read(self.table.spec.unguarded, _origin(self.table, then, texts), self.inputs, version, self.locations)
+            return self.table.engine().read(
+                self.table.spec.unguarded, _origin(self.table, then, texts), self.inputs, version, self.locations, erased=parent.erased
+            )
 
         batch = read(self.texts)
         if self.texts or self.table.spec.policy.of(TO_STRING) != "evolve" or not _same_rows(self.table, then):
@@ -236,6 +239,8 @@ class _Rebuild:
 
     def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:
         made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw)
+        if parent.erased is not None:
+            check_key(self.table.name, parent.schema, made.schema)
         pending = archive.unfinished(self.table, parent.pending)
         return Edit("rebuild", writer, made, True, pending=pending, counts=counts, ties=ties, unresolved=unresolved, files=tuple(made.data_files))
 
