@@ -10,8 +10,9 @@ import fastavro
 import pytest
 
 from compactor.core.erasure import raw_records
-from compactor.core.erasure.erased import key_values
+from compactor.core.erasure.erased import check_key, hashed, key_values, with_keys
 from compactor.core.model.errors import InputRefused, Refused
+from compactor.core.model.schema import Field, Schema
 
 
 @pytest.mark.parametrize(
@@ -104,3 +105,38 @@ def test_keys_of_several_columns_are_json_objects(text: str) -> None:
     """Each column has a value."""
     with pytest.raises(Refused, match="expected a key as"):
         key_values(text, ("id", "part"), "t")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ([("id", "int")], [("id", "bigint")], True),
+        ([("id", "string")], [("id", "string")], True),
+        ([("id", "decimal(10,2)")], [("id", "decimal(12,2)")], False),
+        ([("id", "bigint")], [("id", "string")], False),
+        ([("id", "bigint")], [("other", "bigint")], False),
+        ([("id", "bigint")], [("id", "bigint"), ("part", "int")], False),
+    ],
+)
+def test_a_key_that_the_hashes_would_not_recognise_is_refused(before: list[tuple[str, str]], after: list[tuple[str, str]], same: bool) -> None:
+    """Only whole numbers that become wider stay the same text."""
+    was, now = (
+        Schema(tuple(Field(name, name, kind, 1, None, None) for name, kind in columns), tuple(name for name, _ in columns))
+        for columns in (before, after)
+    )
+    if same:
+        check_key("t", was, now)
+    else:
+        with pytest.raises(Refused, match=r"keys were erased while the key was \(id "):
+            check_key("t", was, now)
+
+
+def test_another_secret_is_noticed() -> None:
+    """Without it every erased key would come back."""
+    erased = with_keys(None, ['["7"]'], b"one secret of some length", "t")
+    assert erased.keys == (hashed('["7"]', b"one secret of some length"),)
+    assert with_keys(erased, ['["8"]', '["7"]'], b"one secret of some length", "t").keys == tuple(
+        sorted(hashed(text, b"one secret of some length") for text in ('["7"]', '["8"]'))
+    )
+    with pytest.raises(Refused, match="is not the one that the erased keys were hashed with"):
+        with_keys(erased, [], b"another secret of some length", "t")
