@@ -16,8 +16,9 @@ GROUP = "spark"
 """xdist's group: its tests share a process, and so a session, while the other process does everything else."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Put all tests on the shared session into one process."""
+    """Put all tests on the shared session into one process: before xdist looks for groups."""
     for item in items:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group(GROUP))

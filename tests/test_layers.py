@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts.each import each
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "compactor"
 ADAPTERS = ("storage", "catalog", "registry", "spark", "duckdb", "runners", "notify", "telemetry", "reconcile")
@@ -115,7 +117,7 @@ def is_module(name: str) -> bool:
     return place.with_suffix(".py").exists() or place.is_dir()
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
+@each(modules(), name_of)
 def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
     """core imports core, ports core, flows these two; adapters never each other; only `app` names adapters."""
     mine = layer(name_of(path))
@@ -130,7 +132,7 @@ def test_a_module_imports_only_what_its_layer_may(path: Path) -> None:
             assert layer(found) in MAY_IMPORT[mine], f"{path.relative_to(ROOT)}:{node.lineno} imports {found}"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
+@each(modules(), name_of)
 def test_a_package_from_outside_is_named_only_where_it_belongs(path: Path) -> None:
     """PySpark in the Spark adapter, boto3 in the S3 one, and so on; core, ports and flows know the standard library only."""
     here = path.relative_to(PACKAGE).as_posix()
@@ -168,7 +170,7 @@ def test_what_needs_no_jvm_imports_no_spark_when_it_is_loaded(name: str) -> None
     assert "spark" not in layers
 
 
-@pytest.mark.parametrize("path", [path for path in modules() if layer(name_of(path)) in CLUSTER], ids=name_of)
+@each([path for path in modules() if layer(name_of(path)) in CLUSTER], name_of)
 def test_what_travels_to_a_cluster_is_python_3_9(path: Path) -> None:
     """Its syntax is 3.9's, and annotations are never evaluated (`int | None` would fail there)."""
     text = path.read_text()
@@ -221,7 +223,7 @@ def test_the_flows_have_no_clock_and_no_chance_of_their_own() -> None:
             assert not {"datetime", "date"} & set(owners), here
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
+@each(modules(), name_of)
 def test_a_module_fits_into_a_head(path: Path) -> None:
     """At most 400 lines, and no function over 60 without its docstring."""
     lines = path.read_text().splitlines()
@@ -233,7 +235,7 @@ def test_a_module_fits_into_a_head(path: Path) -> None:
             assert length <= 60, f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {length} lines"
 
 
-@pytest.mark.parametrize("package", sorted({path.parent for path in modules()}), ids=lambda path: str(path.relative_to(ROOT)))
+@each(sorted({path.parent for path in modules()}))
 def test_a_package_has_few_modules_and_says_what_it_holds(package: Path) -> None:
     """At most 15 modules beside `__init__.py`, which has a paragraph."""
     found = [path for path in package.glob("*.py") if path.name != "__init__.py"]

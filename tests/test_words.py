@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.parts.each import each
 
 ROOT = Path(__file__).parent.parent
 
@@ -72,7 +72,7 @@ def phrases(text: str) -> Iterator[tuple[str, int, str]]:
             yield match[0], text[: match.start()].count("\n"), instead
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+@each(modules())
 def test_a_module_is_written_in_plain_words(path: Path) -> None:
     """No banned name, no banned phrase in strings and comments."""
     text = path.read_text()
@@ -84,7 +84,7 @@ def test_a_module_is_written_in_plain_words(path: Path) -> None:
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("path", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
+@each(PROSE)
 def test_a_page_is_written_in_plain_words(path: Path) -> None:
     """No banned phrase on any page."""
     problems = [f"{path.name}:{line + 1}: {phrase!r}; write: {instead}" for phrase, line, instead in phrases(path.read_text())]

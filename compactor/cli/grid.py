@@ -33,15 +33,15 @@ def table(
     rows: Iterable[Sequence[Any]],
     right: Sequence[str] = (),
     optional: Sequence[str] = (),
-    wide: bool = False,
+    wide: bool | None = None,
     empty: str = "",
 ) -> None:
     """Print a table on stdout. Columns in `right` contain numbers.
 
     On a terminal that is too narrow, columns in `optional` are left out, the first ones first, until the table fits, and a line says so.
-    `wide`: leave nothing out. `empty`: the sentence to print if there are no rows.
+    `wide`: leave nothing out; None: the command has no such option. `empty`: the sentence to print if there are no rows.
     """
-    out = console(wide=wide)
+    out = console(wide=bool(wide))
     lines = [tuple(map(_cell, row)) for row in rows]
     if empty and not lines:
         out.print(empty, soft_wrap=True)
@@ -61,7 +61,8 @@ def table(
     out.print(grid)
     hidden = [name for name in columns if name not in shown]
     if hidden:
-        out.print(f"not shown: {', '.join(hidden)} (--wide)", style="dim", soft_wrap=True)
+        option = "--output json" if wide is None else "--wide"
+        out.print(f"not shown: {', '.join(hidden)} ({option})", style="dim", soft_wrap=True)
 
 
 def _cell(value: Any) -> str | Text:

@@ -286,6 +286,7 @@ def test_spark_reads_the_view_before_and_after_it_is_replaced(hive: HiveCatalog,
     assert spark.sql(f"SELECT count(*) FROM {name}.t_base WHERE base_version = 'b1' AND id > 3").first()[0] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_metastore_keeps_our_statistics(hive: HiveCatalog, spark: Any, home: tuple[str, Path]) -> None:
     name, root = home

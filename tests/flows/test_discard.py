@@ -14,6 +14,7 @@ from tests.faults import MODES, Crash, every_fault
 from tests.flows.test_every_crash import stages
 from tests.oracle.lake import Lake
 from tests.oracle.model import line
+from tests.oracle.sizes import tiered
 
 DAYS = 86400.0
 
@@ -75,7 +76,7 @@ def test_what_a_restore_has_undone_stays() -> None:
         lake.reabsorb()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", tiered(MODES, fast=["from_then_on"]))
 def test_a_vacuum_cut_at_any_call_discards_what_the_ledger_says_and_nothing_else(mode: str) -> None:
     """Whatever is gone is noted; whatever is noted is gone after the next vacuum."""
     for faults in every_fault(mode):

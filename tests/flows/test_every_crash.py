@@ -18,12 +18,14 @@ from tests.faults import ERRORS, MODES, Crash, Faults, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.memo import anew
 from tests.oracle.model import line
-from tests.oracle.sizes import FULL
+from tests.oracle.sizes import FULL, tiered
 from tests.oracle.watch import Intrusion, Watch
 
 ROWS = 12
-WAYS = [(mode, error) for error in ERRORS for mode in MODES if FULL or (mode, error) != ("from_then_on", "unavailable")]
-_WAY_IDS = [f"{mode}-{error}" for mode, error in WAYS]
+WAYS = tiered(
+    [(mode, error) for error in ERRORS for mode in MODES if FULL or (mode, error) != ("from_then_on", "unavailable")],
+    fast=[("from_then_on", "crash"), ("after_effect", "unavailable")],
+)
 
 
 def first(lake: Lake) -> None:
@@ -132,7 +134,7 @@ def test_the_program_folds_and_takes_late_events() -> None:
     assert lake.failed_checks() == []
 
 
-@pytest.mark.parametrize(("mode", "error"), WAYS, ids=_WAY_IDS)
+@pytest.mark.parametrize(("mode", "error"), WAYS)
 @pytest.mark.parametrize("run", range(len(DELIVERIES)))
 def test_a_run_cut_at_any_call_and_run_again_ends_as_an_undisturbed_one(run: int, mode: str, error: str) -> None:
     """And at the moment of death the reader sees one committed Snapshot, and nothing landed is lost or doubled."""
@@ -147,7 +149,7 @@ def test_a_run_cut_at_any_call_and_run_again_ends_as_an_undisturbed_one(run: int
     assert len(faults.calls) > 30
 
 
-@pytest.mark.parametrize(("mode", "error"), WAYS, ids=_WAY_IDS)
+@pytest.mark.parametrize(("mode", "error"), WAYS)
 def test_a_replay_cut_at_any_call_and_made_again_ends_as_an_undisturbed_one(mode: str, error: str) -> None:
     """A run after the cut finishes what it left; a second replay finds nothing to do or does it all."""
     for faults in every_fault(mode, error=error):
@@ -190,7 +192,7 @@ def pairs(run: int) -> Iterator[tuple[int, int, str, str]]:
     yield from random.Random(run).sample(found, 5000 if FULL else 40)
 
 
-@pytest.mark.parametrize("run", range(len(DELIVERIES)))
+@pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[1]))
 def test_a_recovery_may_be_cut_too(run: int) -> None:
     """A death while recovering from a death: the third attempt ends as an undisturbed run."""
     for n, m, one, two in pairs(run):
@@ -214,7 +216,7 @@ def raced(lake: Lake, watch: Watch, intrusion: Intrusion) -> None:
     assert not ended or newest is None or watch.shown == newest.version
 
 
-@pytest.mark.parametrize("run", range(len(DELIVERIES)))
+@pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[1]))
 def test_a_second_writer_at_any_call_loses_or_wins_and_harms_nothing(run: int) -> None:
     """Another process runs the same table from beginning to end while this one is at call n; both end well."""
     for at in itertools.count(1):
@@ -228,7 +230,7 @@ def test_a_second_writer_at_any_call_loses_or_wins_and_harms_nothing(run: int) -
     assert at > 30
 
 
-@pytest.mark.parametrize("run", range(len(DELIVERIES) - 1))
+@pytest.mark.parametrize("run", tiered(range(len(DELIVERIES) - 1), fast=[1]))
 def test_a_second_writer_with_more_data_at_any_call_harms_nothing(run: int) -> None:
     """The next delivery lands and is committed by another process while this one is at call n.
 
@@ -255,7 +257,7 @@ def test_a_second_writer_with_more_data_at_any_call_harms_nothing(run: int) -> N
     assert at > 30
 
 
-@pytest.mark.parametrize("run", range(len(DELIVERIES) - 1))
+@pytest.mark.parametrize("run", tiered(range(len(DELIVERIES) - 1), fast=[1]))
 def test_a_second_writer_that_dies_leaves_its_work_to_the_first(run: int) -> None:
     """The other commits more and dies somewhere; this one, which began before, plans again on what it finds."""
     number = calls(run)
@@ -307,7 +309,7 @@ def test_what_another_committed_and_did_not_archive_is_archived_by_whoever_commi
     watch.settled()
 
 
-@pytest.mark.parametrize("run", range(len(DELIVERIES)))
+@pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[1]))
 def test_a_truncate_that_overtakes_a_run_at_any_call_takes_its_rows(run: int) -> None:
     """A fold or commit made on what the truncate has ended is not used (H16)."""
     for at in itertools.count(1):
@@ -329,7 +331,7 @@ def test_a_truncate_that_overtakes_a_run_at_any_call_takes_its_rows(run: int) ->
         assert [row[:2] for row in lake.look().rows] == [(1, 1)]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("run", range(len(DELIVERIES)))
+@pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[1]))
 def test_a_file_that_changes_at_any_call_is_absorbed_as_it_was_or_as_it_is(run: int) -> None:
     """The sink rewrites a file while a run is at call n: the ledger says which content was taken, and nothing of it is lost (H1)."""
     for at in itertools.count(1):

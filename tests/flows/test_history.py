@@ -22,7 +22,7 @@ from tests.oracle.history import versions
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.reader import look
-from tests.oracle.sizes import sized
+from tests.oracle.sizes import sized, tiered
 from tests.oracle.source import KINDS, Source
 
 
@@ -76,7 +76,7 @@ def test_a_reader_sees_the_history_of_the_snapshot_that_is_shown(seed: int) -> N
         assert lake.failed_checks() == []
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", tiered(MODES, fast=["from_then_on"]))
 def test_a_run_cut_at_any_call_leaves_the_history_whole(mode: str) -> None:
     """At the moment of death a reader sees the history of one Snapshot; the next run ends as an undisturbed one."""
     start = Lake(table(history=True))

@@ -17,6 +17,7 @@ from compactor.flows.run_tables import run_tables
 from tests.faults import Crash, every_fault
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
+from tests.oracle.sizes import tiered
 
 CAUGHT_UP = (("increment_2026010100/a.json", 1), ("increment_2026010101/a.json", 2))
 
@@ -114,7 +115,10 @@ def test_a_file_in_landing_is_work() -> None:
     assert look(lake)[1] == []
 
 
-@pytest.mark.parametrize(("mode", "error"), [("from_then_on", "crash"), ("after_effect", "unavailable"), ("before", "unavailable")])
+@pytest.mark.parametrize(
+    ("mode", "error"),
+    tiered([("from_then_on", "crash"), ("after_effect", "unavailable"), ("before", "unavailable")], fast=[("from_then_on", "crash")]),
+)
 def test_whatever_failed_a_run_is_idle_only_when_all_is_done(mode: str, error: str) -> None:
     """Fail at every call of a run in turn: later runs end with the newest version shown and nothing left in landing."""
     for faults in every_fault(mode, error=error):

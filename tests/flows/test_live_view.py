@@ -94,7 +94,7 @@ def act(lake: Lake, how: str, rng: random.Random) -> None:
             lake.rebuild(accept=True)
 
 
-@sized(800)
+@sized(400)
 @given(seed=st.integers(0, 1_000_000), length=st.integers(2, 12), composite=st.booleans())
 def test_the_live_view_shows_what_the_view_shows_after_the_next_run(seed: int, length: int, composite: bool) -> None:
     """Late and repeated files, old and new folders, truncates, purged tombstones, epochs, restores, adopted bases, unusable records."""

@@ -17,10 +17,11 @@ from compactor.flows.table import Table
 from compactor.flows.write import rebuild as rewrite
 from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
-from tests.flows.test_every_crash import _WAY_IDS, DELIVERIES, WAYS, ending, stages
+from tests.flows.test_every_crash import DELIVERIES, WAYS, ending, stages
 from tests.oracle.lake import Lake, table
 from tests.oracle.memo import anew
 from tests.oracle.model import line
+from tests.oracle.sizes import tiered
 from tests.oracle.watch import Intrusion, Watch
 
 
@@ -179,7 +180,7 @@ def test_a_table_without_a_version_has_nothing_to_rebuild() -> None:
         Lake(table()).rebuild()
 
 
-@pytest.mark.parametrize(("mode", "error"), WAYS, ids=_WAY_IDS)
+@pytest.mark.parametrize(("mode", "error"), WAYS)
 def test_a_rebuild_cut_at_any_call_has_happened_or_not(mode: str, error: str) -> None:
     """Whatever it left, a run finishes; a second rebuild is possible."""
     for faults in every_fault(mode, error=error):
@@ -199,7 +200,7 @@ def test_a_rebuild_cut_at_any_call_has_happened_or_not(mode: str, error: str) ->
     assert lake.rebuild().outcome == "published"
 
 
-@pytest.mark.parametrize("stage", range(1, len(DELIVERIES)))
+@pytest.mark.parametrize("stage", tiered(range(1, len(DELIVERIES)), fast=[1]))
 def test_what_others_absorb_while_it_goes_on_is_in_it(stage: int) -> None:
     """A run with the next delivery at any call of the rebuild: late events, a new column, damaged records."""
     caught = 0
@@ -270,7 +271,7 @@ def test_a_truncate_that_overtakes_it_takes_its_rows() -> None:
         assert [row[:2] for row in lake.look().rows] == [(1, 1)]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("what", ["restore", "rebuild"])
+@pytest.mark.parametrize("what", tiered(["restore", "rebuild"], fast=["restore"]))
 def test_a_restore_or_another_rebuild_beside_it_makes_one_of_them_lose(what: str) -> None:
     """What was asked for last may not be what is wanted: it says so, and changes nothing."""
     lost = 0

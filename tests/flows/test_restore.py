@@ -13,10 +13,11 @@ from compactor.core.model.errors import Conflict, Refused, TryLater
 from compactor.flows.table import Table
 from compactor.flows.write import restore
 from tests.faults import Crash, Faults, every_fault
-from tests.flows.test_every_crash import _WAY_IDS, WAYS, first, second, stages, third
+from tests.flows.test_every_crash import WAYS, first, second, stages, third
 from tests.oracle.lake import Lake, table
 from tests.oracle.memo import anew, digest
 from tests.oracle.model import line
+from tests.oracle.sizes import tiered
 from tests.oracle.watch import Intrusion, Watch
 
 AGAIN = 2
@@ -188,7 +189,7 @@ RESTORED: dict[str, bool] = {}
 """Whether a restore has happened, by the state that the cut left: each is gone on from once."""
 
 
-@pytest.mark.parametrize(("mode", "error"), WAYS, ids=_WAY_IDS)
+@pytest.mark.parametrize(("mode", "error"), WAYS)
 def test_a_restore_cut_at_any_call_has_happened_or_not(mode: str, error: str) -> None:
     """The next run finishes it, or finds nothing of it; a second restore then ends as an undisturbed one."""
     undisturbed = stages()[-1].copy()
@@ -221,7 +222,7 @@ def test_a_restore_cut_at_any_call_has_happened_or_not(mode: str, error: str) ->
     assert outcome == {True, False}
 
 
-@pytest.mark.parametrize("mode", ["before", "after_effect", "from_then_on"])
+@pytest.mark.parametrize("mode", tiered(["before", "after_effect", "from_then_on"], fast=["after_effect"]))
 def test_a_reabsorb_cut_at_any_call_and_made_again_ends_as_an_undisturbed_one(mode: str) -> None:
     """What is undone is taken once."""
     expected = stages()[-1].look().rows  # type: ignore[union-attr]
@@ -283,7 +284,7 @@ def test_pins_are_named_listed_and_removed() -> None:
         lake.unpin("v2")
 
 
-@pytest.mark.parametrize("mode", ["before", "after_effect", "from_then_on"])
+@pytest.mark.parametrize("mode", tiered(["before", "after_effect", "from_then_on"], fast=["after_effect"]))
 def test_a_pin_cut_at_any_call_and_made_again_is_one(mode: str) -> None:
     """Nothing else changes."""
     rows = stages()[-1].look().rows  # type: ignore[union-attr]

@@ -16,10 +16,11 @@ from compactor.core.model.errors import Conflict, Refused, StateRefused, TryLate
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.results.reports import VacuumReport
 from tests.faults import Crash, Faults, every_fault
-from tests.flows.test_every_crash import _WAY_IDS, WAYS, first, second, third
+from tests.flows.test_every_crash import WAYS, first, second, third
 from tests.oracle.lake import HOUR, Lake, table
 from tests.oracle.memo import anew
 from tests.oracle.model import line
+from tests.oracle.sizes import tiered
 from tests.oracle.watch import Intrusion, Watch
 
 DAY = 24 * HOUR
@@ -248,7 +249,7 @@ def test_a_table_without_snapshots_is_left_alone() -> None:
     assert len(lake.units()) == 1
 
 
-@pytest.mark.parametrize(("mode", "error"), WAYS, ids=_WAY_IDS)
+@pytest.mark.parametrize(("mode", "error"), WAYS)
 def test_a_vacuum_cut_at_any_call_and_made_again_ends_as_an_undisturbed_one(mode: str, error: str) -> None:
     """And at the moment of death nothing is missing that a kept Snapshot names, nor before its grace period is over."""
     undisturbed = old().copy()
@@ -275,7 +276,7 @@ def test_a_vacuum_cut_at_any_call_and_made_again_ends_as_an_undisturbed_one(mode
     assert len(faults.calls) > 40
 
 
-@pytest.mark.parametrize("sleeper", ["run", "vacuum"])
+@pytest.mark.parametrize("sleeper", tiered(["run", "vacuum"], fast=["vacuum"]))
 def test_a_process_that_sleeps_at_any_call_through_runs_and_vacuums_harms_nothing(sleeper: str) -> None:
     """It wakes after its parent has expired and its own work was deleted as an orphan: it conflicts, plans again, loses nothing."""
     happened: list[str] = []

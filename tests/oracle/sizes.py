@@ -14,8 +14,9 @@ FULL = os.environ.get("COMPACTOR_TESTS") == "full"
 
 
 def tiered(values: Iterable[Any], fast: Container[Any]) -> list[Any]:
-    """Parameters of a test. Those that are not in `fast` are marked slow: `make test-sample` takes them, and so does CI."""
-    return [value if value in fast else pytest.param(value, marks=pytest.mark.slow) for value in values]
+    """Parameters of a test (a tuple is several). Those that are not in `fast` are marked slow: `make test-sample` takes them, and so does CI."""
+    marks = {True: (), False: (pytest.mark.slow,)}
+    return [pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=marks[value in fast]) for value in values]
 
 
 def sized(examples: int, steps: int = 50) -> settings:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.model import line
-from tests.oracle.sizes import FULL
+from tests.oracle.sizes import FULL, tiered
 from tests.simulation import verbs
 from tests.simulation.bank import Delivery
 from tests.simulation.life import Plan, replayed
@@ -36,7 +36,10 @@ def plan(verb: str, argument: Any) -> Plan:
     )
 
 
-@pytest.mark.parametrize(("verb", "argument"), [("run", None), ("compact", None), ("rebuild", None), ("reabsorb", None), ("restore", 1)])
+@pytest.mark.parametrize(
+    ("verb", "argument"),
+    tiered([("run", None), ("compact", None), ("rebuild", None), ("reabsorb", None), ("restore", 1)], fast=[("run", None), ("rebuild", None)]),
+)
 def test_a_writer_sleeps_at_any_call_and_vacuum_works(verb: str, argument: Any) -> None:
     """Whatever the writer has staged may be gone when it wakes; the table is right all the same. Every third call, at full size every one."""
     life = plan(verb, argument)

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.spark
 ROW = {"id": 1, "seq": 1, "mail": "a@x", "Status": "it's", "ratio": 0.5}
 
 
+@pytest.mark.slow
 def test_every_kind_of_rule_blocks_and_lets_pass(lake: Lake) -> None:
     """The view's name means the new version, its name with the database what readers see; soft deletes are rows."""
     jump = f"SELECT n.id FROM t n JOIN {lake.database}.t o ON n.id = o.id WHERE n.ratio > 10 * o.ratio AND NOT n._deleted"

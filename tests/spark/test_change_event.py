@@ -49,6 +49,7 @@ def types(lake: Lake, spec: Any) -> dict[str, str]:
     return {field.name: field.type for field in lake.snapshot(spec).schema.fields}
 
 
+@pytest.mark.slow
 def test_values_have_the_types_that_the_schema_declares(lake: Lake) -> None:
     """Text is cast; empty text and null are null; decimals are decimal text here, never base64."""
     spec = spec_of(lake, avro_schema=AVRO)
@@ -74,6 +75,7 @@ def test_values_have_the_types_that_the_schema_declares(lake: Lake) -> None:
     assert {"id": 2, "price": None, "born": None, "seen": None, "photo": "AP8=", "code": "", "tags": ["a", None]} == rows[1]
 
 
+@pytest.mark.slow
 def test_values_have_the_types_named_beside_them(lake: Lake) -> None:
     """`columnTypes` and `oldKeyTypes`, where present, are PostgreSQL's or plain SQL's names."""
     spec = spec_of(lake)
@@ -97,6 +99,7 @@ def test_without_types_values_tell_them_and_nothing_is_lost(lake: Lake) -> None:
     assert [Decimal("12.50"), Decimal("-100"), Decimal("1.5")] == [row["price"] for row in rows]
 
 
+@pytest.mark.slow
 def test_texts_may_hold_any_braces_and_numbers_stay_exact_beside_them(lake: Lake) -> None:
     """`}{` in a text is no second document, and a brace is no object: numbers without quotes keep all digits."""
     spec, texts, exact = spec_of(lake), ["}{", '}{"', "a{b", "{", "x"], 1234567890123456789.25
@@ -174,6 +177,7 @@ def test_the_order_is_the_timestamp_or_fields_of_the_record(lake: Lake) -> None:
     assert [{"id": 1, "v": "new"}] == rows
 
 
+@pytest.mark.slow
 def test_change_events_in_parquet(lake: Lake) -> None:
     """The same lists as columns."""
     spec = spec_of(lake, format="parquet")
@@ -188,6 +192,7 @@ def test_change_events_in_parquet(lake: Lake) -> None:
     assert [{"id": 2, "v": "a"}] == lake.rows(spec)
 
 
+@pytest.mark.slow
 def test_truncate_and_a_delete_named_by_its_columns(lake: Lake) -> None:
     """A delete without old key names its row by `columnNames`; a truncate ends all before it."""
     spec = spec_of(lake)

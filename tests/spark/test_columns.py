@@ -56,6 +56,7 @@ def written(lake: Lake, root: Path) -> dict[str, bytes]:
     return contents
 
 
+@pytest.mark.slow
 def test_protected_values_are_in_no_object_and_equal_values_have_equal_hashes(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """In base, Delta, history, feed, ledger, quarantine; with late, partial and invalid records, a compaction and a rebuild."""
     monkeypatch.setenv("COMPACTOR_HASH_KEY", SECRET)
@@ -95,6 +96,7 @@ def test_protected_values_are_in_no_object_and_equal_values_have_equal_hashes(la
     assert f"{spec.name}_incremental" not in {row.tableName for row in lake.spark.sql(f"SHOW TABLES IN {lake.database}").collect()}
 
 
+@pytest.mark.slow
 def test_rules_that_change_and_secrets_that_are_missing_are_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stored rows would keep what they have."""
     monkeypatch.delenv("COMPACTOR_HASH_KEY", raising=False)

@@ -103,6 +103,7 @@ def test_a_point_lookup_is_pushed_into_the_base_scan(lake: Lake) -> None:
     assert "BroadcastHashJoin" in aggregate
 
 
+@pytest.mark.slow
 def test_the_view_asked_live_shows_what_has_landed(lake: Lake) -> None:
     """`<t>_live` dedupes landed Parquet rows in: new rows, newer versions, deletes, and stale ones that lose."""
     spec = lake.spec(live_view=True, archive="keep", op="op")

@@ -127,6 +127,7 @@ def test_local_rows_are_not_read_twice(lake: Lake) -> None:
     assert ConsistentReads(dict.fromkeys(paths, 0)).materialize(rows, lambda found: pytest.fail(str(found))) is rows
 
 
+@pytest.mark.slow
 def test_a_file_with_different_rows_in_two_readings_is_refused(lake: Lake, remote: None) -> None:
     """The error names the file and both numbers of rows. One truncated response is no error: the file is read again."""
     path = lake.root / "a.json"
@@ -176,6 +177,7 @@ def test_an_empty_content_is_read_once_more() -> None:
     assert answers == []
 
 
+@pytest.mark.slow
 def test_remote_files_give_the_same_table_as_local_ones(lake: Lake, remote: None) -> None:
     """All formats of rows."""
     spec = lake.spec()
@@ -189,6 +191,7 @@ def test_remote_files_give_the_same_table_as_local_ones(lake: Lake, remote: None
     assert lake.problems(spec) == []
 
 
+@pytest.mark.slow
 def test_remote_files_that_cannot_be_opened_go_to_quarantine(lake: Lake, remote: None) -> None:
     """Each after a second attempt."""
     spec = lake.spec()
@@ -221,6 +224,7 @@ def test_a_landed_file_that_is_smaller_to_spark_is_not_ingested(lake: Lake) -> N
     assert lake.run(spec).counts["applied"] == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_misses_a_stored_file_is_refused(lake: Lake) -> None:
     """A directory that Spark lists without one of its files is not taken for a smaller Segment or Delta."""
     spec = lake.spec(write_mode="merge-on-read")
@@ -261,6 +265,7 @@ class HidesDelta(LocalStorage):
         return (info for info in super().list(prefix) if "/delta/" not in info.path)
 
 
+@pytest.mark.slow
 def test_a_listing_that_lacks_a_written_file_stops_the_commit(lake: Lake) -> None:
     """The pass that writes counts its rows, and the footers of the listed files count theirs. A footer of another file is not believed."""
     spec = lake.spec(write_mode="merge-on-read")

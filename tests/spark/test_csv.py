@@ -55,6 +55,7 @@ DIALECTS = {
 }
 
 
+@pytest.mark.slow
 def test_dialects(lake: Lake) -> None:
     """One table a dialect, all in one session: four rows each, read as they were meant."""
     for number, (name, (csv, text, expected)) in enumerate(DIALECTS.items()):
@@ -90,6 +91,7 @@ def test_what_is_wrong_with_a_file_is_said(lake: Lake) -> None:
         assert ["part-0.csv"] == lake.landed(spec)
 
 
+@pytest.mark.slow
 def test_declared_types_and_the_lines_that_do_not_fit(lake: Lake) -> None:
     """`csv: {types: ..}` makes dates of text. An invalid record is quoted as the line of the file, also in a report."""
     spec = lake.spec(csv=Csv(delimiter=";", types=(("born", "date"), ("zip", "string"))))
@@ -161,6 +163,7 @@ def test_any_split_into_runs_gives_the_same_table(lake: Lake) -> None:
         assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_file_that_holds_nothing(lake: Lake) -> None:
     """Empty, or its header only: no rows, no error; a header alone tells no types, so a new table waits."""
     spec = lake.spec()
@@ -189,6 +192,7 @@ def packed(lake: Lake, codec: str, data: bytes) -> bytes:
     return bytes(out.toByteArray())
 
 
+@pytest.mark.slow
 def test_compressed_text(lake: Lake) -> None:
     """CSV and JSON lines, by the suffix of the name. All codecs in one run."""
     spec = lake.spec()

@@ -58,6 +58,7 @@ def test_a_file_of_rows_is_not_taken_for_silence(lake: Lake) -> None:
         lake.run(spec)
 
 
+@pytest.mark.slow
 def test_a_deletes_other_columns_are_never_trusted(lake: Lake) -> None:
     """Default replica identity fills a delete's before image with zeros: only its key is used."""
     spec = debezium(lake)
@@ -87,6 +88,7 @@ def test_unavailable_values_come_from_the_newest_event_that_tells_them(lake: Lak
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_late_delete_ends_older_values(lake: Lake) -> None:
     """What was told before the delete does not belong to the row that came after it: the value is unknown, null, and counted."""
     spec = debezium(lake, write_mode="merge-on-read")
@@ -100,6 +102,7 @@ def test_a_late_delete_ends_older_values(lake: Lake) -> None:
     assert values(lake, spec)[1] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", tiered([False, True], fast=[False]), ids=["one run", "a run each"])
 def test_a_value_follows_its_row_to_a_new_key(lake: Lake, apart: bool) -> None:
     """The create of a key change carries placeholders: the value is under the old key. Swaps through a third key too."""
@@ -152,6 +155,7 @@ def test_the_halves_of_a_key_change_find_each_other_by_transaction_and_lsn(lake:
     assert {"id": 11, "v": "big 1", "w": 2} in lake.rows(spec)
 
 
+@pytest.mark.slow
 def test_a_declared_schema_gives_columns_their_meaning(lake: Lake) -> None:
     """JSON without schema says nothing of dates and decimals; an .avsc does."""
     decimal = {"type": "bytes", "connect.name": "org.apache.kafka.connect.data.Decimal"}
@@ -168,6 +172,7 @@ def test_a_declared_schema_gives_columns_their_meaning(lake: Lake) -> None:
     assert "12.34" == str(lake.rows(spec)[0]["fee"])
 
 
+@pytest.mark.slow
 def test_keyless_updates_and_deletes_take_one_equal_row(lake: Lake) -> None:
     """A before image names a row by its content; a removal that comes first waits."""
     spec = debezium(lake, key=(), container="value")

@@ -131,6 +131,7 @@ def event(op: str, lsn: int, columns: list[tuple[dict[str, Any], Any]]) -> dict[
     return {"schema": envelope, "payload": {"op": op, "before": None, "after": row, "source": source, "ts_ms": 1}}
 
 
+@pytest.mark.slow
 def test_each_type_is_stored_as_the_documentation_says(lake: Lake) -> None:
     """Numbers exact, no wrong date: what Hive cannot hold is null. A null of each type is null."""
     spec = lake.spec(envelope="debezium", order_by=(), quarantine_rows=0)
@@ -145,6 +146,7 @@ def test_each_type_is_stored_as_the_documentation_says(lake: Lake) -> None:
     assert [{"id": 1, **dict.fromkeys(f"c{at}" for at in range(len(TYPES)))}] == lake.rows(spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True], ids=["one run", "a run each"])
 def test_a_value_that_is_not_sent_is_known_in_each_type_that_can_be_stored_out_of_line(lake: Lake, apart: bool) -> None:
     """The placeholder takes another shape in each; the value stays what it was."""
@@ -159,6 +161,7 @@ def test_a_value_that_is_not_sent_is_known_in_each_type_that_can_be_stored_out_o
     assert 0 == lake.snapshot(spec).unresolved
 
 
+@pytest.mark.slow
 def test_a_key_in_base64_is_the_number_it_stands_for(lake: Lake) -> None:
     """Keys may be decimals; a delete names its row by one, in its before image or in the record's key alone."""
     spec = lake.spec(envelope="debezium", order_by=(), container="kafka", key=("c0",))

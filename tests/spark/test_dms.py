@@ -81,6 +81,7 @@ def test_the_full_load_comes_first_though_its_name_sorts_last(lake: Lake, operat
         assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_rows_of_one_file_are_in_order_and_never_ties(lake: Lake) -> None:
     """Insert, delete and insert of one key in one file; equal updates are events of their own, not duplicates."""
     spec = dms(lake)
@@ -120,6 +121,7 @@ def test_the_files_name_orders_and_not_its_folder(lake: Lake) -> None:
     assert ([], 3) == (lake.landed(spec), report.files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value"), [("AR_H_CHANGE_SEQ", "2026010109000000000000000000000000{0}"), ("transact_id", "0000002c:00000128:{0}")]
 )
@@ -161,6 +163,7 @@ def test_names_that_are_not_dms_s_are_refused_when_they_would_order(lake: Lake) 
     assert ["part-00000.csv"] == lake.landed(spec)
 
 
+@pytest.mark.slow
 def test_a_key_change_needs_the_before_image(lake: Lake) -> None:
     """`BI_<key>` of a before-image rule gives the old key; without it the old row stays, for nothing tells that it went."""
     spec = dms(lake, ("id", "v", "BI_id"))
@@ -180,6 +183,7 @@ def test_a_key_change_needs_the_before_image(lake: Lake) -> None:
     assert [(1, "one"), (10, "one")] == pairs(lake, blind)
 
 
+@pytest.mark.slow
 def test_a_composite_key_with_before_images_of_text_and_numbers(lake: Lake) -> None:
     """The user guide's order_details: the before image of each key column, in keys of leading zeros too."""
     spec = dms(lake, ("shop", "product", "qty", "BI_shop", "BI_product"), key=("shop", "product"))
@@ -189,6 +193,7 @@ def test_a_composite_key_with_before_images_of_text_and_numbers(lake: Lake) -> N
     assert [("007", 66, 11), ("008", 2, 12)] == sorted((row["shop"], row["product"], row["qty"]) for row in lake.rows(spec))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lead", ["", "I,"])
 def test_inserts_only(lake: Lake, lead: str) -> None:
     """`CdcInsertsOnly` without IncludeOpForFullLoad writes no Op into files of changes either."""
@@ -208,6 +213,7 @@ def test_inserts_and_updates_without_op_are_upserts(lake: Lake) -> None:
     assert [(1, "a"), (2, "c"), (3, "d")] == pairs(lake, spec)
 
 
+@pytest.mark.slow
 def test_a_table_without_key(lake: Lake) -> None:
     """Equal rows of two files are two rows; a delete takes one equal row away; an update without before image is refused."""
     spec = dms(lake, ("a", "b"), key=())
@@ -224,6 +230,7 @@ def test_a_table_without_key(lake: Lake) -> None:
         lake.run(spec)
 
 
+@pytest.mark.slow
 def test_a_table_loaded_anew_is_refused_until_an_epoch_is_named(lake: Lake) -> None:
     """A second full load takes the names of the first and would lie below every change: no row of it would show."""
     spec = dms(lake)
@@ -310,6 +317,7 @@ def test_a_schema_names_and_types_the_columns(lake: Lake) -> None:
 WRONG = [("id", "1.5"), ("id", "x"), ("price", "1.005"), ("price", "123456789.00"), ("at", "soon"), ("day", "2026-02-30"), ("ok", "maybe")]
 
 
+@pytest.mark.slow
 def test_a_value_that_its_type_does_not_hold_is_no_null(lake: Lake) -> None:
     """The record is refused, by column and value."""
     good = {"id": "1", "price": "1.00", "at": "2026-01-01 00:00:00", "day": "2026-01-01", "ok": "true", "f": "1", "blob": "00", "note": ""}
@@ -322,6 +330,7 @@ def test_a_value_that_its_type_does_not_hold_is_no_null(lake: Lake) -> None:
     assert "committed" == lake.run(spec).outcome
 
 
+@pytest.mark.slow
 def test_a_table_in_parquet(lake: Lake) -> None:
     """Booleans as text, timestamps of microseconds or milliseconds, with and without zone, decimals; Op first, or missing in the full load."""
     spec = dms(lake, format="parquet", avro_schema=json.dumps({"type": "record", "name": "t", "fields": [{"name": "ok", "type": "boolean"}]}))
@@ -347,6 +356,7 @@ def test_a_table_in_parquet(lake: Lake) -> None:
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content"),
     [("LOAD00000002.parquet", b""), ("LOAD00000002.parquet", b"PAR1"), ("20260101-090000123.parquet", b"PAR1" + b"x" * 500)],

@@ -40,6 +40,7 @@ def test_the_newest_row_per_key_wins_whatever_the_order_of_arrival(lake: Lake) -
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_late_event_does_not_bring_a_deleted_row_back(lake: Lake) -> None:
     """A delete leaves a tombstone that a late older event meets, in the Delta and after a rewrite in the base."""
     spec = lake.spec(write_mode="merge-on-read")
@@ -66,6 +67,7 @@ def test_an_idle_run_makes_no_snapshot(lake: Lake) -> None:
     assert ("idle", 1) == (lake.run(spec).outcome, lake.snapshot(spec).version)
 
 
+@pytest.mark.slow
 def test_ties_are_broken_by_file_then_row_and_counted(lake: Lake) -> None:
     """Two different events at one Position: the later file wins, in whatever run it comes."""
     spec = lake.spec()
@@ -80,6 +82,7 @@ def test_ties_are_broken_by_file_then_row_and_counted(lake: Lake) -> None:
     assert (1, 0, 1) == (report.ties, report.counts["duplicate"], report.counts["superseded"])
 
 
+@pytest.mark.slow
 def test_operation_codes(lake: Lake) -> None:
     """Codes in any case; none is an upsert."""
     codes = {"c": True, "I": True, "Insert": True, "UPDATE": True, "r": True, "D": False, "delete": False, None: True}
@@ -94,6 +97,7 @@ def test_operation_codes(lake: Lake) -> None:
         assert number == len(lake.rows(other)), name
 
 
+@pytest.mark.slow
 def test_a_truncate_is_a_barrier(lake: Lake) -> None:
     """Rows below it go, later ones stay, latecomers below it stay away."""
     spec = lake.spec()
@@ -117,6 +121,7 @@ def test_metadata_columns_order_but_are_not_stored(lake: Lake) -> None:
     assert [{"id": 1, "v": "y", "__txid": 9}] == lake.rows(spec)
 
 
+@pytest.mark.slow
 def test_composite_keys_and_odd_names(lake: Lake) -> None:
     """Names with dots, blanks, umlauts, capitals and 300 letters, by the rules of `core/model/names.py`, in the table, its history and its feed.
 
@@ -177,6 +182,7 @@ def test_numbers_without_schema_stay_numbers(lake: Lake) -> None:
         assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_an_empty_array_is_not_lost_where_no_value_tells_its_type(lake: Lake) -> None:
     """A column that held only nulls or empty arrays is typed as other files, or the table, have it."""
     spec = lake.spec()
@@ -195,6 +201,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 def test_bad_records_are_refused_and_nothing_is_lost(lake: Lake) -> None:
     """The error names table and file or column; the files stay in landing; once repaired the run goes on."""
     for number, (rows, error, words) in enumerate(BAD.values()):
@@ -216,6 +223,7 @@ DELETED = {
 }
 
 
+@pytest.mark.slow
 def test_a_condition_on_the_row_deletes_it(lake: Lake) -> None:
     """The column stays visible, other values are upserts, a later row brings the key back; a late row does not. In JSON, CSV and Parquet."""
     for number, (condition, column, alive, dead) in enumerate(DELETED.values()):
@@ -341,6 +349,7 @@ def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lak
     assert [(1, 5), (3, None)] == [(row["id"], row["n"]) for row in lake.rows(spec)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", tiered(["part-9.json.gz", "part-9.parquet"], fast=["part-9.parquet"]))
 def test_a_cut_file_waits_in_quarantine(lake: Lake, file: str) -> None:
     """Of several files the unreadable one is found and named; the others are absorbed; repaired, it is taken again."""
@@ -397,6 +406,7 @@ def test_a_keyless_table_takes_inserts_and_refuses_changes(lake: Lake) -> None:
         lake.run(spec)
 
 
+@pytest.mark.slow
 def test_numbers_written_as_text_order_as_numbers(lake: Lake) -> None:
     """9 comes before 10, in one run and in two; later text that is none waits in quarantine; numbers among text have no order."""
     for name, groups in (("one", [["9", "10"]]), ("two", [["9"], ["10", "not yet"]])):
@@ -412,6 +422,7 @@ def test_numbers_written_as_text_order_as_numbers(lake: Lake) -> None:
         lake.run(spec)
 
 
+@pytest.mark.slow
 def test_an_lsn_written_as_text_orders_as_a_number(lake: Lake) -> None:
     """PostgreSQL's `0/FF` comes before `0/100`; SQL Server's fixed-width text is compared as it is."""
     for name, older, newer in (("postgresql", "0/FF", "0/100"), ("sqlserver", "00000027:00000ac0:0002", "00000027:00000ac0:0010")):

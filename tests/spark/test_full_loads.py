@@ -137,6 +137,7 @@ def land(lake: Lake, spec: TableSpec, worlds: dict[str, list[Copy]], at: int) ->
     (path.parent / "_SUCCESS").touch()
 
 
+@pytest.mark.slow
 def test_table_history_and_feed_are_what_the_copies_differ_in(lake: Lake) -> None:
     """Written cases and random programs side by side in one table; several copies in one run, and copies that come late between others."""
     worlds = {name: [copies[at % len(copies)] for at in range(FOLDERS)] for name, copies in (CASES | programs(range(200 if FULL else 25))).items()}

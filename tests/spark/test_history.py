@@ -145,6 +145,7 @@ def test_worked_examples(lake: Lake) -> None:
     run_cases(lake, table(lake, "t"), CASES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRUNCATES if FULL else list(TRUNCATES)[:1])
 def test_truncates(lake: Lake, name: str) -> None:
     """They end every open version, also of what comes late from before them."""

@@ -75,6 +75,7 @@ CASES: list[tuple[str, Callable[[int, int], Rows], Land, dict[str, Any], int, in
 """(name, rows, how they land, settings, most jobs of the first load, of a commit, of a compaction)"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rows", "land", "settings", "first", "commit", "compaction"), CASES, ids=[case[0] for case in CASES])
 def test_a_run_starts_few_jobs(
     lake: Lake, name: str, rows: Callable[[int, int], Rows], land: Land, settings: dict[str, Any], first: int, commit: int, compaction: int

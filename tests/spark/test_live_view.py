@@ -83,6 +83,7 @@ def test_the_live_view_after_truncates_nulls_epochs_restores_and_an_adoption(lak
     assert [(row["id"], row["v"]) for row in live(lake, spec)] == [(1, "changed"), (2, "base"), (3, "new")]
 
 
+@pytest.mark.slow
 def test_landed_files_with_odd_names_and_ancient_dates_can_be_read(lake: Lake) -> None:
     """A column that Hive 2 cannot read is not in the table of landed files; Spark reads dates before 1582 as they were written, whatever its setting."""
     spec = lake.spec(live_view=True, archive="keep")

@@ -66,6 +66,7 @@ def environment(tmp_path: Path, central: str) -> dict[str, str]:
     return {**os.environ, **java, REPOSITORY: central, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
+@pytest.mark.slow
 def test_a_local_maven_repository_with_poms_alone_is_not_asked(tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Any machine where Maven has run has one. The clients of other clouds are not fetched."""
     monkeypatch.setenv(REPOSITORY, environment[REPOSITORY])
@@ -77,6 +78,7 @@ def test_a_local_maven_repository_with_poms_alone_is_not_asked(tmp_path: Path, e
     assert jars == ["org.apache.hadoop_hadoop-aws-1.0.jar", "org.example_part-1.0.jar"], log
 
 
+@pytest.mark.slow
 def test_an_error_quotes_the_download_that_failed(tmp_path: Path, environment: dict[str, str]) -> None:
     """Not the end of a Java stack."""
     code = (

@@ -42,6 +42,7 @@ def tombstones(lake: Lake, spec: TableSpec) -> Sequence[Any]:
     return lake.spark.read.parquet(*paths).where("_op = 'd'").collect()
 
 
+@pytest.mark.slow
 def test_an_epoch_is_that_of_the_folders_date_and_stays_with_the_file(lake: Lake) -> None:
     """`01-04-2024` is after `05-03-2024`, though not as text. A file that waited in quarantine is as old as it was."""
     before = lake.with_settings(lake.spec(quarantine_share=1.0), pattern="%d-%m-%Y")
@@ -148,6 +149,7 @@ def test_a_counter_that_each_row_has_for_itself_sets_no_inserts_aside(lake: Lake
     assert [] == tombstones(lake, spec)
 
 
+@pytest.mark.slow
 def test_an_update_older_than_a_purge_is_compared_with_its_stored_row(lake: Lake) -> None:
     """Whether the row is in the base, in the Delta, or the change only fills a value that the stored row lacks."""
     spec = lake.spec(order_by=("__lsn",), write_mode="copy-on-write", tombstone_retention=100.0, patch_rows=True)
@@ -168,6 +170,7 @@ def test_an_update_older_than_a_purge_is_compared_with_its_stored_row(lake: Lake
     assert {1: "newer", 2: "v2", 3: "v3", 4: "v4b"} == values(lake, spec)
 
 
+@pytest.mark.slow
 def test_a_topic_created_again_is_refused_although_its_offsets_are_higher_already(lake: Lake) -> None:
     """An offset that was read before, with a newer change. With the next epoch the new count wins; late files of the old one do not bring it back."""
     before = lake.spec(container="kafka", order_by=("offset",))
@@ -228,6 +231,7 @@ def test_a_file_delivered_again_under_any_name_changes_nothing_and_is_counted(la
         assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_rows_of_mysqls_incremental_snapshot_fill_in_what_is_not_stored(lake: Lake) -> None:
     """They have no place in the binlog: an empty `file`. They are older than every change, and no purged delete is newer."""
 
@@ -252,6 +256,7 @@ def test_rows_of_mysqls_incremental_snapshot_fill_in_what_is_not_stored(lake: La
     assert {1: "log2", 2: "log", 7: "read", 8: "log"} == values(lake, spec)
 
 
+@pytest.mark.slow
 def test_ties_and_record_numbers_do_not_depend_on_how_a_file_was_split(lake: Lake) -> None:
     """The file is read beside another one, then alone and in small pieces: the later row of the two tied ones stays."""
     spec = lake.spec(quarantine_share=1.0)

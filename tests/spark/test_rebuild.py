@@ -29,6 +29,7 @@ def rebuilt(lake: Lake, spec: TableSpec, accept: bool = False) -> RebuildReport:
     return report
 
 
+@pytest.mark.slow
 def test_a_grown_table_is_its_archive_resolved_at_once(lake: Lake) -> None:
     """After a wider type (tables of another generation), a new column, a late event, a delete, a fold; runs go on top of it."""
     spec = lake.spec(write_mode="merge-on-read", compact_every=2.0, target_file_bytes=4_000, policy=TEXT_ALLOWED)

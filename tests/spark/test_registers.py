@@ -30,6 +30,7 @@ def shown(lake: Lake, spec: TableSpec) -> dict[int, tuple[Any, bool]]:
     return {each["id"]: (each.get("name"), each["_deleted"]) for each in lake.rows(spec)}
 
 
+@pytest.mark.slow
 def test_a_deleted_row_keeps_its_last_values_however_often_and_in_whatever_order_its_delete_comes(lake: Lake) -> None:
     """`delete: soft`: twice in a run, again later, before its create, with late updates below it, after another delete, and without any row."""
     spec = lake.spec(delete="soft", write_mode="merge-on-read", feed="net")

@@ -17,6 +17,7 @@ def up(key: int, seq: int, **more: Any) -> dict[str, Any]:
     return {"id": key, "seq": seq, "op": "u", **more}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write_mode", tiered(["merge-on-read", "copy-on-write"], fast=["merge-on-read"]))
 def test_a_column_that_a_partial_row_does_not_have_keeps_its_value(lake: Lake, write_mode: str) -> None:
     """Absent is not null: per column the newest row that has it wins, late ones too; a null that is there is a null."""
@@ -48,6 +49,7 @@ def test_without_it_an_absent_column_is_null(lake: Lake) -> None:
     assert [None] == [row["a"] for row in lake.rows(spec)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write_mode", tiered(["merge-on-read", "copy-on-write"], fast=["merge-on-read"]))
 def test_soft_deletes_stay_in_the_view_and_are_marked(lake: Lake, write_mode: str) -> None:
     """With the values they had, whatever their retention; a row that comes back is not deleted any more."""
@@ -64,6 +66,7 @@ def test_soft_deletes_stay_in_the_view_and_are_marked(lake: Lake, write_mode: st
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_more_rows_gone_than_allowed_stop_the_table_before_the_commit(lake: Lake) -> None:
     """By deletes or by a truncate; nothing is lost, and the run goes on when the limit is raised."""
     spec = lake.spec(max_gone=0.5, write_mode="merge-on-read")
@@ -82,6 +85,7 @@ def test_more_rows_gone_than_allowed_stop_the_table_before_the_commit(lake: Lake
     assert [] == lake.rows(spec)
 
 
+@pytest.mark.slow
 def test_a_new_epoch_begins_with_a_folder_and_may_replace_what_was_before(lake: Lake) -> None:
     """The source was loaded anew: small positions are newer now, rows that are not in the new load go, late files of the old count stay old."""
     spec = lake.spec(write_mode="merge-on-read")
@@ -102,6 +106,7 @@ def test_a_new_epoch_begins_with_a_folder_and_may_replace_what_was_before(lake: 
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_changed_settings_that_would_mix_rows_are_refused(lake: Lake) -> None:
     """Another key, no key, another order, another envelope: nothing is ingested, the files stay, and with the old settings the table goes on."""
     spec = lake.spec(key=("id", "part"))

@@ -67,6 +67,7 @@ def test_older_rows_show_the_default_of_every_type_and_follow_it_to_text(lake: L
     assert {row["id"]: row["new"] for row in lake.rows(spec)} == {1: 5, 2: 5, 3: 5, 4: 5, 5: 1}
 
 
+@pytest.mark.slow
 def test_the_table_of_landed_files_follows_the_types_of_the_files(lake: Lake) -> None:
     """No run reports that it could not be updated; what lands next is shown, and folders are in one table only."""
     spec = lake.spec(op="op")
@@ -126,6 +127,7 @@ def test_numbers_stay_numbers_until_text_is_asked_for_and_then_are_as_the_source
         lake.run(spec)
 
 
+@pytest.mark.slow
 def test_timestamps_of_both_kinds_are_one_table(lake: Lake) -> None:
     """`timestamps: int96`, then int64: base and Delta have another form each, and every read is right."""
     spec = lake.spec(write_mode="merge-on-read", compact_every=1e9)

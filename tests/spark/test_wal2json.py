@@ -134,6 +134,7 @@ CASES: list[tuple[str, Any, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_texts_may_hold_any_braces_and_large_numerics_may_be_left_out(lake: Lake) -> None:
     """`}{` in a text is no second document. An unchanged numeric of many digits is stored out of line, and an update leaves it out as it does texts."""
     spec = wal2json(lake)
@@ -199,6 +200,7 @@ VALUES: list[tuple[str, str, str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_values_are_what_the_type_beside_them_says(lake: Lake) -> None:
     """PostgreSQL type, JSON text as wal2json writes it, Hive type, what the view shows: numbers exact, no value guessed."""
     columns = ",".join(f'{{"name":"c{at}","type":"{kind}","value":{text}}}' for at, (kind, text, _, _) in enumerate(VALUES))
@@ -227,6 +229,7 @@ def test_an_array_column_whose_values_differ_in_depth_becomes_json(lake: Lake, a
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_transaction_that_commits_late_wins(lake: Lake) -> None:
     """The commit orders, not the LSN of the change: this one was written early and committed last."""
     spec = wal2json(lake)
@@ -237,6 +240,7 @@ def test_a_transaction_that_commits_late_wins(lake: Lake) -> None:
     assert {1: ("late commit", None)} == shown(lake, spec)
 
 
+@pytest.mark.slow
 def test_truncate_is_a_barrier(lake: Lake) -> None:
     """Format 2 tells it: older rows go, also those that arrive later."""
     spec = wal2json(lake)
@@ -247,6 +251,7 @@ def test_truncate_is_a_barrier(lake: Lake) -> None:
     assert {2: ("b", None)} == shown(lake, spec)
 
 
+@pytest.mark.slow
 def test_what_an_update_leaves_out(lake: Lake) -> None:
     """A large value left out keeps what it was; under REPLICA IDENTITY FULL the old image tells it; a column of fixed size was dropped."""
     spec = wal2json(lake)
@@ -263,6 +268,7 @@ def test_what_an_update_leaves_out(lake: Lake) -> None:
     assert {1: ("old", None), 2: ("told", 5), 3: (None, None)} == shown(lake, spec)
 
 
+@pytest.mark.slow
 def test_a_stream_of_several_tables(lake: Lake) -> None:
     """Without `source_table` it is refused; a list and a pattern take the partitions of one table together."""
     documents = [
@@ -283,6 +289,7 @@ def test_a_stream_of_several_tables(lake: Lake) -> None:
         assert {1: ("moved", None)} == shown(lake, spec)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", tiered([1, 2], fast=[2]))
 def test_a_table_without_key(lake: Lake, format_: int) -> None:
     """Equal rows of one COPY share an LSN and are as many; sent again they stay as many; updates and deletes take one equal row each."""

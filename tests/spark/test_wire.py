@@ -61,6 +61,7 @@ def table(lake: Lake, **settings: Any) -> TableSpec:
     return lake.spec(container="kafka", order_by=("kafka.offset",), **settings)
 
 
+@pytest.mark.slow
 def test_the_ways_bytes_stand_in_json(lake: Lake) -> None:
     """As an object, as base64, and, where they happen to be UTF-8, as text; JSON values and tombstones stand among them."""
     spec = table(lake)
@@ -100,6 +101,7 @@ def test_columns_of_sparks_kafka_source(lake: Lake) -> None:
 HEADERS = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, offset BIGINT, partition INT"
 
 
+@pytest.mark.slow
 def test_apicurios_header_names_the_schema_of_a_bare_datum(lake: Lake) -> None:
     """`contentId` is the id that Confluent's API knows; keys have a header of their own."""
     spec = table(lake, format="parquet")

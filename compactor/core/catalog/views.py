@@ -137,13 +137,15 @@ def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:
     """Return a simpler query for the same rows (union, newest row of each key). `verify` compares the view with it."""
     schema, generation = snapshot.schema, snapshot.schema.generation
     base, delta = (f"{quoted(spec.tables_in)}.{quoted(table_name(spec, part, generation))}" for part in ("base", "delta"))
-    chosen = f"{_select('`__b`', snapshot, spec)}, {_rank('`__b`', schema, 0)}"
+    # in a struct: a source column may be called like any of the columns that this query adds
+    chosen = f"struct({_select('`__b`', snapshot, spec)}) AS `__row`, {_rank('`__b`', schema, 0)}"
     parts = [f"SELECT {chosen} FROM {base} `__b` WHERE `__b`.`base_version` = '{snapshot.base_id}'"]
     if snapshot.delta is not None:
-        chosen = f"{_select('`__d`', snapshot, spec)}, {_rank('`__d`', schema, 1)}"
+        chosen = f"struct({_select('`__d`', snapshot, spec)}) AS `__row`, {_rank('`__d`', schema, 1)}"
         parts.append(f"SELECT {chosen} FROM {delta} `__d` WHERE `__d`.`delta_version` = '{snapshot.delta.id}'")
     keys = ", ".join(f"`_k{at}`" for at in range(len(schema.key)))
-    shown = ", ".join([*(quoted(schema.view_name(field)) for field in schema.payload), *([quoted(DELETED)] if spec.soft else [])])
+    names = [*(schema.view_name(field) for field in schema.payload), *([DELETED] if spec.soft else [])]
+    shown = ", ".join(f"`__row`.{quoted(name)}" for name in names)
     newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY `_from_delta` DESC) AS `_rank`"
     ranked = f"SELECT `__u`.*, {newest} FROM ({' UNION ALL '.join(parts)}) `__u`"
     return f"SELECT {shown} FROM ({ranked}) `__r` WHERE `_rank` = 1{_shown('`_op`', spec)}"
