@@ -31,7 +31,7 @@ def erased_with(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, keys: 
     for key in keys:
         values = key_columns(literal(json.dumps(list(key))), kinds)
         row = spark.range(1).selectExpr(f"{key_text(values, kinds)} AS text").collect()[0]
-        if None in json.loads(row.text):
+        if len(key) != len(kinds) or None in json.loads(row.text):
             columns = ", ".join(f"{name} ({kind})" for name, kind in zip(snapshot.schema.key, kinds))
             raise Refused(f"table {spec.name}: expected a value for each column of the key, {columns}, found {', '.join(key)}. Nothing was erased.")
         texts.append(row.text)
