@@ -66,7 +66,7 @@ def test_no_byte_of_an_erased_key_is_left(lake: Lake, monkeypatch: pytest.Monkey
     before = [row for row in lake.rows(spec) if row["id"] != "4711-secret"]
     assert {name.split("/")[0] for name in found(lake, spec)} >= {"base", "archive"}
     table = Table(lake.env, spec)
-    with pytest.raises(Refused, match="a secret of at least 16 bytes in the environment variable COMPACTOR_HASH_KEY"):
+    with pytest.raises(Refused, match="Set the environment variable COMPACTOR_HASH_KEY to at least 16 bytes"):
         erased(lake, spec, ("4711-secret",))
     monkeypatch.setenv("COMPACTOR_HASH_KEY", SECRET)
     report = erased(lake, spec, ("4711-secret",), ("never-there",))
