@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compactor.core.catalog.ddl import PartitionDef, TableDef, ViewDef
+from compactor.core.erasure.erased import Erased
 from compactor.core.measures.price import JobUsage
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
@@ -17,7 +18,7 @@ from compactor.core.model.policy import Rule
 from compactor.core.model.snapshot import FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Measured
-from compactor.core.results.batch import BatchSummary, InputLocations, Staged
+from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.results.reports import Ended
 from compactor.core.schema.adoption import ForeignBase
@@ -189,13 +190,15 @@ class Engine(Protocol):
         locations: InputLocations,
         entries: Entries = tuple,
         base: ForeignBase | None = None,
+        erased: Erased | None = None,
     ) -> Batch:
         """Open and decode these inputs, and convert them to the stored schema.
 
         Records that cannot be used are left out and are in the summary. Raises InputRefused if they exceed the limit of `quarantine`.
         `entries` reads the newest ledger entry of each input in the parent. Full loads need it to refuse files that come to a load after it was
         ingested, and to place late loads. `base`: the inputs are the files of a foreign base, and `spec` is `base.spec(..)`. Anything unusable in
-        them is refused, as are two rows with one key. The summary has the `adoption`.
+        them is refused, as are two rows with one key. The summary has the `adoption`. `erased`: keys whose events are ignored (default: those of the
+        parent).
         """
 
     def resolve(self, batch: Any, whole: bool) -> Resolution:
@@ -212,6 +215,20 @@ class Engine(Protocol):
 
     def compact(self, spec: TableSpec, snapshot: Snapshot, segments: Sequence[Segment], commit: str, purge_through: int) -> Staged:
         """Write new Segments with the rows of these and of the Delta in their key ranges, over the same ranges."""
+
+    def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
+        """Return the erased keys of a version and these, each with a text for each key column. Raises Refused for a text of another type."""
+
+    def without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[Staged, int]:
+        """Write a new base with all rows of a version but those of erased keys. Return it, and the number of rows left out.
+
+        Raises Refused if the source changed a row's key from or to an erased key, and not both are erased.
+        """
+
+    def records_of(
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
+    ) -> Mapping[str, ErasedRecords]:
+        """Return path → the records of erased keys in a raw file. No two of the inputs have one path. Raises InputRefused for unusable records."""
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Any) -> FeedPart | None:
         """Write the changes from `parent` to `made` and return their feed part; None without any change.

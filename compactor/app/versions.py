@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from compactor.app.base import AppBase
 from compactor.config.values import absolute, is_s3
+from compactor.core.erasure.erased import key_values
+from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Pin, Snapshot
@@ -127,6 +129,32 @@ class Versions(AppBase):
             )
         self._start_for([spec], archived=False)
         return adopt_table(self.runtime.table(spec), absolute(path, os.getcwd()), order_by, through, dry, progress, label)
+
+    def erase(
+        self,
+        name: str,
+        keys: Sequence[str] = (),
+        now: bool = False,
+        delete_files: bool = False,
+        leave_landing: bool = False,
+        label: str = "",
+    ) -> ErasureReport:
+        """Erase keys from everything that a table stores, or finish an earlier erase if no key is named.
+
+        A key is the text of its value, or a JSON object (column → value). `now`: do not wait for readers of older versions; `delete_files`: delete
+        raw files that cannot be rewritten; `leave_landing`: go on although files lie in landing. Raises Refused for what cannot be erased.
+        """
+        from compactor.flows.keep.erase import Request, erase
+
+        spec = self._with_schema(self.specs([name])[0])
+        kind = self.settings.runner_of(name)
+        if kind != "local":
+            raise Refused(
+                f"table {name}: `compactor erase` runs on this machine, but the table's runner is {kind}. Set `runner: local` while you erase."
+            )
+        request = Request(tuple(key_values(text, spec.key, name) for text in keys), now, delete_files, leave_landing)
+        self._start_for([spec], archived=True)
+        return erase(self.runtime.table(spec), request, label)
 
     def inputs(self, name: str) -> list[Input]:
         """Return a table's ledger, oldest entry first. Starts no JVM."""

@@ -13,7 +13,7 @@ import typer
 
 from compactor import __version__
 from compactor.cli import changes, demo, ingest, init, package, quarantine, run, schema, show, sql, versions
-from compactor.cli.proof import publish, reconcile
+from compactor.cli.proof import erase, publish, reconcile
 from compactor.core.model.errors import UNEXPECTED, CompactorError, see
 
 app = typer.Typer(
@@ -71,6 +71,7 @@ app.command()(versions.restore)
 app.command()(versions.rebuild)
 app.command()(versions.pin)
 app.command()(versions.adopt)
+app.command()(erase.erase)
 app.command()(init.init)
 app.command()(schema.sync)
 app.add_typer(schema.commands, name="schema")

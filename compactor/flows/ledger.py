@@ -63,14 +63,23 @@ def latest(entries: Iterable[Input]) -> dict[tuple[str, str], Input]:
     return {(item.path, item.etag): item for item in entries}
 
 
-def carried(table: Table, parent: Snapshot | None, commit: str) -> tuple[LedgerFile, ...]:
-    """The ledger files that a child of `parent` names: the parent's, and a new one with its own inputs. Small ones are merged at times."""
-    if parent is None or not parent.inputs:
+ERASED_REASON = "(removed by `compactor erase`)"
+"""What stands for the reason of an older attempt, which may quote a record."""
+
+
+def carried(table: Table, parent: Snapshot | None, commit: str, erases: bool = False) -> tuple[LedgerFile, ...]:
+    """The ledger files that a child of `parent` names: the parent's, and a new one with its own inputs. Small ones are merged at times.
+
+    `erases`: one new file has all inputs, without the reasons why files could not be opened.
+    """
+    if parent is None or not (parent.inputs or (erases and parent.ledger)):
         return parent.ledger if parent else ()
     files, inputs = list(parent.ledger), list(parent.inputs)
-    if len(files) >= _MERGE_AT:
+    if len(files) >= _MERGE_AT or erases:
         inputs = [item for file in files for item in entries(table, file)] + inputs
         files = []
+    if erases:
+        inputs = [dataclasses.replace(item, reason=ERASED_REASON) if item.reason else item for item in inputs]
     path = table.layout.ledger(commit)
     lines = "\n".join(json.dumps(dataclasses.asdict(item), ensure_ascii=False) for item in inputs)
     table.storage.write(path, gzip.compress(lines.encode(), mtime=0))

@@ -48,7 +48,7 @@ def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool
                 if edit is None:
                     return None
                 _check(table, parent, edit, planned_before=attempt > 0)
-                made = apply(parent, edit, _stamp(table, label), ledger.carried(table, parent, edit.writer))
+                made = apply(parent, edit, _stamp(table, label), ledger.carried(table, parent, edit.writer, edit.erased is not None))
                 put(table, made)
                 logs.at_version(made.version)
                 figures = {"operation": made.operation, "rows": made.rows, "bytes": made.size}

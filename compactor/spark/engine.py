@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.catalog.ddl import TableDef, ViewDef
+from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import CheckFailed, CompactorError, Refused
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
@@ -24,7 +25,7 @@ from compactor.core.model.snapshot import Delta, FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.planning.audit import Measured
-from compactor.core.results.batch import InputLocations, Staged
+from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
@@ -37,7 +38,7 @@ from compactor.spark.input.files import reason
 from compactor.spark.keys import segment_index
 from compactor.spark.measured import Pass
 from compactor.spark.reading import Reader, SparkBatch
-from compactor.spark.rows import keyless, position
+from compactor.spark.rows import erase, keyless, position
 from compactor.spark.rows.precedence import BASE, Resolver, union
 from compactor.spark.rows.resolution import Resolution, resolve, segments
 from compactor.spark.sql import named, quoted
@@ -67,9 +68,10 @@ class SparkEngine:
         locations: InputLocations,
         entries: Entries = tuple,
         base: ForeignBase | None = None,
+        erased: Erased | None = None,
     ) -> SparkBatch:
         """Decode these inputs into Changes. `entries` reads the ledger; `base` is set for the files of a foreign base."""
-        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, entries, base)
+        return Reader(self._spark, self._storage, self._schemas).read(spec, parent, inputs, version, locations, entries, base, erased)
 
     def resolve(self, batch: SparkBatch, whole: bool) -> Resolution:
         """Resolve the batch with the stored rows. `whole` reads the whole base, for a new base."""
@@ -143,6 +145,31 @@ class SparkEngine:
             heads.unpersist()
         return Staged(None, tuple(made), {}, purged_to=purged)
 
+    def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
+        """Return the erased keys of a version and these, each with a text for each key column."""
+        return erase.erased_with(self._spark, spec, snapshot, keys)
+
+    def without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[Staged, int]:
+        """Write a new base with all rows of a version but those of erased keys. Return it, and the number of rows left out."""
+        schema, order = snapshot.schema, snapshot.order
+        rows = TableReader(self._spark, Layout(spec.root, spec.landing), snapshot, schema).live(soft=True)
+        rows, left_out = erase.stored_rows(rows, schema, erased, spec.name)
+        ranges: list[Range] = [(None, None, compaction.segment_count(snapshot.size, snapshot.size, spec))]
+        made, _ = self._write_segments(rows, schema, order, spec, commit, ranges, snapshot.version, snapshot.unavailable_columns)
+        return Staged(None, tuple(made), {}), left_out
+
+    def records_of(
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
+    ) -> dict[str, ErasedRecords]:
+        """Return path → the records of erased keys in a raw file."""
+        emptied = dataclasses.replace(
+            snapshot, segments=(), delta=None, position=None, source_time=None, truncated_to=None, purged_to=None, offsets=(), erased=None
+        )
+        batch = self.read(dataclasses.replace(spec.unguarded, truncate="ignore"), emptied, inputs, snapshot.version + 1, locations)
+        with ExitStack() as scratch:
+            scratch.callback(batch.close)
+            return erase.records(spec, batch.summary, batch.changes, batch.raws, erased)
+
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
         """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""
         events = None
@@ -182,7 +209,7 @@ class SparkEngine:
             rows = TableReader(self._spark, Layout(spec.root, spec.landing), origin, origin.schema).live(spec.soft)
             resolver = Resolver(origin.schema, origin.order, origin.version, spec.keyless)
             return [*checks, compare.compare_with_archive(self._spark, spec, snapshot, resolver, rows)]
-        batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations)
+        batch = self.read(spec.unguarded, origin, inputs, origin.version + 1 if origin else 1, locations, erased=snapshot.erased)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
             work = resolve(self._spark, batch, True, several_passes=True)

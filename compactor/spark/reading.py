@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
+from compactor.core.erasure.erased import Erased, check_key
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
 from compactor.core.model.inputs import Input
@@ -34,7 +35,7 @@ from compactor.spark.decode.order import expression
 from compactor.spark.full_loads import FullLoads
 from compactor.spark.input import files, kafka, wire
 from compactor.spark.input.inputs import Inputs, LoadSetAside
-from compactor.spark.rows import deletions, keyless, position, protect, survey
+from compactor.spark.rows import deletions, erase, keyless, position, protect, survey
 from compactor.spark.rows.comparable import joined
 from compactor.spark.rows.conform import conform, link_key_changes, with_position, writer_positions
 from compactor.spark.rows.invalid import unusable_records, without_invalid
@@ -102,14 +103,16 @@ class Reader:
         locations: InputLocations,
         entries: Entries = tuple,
         base: ForeignBase | None = None,
+        erased: Erased | None = None,
     ) -> SparkBatch:
         """Read inputs as a batch, without files on which Spark fails. `entries` reads the ledger; `base` is set for files of a foreign base."""
+        erased = erased or (parent.erased if parent else None)
         with ExitStack() as scratch:
             opened = Inputs(self.spark, self.storage, spec, inputs, locations, scratch)
             batch = None
             while batch is None:
                 try:
-                    batch = self._read_base(opened, base) if base else self._read(opened, parent, version, entries)
+                    batch = self._read_base(opened, base) if base else self._read(opened, parent, version, entries, erased)
                 except LoadSetAside:
                     continue
                 except CompactorError:
@@ -121,7 +124,7 @@ class Reader:
                         raise Refused(f"table {spec.name}: Spark failed: {files.reason(error)}") from error
             return dataclasses.replace(batch, scratch=scratch.pop_all())
 
-    def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries) -> SparkBatch:
+    def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries, erased: Erased | None) -> SparkBatch:
         spec = opened.spec
         protection.check(spec.name, parent.schema if parent else None, spec.columns)
         frames, landed = self._frames(opened, parent)
@@ -163,6 +166,10 @@ class Reader:
         if mistyped:
             counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
             opened.within_limits(counts.invalid, counts.read, unusable)
+        if erased is not None:
+            check_key(spec.name, parent.schema if parent else evolved.schema, evolved.schema)
+            changes, left_out = erase.without_erased(changes, evolved.schema, erased, spec.name)
+            counts = dataclasses.replace(counts, ignored=counts.ignored + left_out)
         summary = _summary(opened, counts, evolved, order, landed, unusable)
         summary = dataclasses.replace(summary, unavailable_columns=tuple(sorted({*summary.unavailable_columns, *lacking})))
         if spec.source.full_loads:

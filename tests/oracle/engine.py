@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.catalog.ddl import TableDef, ViewDef
+from compactor.core.erasure.erased import Erased, with_keys
 from compactor.core.model import checksum, types
 from compactor.core.model.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.model.history import History
@@ -29,7 +30,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import COUNTS, DataFile, Delta, FeedPart, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning.audit import Measured, Rule, query
-from compactor.core.results.batch import BatchSummary, InputLocations, Staged
+from compactor.core.results.batch import BatchSummary, ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase, adoption, unplaced
 from compactor.core.schema.evolution import Evolved, evolve
@@ -37,7 +38,7 @@ from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import flat_rows
 from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
 from compactor.ports import Entries, Storage
-from tests.oracle import history_engine
+from tests.oracle import erasing, history_engine
 from tests.oracle.model import DELETED, UNKNOWN, Added, Change, Key, Replay, Row, added, ordered, replayed, shown, sorted_out
 
 _ROWS_PER_FILE = 8
@@ -145,6 +146,7 @@ class ListEngine:
         locations: InputLocations,
         entries: Entries = tuple,
         base: ForeignBase | None = None,
+        erased: Erased | None = None,
     ) -> ListBatch:
         """Parse the files, follow their columns."""
         if base is not None:
@@ -167,6 +169,8 @@ class ListEngine:
             raise NoRowsYet(f"table {spec.name}: nothing with a row has landed")
         evolved = evolve(parent.schema if parent else None, writers, spec.key, version, spec.name, spec.policy)
         conformed = [_conformed(event, evolved.columns.get(name, {}), evolved.schema) for name, events in groups.items() for event in events]
+        erased = erased or (parent.erased if parent else None)
+        conformed = [change for change in conformed if change.op == "t" or not erasing.gone(erased, change.key)]
         truncates = [change.position for change in conformed if change.op == "t"]
         if truncates and spec.truncate == "fail":
             raise InputRefused(f"table {spec.name}: a TRUNCATE arrived and `truncate: fail` is set")
@@ -307,6 +311,34 @@ class ListEngine:
             purges.append(purged)
         return Staged(None, self._segments(spec, schema, commit, ranges, snapshot.version), {}, purged_to=latest(purges))
 
+    # erasing ------------------------------------------------------------------------------------------------------
+
+    def erased_with(self, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
+        """Their texts, hashed."""
+        return with_keys(snapshot.erased, [json.dumps(list(key)) for key in keys], erasing.SECRET, spec.name)
+
+    def without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[Staged, int]:
+        """A new base of the other rows."""
+        schema = snapshot.schema
+        stored = {**self._base(spec, snapshot.segments, snapshot, schema), **self._delta(spec, snapshot, schema)}
+        kept = [state for key, state in stored.items() if not erasing.gone(erased, key)]
+        segments = self._segments(spec, schema, commit, [(None, None, kept)], snapshot.version) if kept else ()
+        return Staged(None, segments, {}), len(stored) - len(kept)
+
+    def records_of(
+        self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
+    ) -> dict[str, ErasedRecords]:
+        """The lines of the files."""
+        assert len({item.path for item in inputs}) == len(inputs)
+        out = {}
+        for item in inputs:
+            events, rows, unusable = self._events(spec, item, locations)
+            if unusable:
+                raise InputRefused(f"table {spec.name}: {item.path} has records that cannot be read")
+            numbers = {event.position[-1] + 1 for event in _named(events, snapshot.schema) if erasing.gone(erased, event.key)}
+            out[item.path] = ErasedRecords(tuple(sorted(numbers)), rows)
+        return out
+
     # adopting -----------------------------------------------------------------------------------------------------
 
     def _read_base(self, spec: TableSpec, inputs: Sequence[Input], base: ForeignBase) -> ListBatch:
@@ -353,7 +385,8 @@ class ListEngine:
             **_by_key(self._files(spec, snapshot.delta, snapshot.schema) if snapshot.delta else ()),
         }
         rows = {key: _seen(state) for key, state in stored.items() if state.op != "d" or spec.soft}
-        changes = [event for item in inputs for event in self._events(spec, item, locations)[0]]
+        every = [event for item in inputs for event in self._events(spec, item, locations)[0]]
+        changes = [event for event in every if event.op == "t" or not erasing.gone(snapshot.erased, event.key)]
         began = [event for state in self._base(spec, origin.segments, origin, snapshot.schema).values() for event in state.events] if origin else []
         barrier = _barrier(spec, changes)
         every = [*began, *_named(changes, snapshot.schema)]

@@ -166,6 +166,8 @@ def sorted_out(lines: bytes, path: str, epoch: int = 0) -> tuple[list[Change], l
     """
     changes, unusable = [], []
     for row, line in enumerate(lines.decode().splitlines()):
+        if not line.strip():
+            continue
         try:
             raw = json.loads(line)
             if raw["op"] == "-":

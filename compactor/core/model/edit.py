@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from compactor.core.erasure.erased import Erased
 from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.snapshot import DataFile, Feed, PendingDeletion, Pin, Snapshot, State
 
@@ -116,6 +117,8 @@ class Edit:
     """As `Snapshot.restored`."""
     feed: Feed | None = None
     """The feed after the Edit. None: the parent's, without a part of its own."""
+    erased: Erased | None = None
+    """The erased keys after the Edit."""
     requires: tuple[Requirement, ...] = ()
     """Conditions on the version that the Edit is applied to."""
     files: tuple[tuple[str, DataFile], ...] = ()
@@ -149,9 +152,10 @@ def apply(parent: Snapshot | None, edit: Edit, stamp: Stamp, ledger: tuple[Ledge
     if state is None:
         raise ValueError(f"{edit.operation}: the first version of {stamp.table} needs a State")
     version = parent.version + 1 if parent else 1
-    carried: dict[str, Any] = {name: getattr(parent, name) for name in ("pending", "pending_deletions", "pins", "oldest")} if parent else {}
+    carried: dict[str, Any] = {name: getattr(parent, name) for name in ("pending", "pending_deletions", "pins", "oldest", "erased")} if parent else {}
     carried["feed"] = parent.feed.idle() if parent and parent.feed else None
-    changed = {name: getattr(edit, name) for name in ("pending", "pending_deletions", "pins", "oldest", "feed") if getattr(edit, name) is not None}
+    names = ("pending", "pending_deletions", "pins", "oldest", "feed", "erased")
+    changed = {name: getattr(edit, name) for name in names if getattr(edit, name) is not None}
     return Snapshot(
         table=stamp.table,
         uuid=parent.uuid if parent else stamp.uuid,

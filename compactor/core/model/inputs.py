@@ -16,7 +16,7 @@ from compactor.core.model.position import Position
 AGAIN = ("replayed", "reread")
 """Outcomes of inputs that were taken from quarantine again."""
 
-LATER = (*AGAIN, "undone", "redone", "discarded")
+LATER = (*AGAIN, "undone", "redone", "discarded", "erased")
 """Outcomes of entries about an input whose first attempt is in the ledger too."""
 
 
@@ -52,6 +52,7 @@ class Input:
     | `undone` | a restore removed its rows from the table |
     | `redone` | its rows were taken again after a restore had removed them |
     | `discarded` | its raw file was deleted from the archive |
+    | `erased` | records of erased keys were removed from its raw file: `size` is the new size |
     """
     quarantined: int = 0
     """Number of its records in quarantine."""
@@ -59,6 +60,8 @@ class Input:
     """Why the file could not be opened; "" if it could."""
     epoch: int = 0
     """The epoch of its events. The first attempt decides it, and every later one keeps it (H6)."""
+    was: int = 0
+    """Bytes of its raw file before `compactor erase` rewrote it; 0 if it never did. An interrupted erase may have left this content."""
 
     def as_unreadable(self, reason: str) -> Input:
         """Return the entry for an attempt that could not open the file."""

@@ -15,6 +15,7 @@ _compactor/shown.json                       what the catalog shows; remembered s
 _compactor/audit.json                       the verdict of `checks:` on the newest audited version
 _compactor/last_run.json                    a copy of the newest run record, for `status`; nothing decides by it
 _compactor/publishing/<id>                  a publication that has begun
+_compactor/erased/<20 digits>.json, .txt    the certificate of an erase; the number is the version that it was written for
 _compactor/owner.json                       the owner of the catalog objects
 """
 
@@ -38,6 +39,7 @@ _KINDS = (
     ("shown", re.compile(r"_compactor/shown\.json")),
     ("audit", re.compile(r"_compactor/audit\.json")),
     ("last_run", re.compile(r"_compactor/last_run\.json")),
+    ("certificate", re.compile(r"_compactor/erased/\d{20}\.(json|txt)")),
     ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
@@ -141,6 +143,10 @@ class Layout:
     def publishing(self, attempt: str) -> str:
         """Return the mark of one publication. `attempt`: 8 random hex digits."""
         return join(self.root, "_compactor/publishing", attempt)
+
+    def certificate(self, version: int, suffix: str) -> str:
+        """Return the certificate of an erase, as `json` or `txt`."""
+        return join(self.root, f"_compactor/erased/{version:020d}.{suffix}")
 
     def delta(self, commit: str) -> str:
         """Return the directory of a Delta."""

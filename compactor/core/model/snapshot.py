@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import StateRefused
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, LedgerFile
@@ -270,6 +271,8 @@ class Snapshot(State, Commit):
     """Whether this is the stub of an expired version, which names no data."""
     feed: Feed | None = None
     """The change feed as of this version."""
+    erased: Erased | None = None
+    """The keys that were erased (`compactor erase`); None without any."""
     format: int = FORMAT
     """The version of this JSON format."""
 
@@ -382,15 +385,15 @@ def _values(raw: dict[str, Any]) -> dict[str, Any]:
     values = {**raw, **{name: _position(raw[name]) for name in _POSITIONS}}
     values["schema"] = Schema.from_json(raw["schema"])
     values["order"] = tuple((name, kind) for name, kind in raw["order"])
-    for name in ("offsets", "purged_offsets"):
-        values[name] = tuple((partition, offset) for partition, offset in raw[name])
-    values["raw"] = tuple((name, kind) for name, kind in raw["raw"])
+    for name in ("offsets", "purged_offsets", "raw"):
+        values[name] = tuple((first, second) for first, second in raw[name])
     values["segments"] = tuple(_segment(segment) for segment in raw["segments"])
     values["delta"] = Delta(**_part_values(raw["delta"])) if raw["delta"] else None
     values["inputs"] = tuple(Input.from_json(entry) for entry in raw["inputs"])
     values["pending"] = tuple(Input.from_json(entry) for entry in raw["pending"])
     values["pending_deletions"] = tuple(PendingDeletion(**entry) for entry in raw["pending_deletions"])
     values["feed"] = _feed(raw["feed"]) if raw["feed"] else None
+    values["erased"] = Erased.from_json(raw["erased"]) if raw.get("erased") else None
     values["pins"] = tuple(Pin(**entry) for entry in raw["pins"])
     values["history"] = History.from_json(raw["history"]) if raw["history"] else None
     values["ledger"] = tuple(LedgerFile.from_json(entry) for entry in raw["ledger"])

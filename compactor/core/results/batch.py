@@ -84,3 +84,13 @@ class Staged:
     """As `Snapshot.unresolved`."""
     purged_to: Position | None = None
     """The greatest Position of a tombstone that was purged; None if none was."""
+
+
+@dataclass(frozen=True)
+class ErasedRecords:
+    """The records of a raw file that belong to erased keys."""
+
+    numbers: tuple[int, ...]
+    """Their numbers in the file, from 1."""
+    total: int
+    """All records of the file."""

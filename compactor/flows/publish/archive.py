@@ -59,7 +59,7 @@ def repaired(table: Table, item: Input) -> tuple[str, str] | None:
     layout = table.layout
     both = (layout.archived(item.path), layout.archived(item.path, item.etag))
     original, copy = (table.storage.stat(place) for place in both)
-    return both if original and copy and original.size == item.size != copy.size else None
+    return both if original and copy and original.size in (item.size, item.was) and copy.size not in (item.size, item.was) else None
 
 
 def content(table: Table, item: Input, there: str | None, again: bool) -> str | None:
@@ -70,7 +70,7 @@ def content(table: Table, item: Input, there: str | None, again: bool) -> str | 
     info = table.storage.stat(there) if there else None
     if info is None:
         return None
-    if info.size == item.size or again or item.etag.endswith("~original"):
+    if info.size in (item.size, item.was or item.size) or again or item.etag.endswith("~original"):
         return info.path
     # repaired after this version: what that absorbed is in the original
     both = repaired(table, item)

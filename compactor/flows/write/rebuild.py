@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from compactor.core.erasure.erased import check_key
 from compactor.core.model import types
 from compactor.core.model.edit import Edit, NewestIs, NotReplaced, Requirement, unmet
 from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, Refused, RequirementFailed
@@ -144,7 +145,9 @@ class _Rebuild:
         then = self.target or parent
 
         def read(texts: Sequence[str]) -> Batch:
-            return self.table.engine().read(self.table.spec.unguarded, _origin(self.table, then, texts), self.inputs, version, self.locations)
+            return self.table.engine().read(
+                self.table.spec.unguarded, _origin(self.table, then, texts), self.inputs, version, self.locations, erased=parent.erased
+            )
 
         batch = read(self.texts)
         if self.texts or self.table.spec.policy.of(TO_STRING) != "evolve" or not _same_rows(self.table, then):
@@ -236,6 +239,8 @@ class _Rebuild:
 
     def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:
         made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw)
+        if parent.erased is not None:
+            check_key(self.table.name, parent.schema, made.schema)
         pending = archive.unfinished(self.table, parent.pending)
         return Edit("rebuild", writer, made, True, pending=pending, counts=counts, ties=ties, unresolved=unresolved, files=tuple(made.data_files))
 
@@ -295,13 +300,16 @@ def _check_origin(table: Table, head: Snapshot) -> None:
 def _origin(table: Table, head: Snapshot, texts: Sequence[str] = ()) -> Snapshot | None:
     """What the first file meets: nothing; in a table that was adopted, what it began with.
 
-    Where `on_schema_change` keeps columns out, a table with the columns of `head` and no rows: then what was left out stays out. Not with another key
-    or order: these ask for a table made anew. `texts`: columns of that table that are text from the start.
+    Where `on_schema_change` keeps columns out, a table with the columns of `head` and no rows: then what was left out stays out. The same with
+    erased keys, whose records may have brought columns. Not with another key or order: these ask for a table made anew. `texts`: columns of that
+    table that are text from the start.
     """
     adopted = table.origin(head)
     if adopted is not None:
         return adopted
-    if not texts and (not _same_rows(table, head) or table.spec.policy.follows_everything):
+    # a column or its type may be known from erased records only
+    anew = table.spec.policy.follows_everything and head.erased is None
+    if not texts and (not _same_rows(table, head) or anew):
         return None
     fields = (dataclasses.replace(field, type="string", default=types.constant(field.default, ("string",))) for field in head.schema.fields)
     schema = dataclasses.replace(head.schema, fields=tuple(new if new.name in texts else old for old, new in zip(head.schema.fields, fields)))

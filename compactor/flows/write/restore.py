@@ -36,6 +36,8 @@ def at_version(table: Table, version: int) -> Snapshot:
     """A version that can be restored or pinned. Raises Refused, naming those that can."""
     layout = table.layout
     head, snapshot = table.newest(), table.snapshot(version)
+    if head is not None:
+        _check_erased(table, head, version)
     if head is not None and snapshot is not None and not retention.is_pending_deletion(snapshot, layout, head):
         return snapshot
     raise Refused(f"table {table.name}: there is no version {version} any more, or yet; {_listed(_available(table))}")
@@ -65,6 +67,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
         return TableReport(table.name, "idle", head.version, notes=(f"version {head.version} is the newest already",))
     if head is None or retention.is_pending_deletion(target, table.layout, head):
         raise Refused(f"table {table.name}: version {target.version} was vacuumed; {_listed(_available(table))}")
+    _check_erased(table, head, target.version)
     head_version = head.version
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
@@ -82,6 +85,12 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
     notes += [f"{counted(undone, 'file')} undone: left in place; `--reabsorb` takes them again"] if undone else []
     notes += [f"{redone} files that an earlier restore had undone are in the table again"] if redone else []
     return TableReport(table.name, "committed", made.version, (f"restore {made.version}",), len(made.inputs), rows=made.rows, notes=tuple(notes))
+
+
+def _check_erased(table: Table, head: Snapshot, version: int) -> None:
+    """Raise Refused for a version that may have rows of erased keys."""
+    if head.erased is not None and version < head.erased.version:
+        raise Refused(f"table {table.name}: version {version} is older than version {head.erased.version}, which erased keys; it is being deleted")
 
 
 def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -> Edit:

@@ -39,15 +39,21 @@ def _value(value: str, rule: Protection, kind: str, table: str) -> str:
         shown = f"concat(repeat('*', {hidden}), right({value}, {rule.keep}))"
         return f"CASE WHEN length({value}) > {rule.keep} THEN {shown} ELSE repeat('*', length({value})) END"
     assert rule.kind == HASH
-    inner, outer = _pads(table)
+    return hashed(value, secret(table, "`columns:` hashes a column"))
+
+
+def hashed(value: str, key: bytes) -> str:
+    """SQL: the HMAC-SHA256 of a text (RFC 2104), in hexadecimal digits."""
+    padded = key.ljust(_BLOCK, b"\0")
+    inner, outer = bytes(byte ^ 0x36 for byte in padded), bytes(byte ^ 0x5C for byte in padded)
     return f"sha2(concat({literal(outer)}, unhex(sha2(concat({literal(inner)}, cast({value} AS binary)), 256))), 256)"
 
 
-def _pads(table: str) -> tuple[bytes, bytes]:
-    secret = os.environ.get(KEY, "").encode()
-    if len(secret) < 16:
-        raise Refused(f"table {table}: `columns:` hashes a column, which needs a secret. Set the environment variable {KEY} to at least 16 bytes.")
-    if len(secret) > _BLOCK:
+def secret(table: str, why: str) -> bytes:
+    """Return the secret of hashes. `why`: what needs it, for the message. Raises Refused if there is none, or if it is too short or too long."""
+    value = os.environ.get(KEY, "").encode()
+    if len(value) < 16:
+        raise Refused(f"table {table}: {why}, which needs a secret. Set the environment variable {KEY} to at least 16 bytes.")
+    if len(value) > _BLOCK:
         raise Refused(f"table {table}: the secret in {KEY} has more than {_BLOCK} bytes. Set a shorter one.")
-    padded = secret.ljust(_BLOCK, b"\0")
-    return bytes(byte ^ 0x36 for byte in padded), bytes(byte ^ 0x5C for byte in padded)
+    return value

@@ -1,0 +1,95 @@
+"""Raw files without some of their records: what `compactor erase` writes in place of an archived file.
+
+Everything else in the file stays byte for byte as the source wrote it. In JSON lines an empty line takes the place of a record, so that the
+others keep their numbers, and with them their Positions.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Collection
+
+from compactor.core.erasure import avro_records
+from compactor.core.model.errors import InputRefused
+
+FORMATS = ("json", "csv", "avro")
+"""File formats that can be rewritten record by record."""
+
+_LINE_END = re.compile(rb"(\r\n|\n|\r)")
+_PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
+
+
+def problem(path: str, kind: str | None) -> str | None:
+    """Return why a file of this format cannot be rewritten record by record, or None if it can."""
+    if kind not in FORMATS:
+        return f"{kind or 'unknown'} files cannot be rewritten record by record"
+    if path.lower().endswith(_PACKED):
+        return "only plain and gzip files can be rewritten"
+    return None
+
+
+def without(
+    path: str, kind: str, data: bytes, numbers: Collection[int], total: int, header: bool = False, delimiter: str = ",", quote: str = '"'
+) -> bytes:
+    """Return the content of a file without the records of these numbers, which begin at 1.
+
+    `total`: how many records the engine found in it. `header`, `delimiter` and `quote` are for CSV files. The same arguments give the same bytes.
+    Raises InputRefused if the file has another number of records, or a form that cannot be rewritten.
+    """
+    packed = path.lower().endswith(".gz")
+    try:
+        plain = gzip.decompress(data) if packed else data
+        if kind == "json":
+            made, records = _lines(plain, numbers)
+        elif kind == "csv":
+            made, records = _csv(plain, numbers, header, delimiter.encode(), quote.encode())
+        else:
+            made, records = avro_records.without(plain, numbers)
+    except (OSError, EOFError, zlib.error, ValueError, IndexError) as error:
+        raise InputRefused(f"{path}: cannot be rewritten: {error}") from error
+    if records != total:
+        raise InputRefused(f"{path}: cannot be rewritten: the engine read {total} records from it, and {records} were counted by its {kind} format")
+    return gzip.compress(made, mtime=0) if packed else made
+
+
+def _lines(data: bytes, numbers: Collection[int]) -> tuple[bytes, int]:
+    parts = _LINE_END.split(data)
+    lines = len(parts) // 2 + (1 if parts[-1] else 0)
+    for number in numbers:
+        parts[2 * (number - 1)] = b""
+    return b"".join(parts), lines
+
+
+def _csv(data: bytes, numbers: Collection[int], header: bool, delimiter: bytes, quote: bytes) -> tuple[bytes, int]:
+    records = _csv_records(data, delimiter, quote)
+    chosen = set(numbers)
+    kept, count = [], -1 if header else 0
+    for record in records:
+        # empty lines are no records
+        count += record not in (b"\n", b"")
+        if record in (b"\n", b"") or count not in chosen:
+            kept.append(record)
+    return b"".join(kept), max(count, 0)
+
+
+def _csv_records(data: bytes, delimiter: bytes, quote: bytes) -> list[bytes]:
+    """Split CSV into records with their line ends. A quote begins a quoted value only where the value begins."""
+    records, start, at, begins, inside = [], 0, 0, True, False
+    while at < len(data):
+        char = data[at : at + 1]
+        if inside:
+            if char == quote and data[at + 1 : at + 2] == quote:
+                at += 1
+            elif char == quote:
+                inside = False
+        elif char == quote and begins:
+            inside, begins = True, False
+        elif char == b"\n":
+            records.append(data[start : at + 1])
+            start, begins = at + 1, True
+        else:
+            begins = char == delimiter
+        at += 1
+    return [*records, data[start:]] if start < len(data) else records

@@ -1,0 +1,88 @@
+"""What `compactor erase` did and found, and its certificate."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.core.results.phrases import counted
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A raw file in the archive from which records were removed."""
+
+    path: str
+    """Path below the landing root."""
+    before: int
+    """Bytes before."""
+    after: int
+    """Bytes now."""
+
+
+@dataclass(frozen=True)
+class ErasureReport:
+    """The state of the erases of a table. Once `left` is empty, it is the certificate."""
+
+    table: str
+    """The table."""
+    uuid: str
+    """The id of the table, as in its Snapshots."""
+    root: str
+    """The table's folder."""
+    version: int
+    """The version that this describes."""
+    erased_in: int
+    """The version that erased keys last. No older version can be read any more."""
+    time: str
+    """When it was written, ISO 8601, UTC."""
+    program: str
+    """The version of compactor."""
+    keys: tuple[str, ...]
+    """Keyed hashes of the erased keys."""
+    rows: int
+    """Stored rows of these keys that were removed."""
+    rewritten: tuple[Rewritten, ...]
+    """Raw files in the archive from which records were removed."""
+    deleted: tuple[str, ...]
+    """Raw files that were deleted as a whole."""
+    landing: tuple[str, ...]
+    """Files in landing. They were not searched."""
+    objects: int
+    """Number of objects in the table's folder."""
+    left: tuple[str, ...] = ()
+    """What may still hold values of erased keys."""
+    goes: str | None = None
+    """When the last of `left` may be deleted, ISO 8601; None if unknown."""
+
+    @property
+    def finished(self) -> bool:
+        """Return whether nothing is left."""
+        return not self.left
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"format": FORMAT, **dataclasses.asdict(self), "finished": self.finished}
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        lines = [
+            f"table {self.table} ({self.uuid}) in {self.root}, version {self.version}, {self.time}",
+            f"  {counted(len(self.keys), 'key')} erased, {counted(self.rows, 'stored row')} removed in version {self.erased_in}",
+            f"  {counted(len(self.rewritten), 'raw file')} rewritten, {len(self.deleted):,} deleted as a whole",
+            *(f"    {item.path}: {item.before:,} bytes before, {item.after:,} now" for item in self.rewritten),
+            *(f"    {path}: deleted" for path in self.deleted),
+        ]
+        if self.landing:
+            lines.append(f"  not searched: {counted(len(self.landing), 'file')} in landing, such as {self.landing[0]}")
+        if self.finished:
+            lines.append(
+                f"  finished: older versions are deleted; {counted(self.objects, 'object')} left in the table's folder, none with an erased key"
+            )
+        else:
+            when = f", not before {self.goes} (`grace`)" if self.goes else ""
+            lines.append(f"  NOT FINISHED: {len(self.left):,} left, such as {self.left[0]}. Run `compactor erase {self.table}` again{when}")
+        return "\n".join(lines)

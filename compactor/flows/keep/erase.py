@@ -1,0 +1,302 @@
+"""Erase: remove everything that belongs to some keys from a table for good. docs/design/erase.md has the reasons.
+
+| step | a crash after it leaves |
+|---|---|
+| 1. refuse what cannot be erased; find the records of the keys in the archive | nothing |
+| 2. commit a version without the rows, with hashes of the keys and the new sizes of raw files; publish it | the rows are gone for readers and runs |
+| 3. rewrite the raw files, one after the other | some of them; their records are chosen again |
+| 4. remove the texts of older runs; vacuum every version before step 2 | the rest, still pending |
+| 5. look whether anything is left; if not, write the certificate | nothing |
+
+Each step looks at what is there. So `erase` without keys finishes what an earlier one began.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from compactor.core.erasure import raw_records
+from compactor.core.erasure.erased import Erased
+from compactor.core.erasure.report import ErasureReport, Rewritten
+from compactor.core.model import times
+from compactor.core.model.edit import Edit
+from compactor.core.model.errors import CheckFailed, InputRefused, Refused, TryLater
+from compactor.core.model.files import FileInfo
+from compactor.core.model.inputs import LATER, Input
+from compactor.core.model.layout import commit_id, relative
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning import retention
+from compactor.core.results.batch import ErasedRecords
+from compactor.core.results.phrases import counted
+from compactor.core.sources import increment
+from compactor.flows import ledger, logs
+from compactor.flows.keep.discard import DISCARDED
+from compactor.flows.keep.vacuum import vacuum
+from compactor.flows.publish import archive, publish
+from compactor.flows.read import quarantine
+from compactor.flows.resume import resume
+from compactor.flows.table import Table
+from compactor.flows.transact import transact
+
+_ENVELOPES = ("flat", "debezium", "dms")
+"""Envelopes whose records belong to one key each."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to erase, and how."""
+
+    keys: tuple[tuple[str, ...], ...] = ()
+    """A text for each key column of each key; () to finish an earlier erase."""
+    now: bool = False
+    """Whether to delete older versions without waiting for their readers (`grace`)."""
+    delete_files: bool = False
+    """Whether raw files that cannot be rewritten are deleted as a whole."""
+    leave_landing: bool = False
+    """Whether to go on although files lie in landing, which are not searched."""
+
+
+@dataclass(frozen=True)
+class _RawFile:
+    """A file in the archive with records of erased keys."""
+
+    info: FileInfo
+    inputs: tuple[Input, ...]
+    records: ErasedRecords
+    size: int | None
+    """Bytes without the records; None if the file is deleted as a whole."""
+
+
+@logs.of_table
+def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
+    """Erase keys, or finish an earlier erase. The report says what is left; without anything left it is stored as the certificate.
+
+    Raises Refused for what cannot be erased, Conflict as `transact` does.
+    """
+    newest = _existing(table, table.newest())
+    _check(table, newest, request)
+    resume(table, newest)
+    chosen: list[_RawFile] = []
+
+    def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
+        parent = _existing(table, parent)
+        _check(table, parent, request)
+        if archive.unfinished(table, parent.pending):
+            raise TryLater(f"table {table.name}: files of version {parent.version} are being archived; erase again when the run has ended")
+        erased = table.engine().erased_with(table.spec, parent, request.keys) if request.keys else parent.erased
+        if erased is None:
+            raise Refused(f"table {table.name}: no key was ever erased; name the keys to erase")
+        chosen[:] = _find(table, parent, erased, request)
+        return _edit(table, parent, erased, chosen)
+
+    transact(table, planned, label)
+    newest, erased = _erased(table)
+    publish.publish(table, newest)
+    with logs.phase(table, "erasing") as phase:
+        for file in chosen:
+            _rewrite(table, file)
+        if chosen:
+            phase.did(f"rewrote or deleted {counted(len(chosen), 'raw file')}", files=len(chosen))
+    if chosen and _find(table, newest, erased, request):
+        raise CheckFailed(f"table {table.name}: the rewritten raw files still have records of erased keys; do not rely on this erase, and report it")
+    _remove_texts(table, erased)
+    spec = dataclasses.replace(table.spec, keep=0.0, keep_versions=1, grace=0.0 if request.now else table.spec.grace)
+    vacuum(dataclasses.replace(table, spec=spec), False, label)
+    return _report(table, request)
+
+
+def _existing(table: Table, newest: Snapshot | None) -> Snapshot:
+    if newest is None:
+        raise Refused(f"table {table.name}: nothing is committed yet, so there is nothing to erase")
+    return newest
+
+
+def _erased(table: Table) -> tuple[Snapshot, Erased]:
+    """Return the newest version of a table with erased keys, and these."""
+    newest = _existing(table, table.newest())
+    if newest.erased is None:
+        raise Refused(f"table {table.name}: no key was ever erased; name the keys to erase")
+    return newest, newest.erased
+
+
+def _check(table: Table, newest: Snapshot, request: Request) -> None:
+    """Raise Refused, naming everything that keeps the table from being erased."""
+    spec, layout = table.spec, table.layout
+    problems = []
+    if spec.keyless:
+        problems.append("it has no key")
+    if spec.history or newest.history is not None:
+        problems.append("it has a history, whose parts cannot be rewritten yet (`history: true`)")
+    if spec.feed != "off" or newest.feed is not None:
+        problems.append("it has, or had, a change feed, whose parts cannot be rewritten yet (`change_feed`)")
+    if spec.live_view:
+        problems.append("its live view would show records of erased keys that wait in landing (`live_view: true`)")
+    if spec.envelope not in _ENVELOPES or spec.container != "value":
+        problems.append(f"a record of `envelope: {spec.envelope}`, `container: {spec.container}` may hold rows or keys beside those of one change")
+    if table.adopted() is not None:
+        problems.append("it was adopted, and a rebuild needs version 1, which has the rows it began with")
+    waits = quarantine.waiting(table, newest)
+    if waits or next(iter(table.storage.list(layout.inside("quarantine"))), None) is not None:
+        problems.append("files or records are in quarantine, and nobody knows whose they are (`compactor quarantine list`)")
+    before = newest.version + 1 if request.keys or newest.erased is None else newest.erased.version
+    pinned = [pin.name for pin in newest.pins if pin.version < before]
+    if pinned:
+        problems.append(f"pins keep older versions: remove them with `compactor pin {table.name} --remove {pinned[0]}`")
+    landed = _landing(table)
+    if landed and not request.leave_landing:
+        problems.append(f"{counted(len(landed), 'file')} in landing, such as {landed[0]}: run the table first, or leave them there (--leave-landing)")
+    if problems:
+        raise Refused(f"table {table.name} cannot be erased from: {'; '.join(problems)}. Nothing was changed.")
+
+
+def _landing(table: Table) -> list[str]:
+    return [relative(info.path, table.spec.landing) for info in table.storage.list(table.spec.landing)]
+
+
+def _find(table: Table, snapshot: Snapshot, erased: Erased, request: Request) -> list[_RawFile]:
+    """Return the files in the archive that have records of erased keys."""
+    layout = table.layout
+    owners: dict[str, list[Input]] = {}
+    for item in ledger.latest(ledger.everything(table, snapshot)).values():
+        for place in dict.fromkeys((layout.archived(item.path), layout.archived(item.path, item.etag))):
+            owners.setdefault(place, []).append(item)
+    there = {info.path: info for info in table.storage.list(layout.inside("archive"))}
+    unaccounted = [location for location in there if location not in owners]
+    if unaccounted:
+        raise Refused(f"table {table.name}: no version ingested {unaccounted[0]}, so nobody knows what is in it. Nothing was erased. Move it.")
+    chosen = []
+    for group in _one_of_a_name({location: owners[location] for location in there}):
+        inputs = [dataclasses.replace(item, rows=0, outcome="absorbed", quarantined=0, reason="") for _, item in group]
+        locations = {(item.path, item.etag): location for location, item in group}
+        with logs.phase(table, "searching") as phase:
+            records = table.engine().records_of(table.spec, snapshot, inputs, locations, erased)
+            phase.did(f"searched {counted(len(group), 'raw file')}", files=len(group))
+        for location, item in group:
+            if records[item.path].numbers:
+                mine = tuple(each for each in owners[location] if archive.place(table, each) == location)
+                chosen.append(_RawFile(there[location], mine, records[item.path], _size(table, location, records[item.path], request)))
+    return chosen
+
+
+def _one_of_a_name(owners: dict[str, list[Input]]) -> list[list[tuple[str, Input]]]:
+    """Return all (location, input) in groups without two inputs of one path: two contents may have had one name (H1)."""
+    groups: list[list[tuple[str, Input]]] = []
+    for location, inputs in owners.items():
+        item = inputs[0]
+        fitting = next((group for group in groups if item.path not in {each.path for _, each in group}), None)
+        if fitting is None:
+            groups.append([(location, item)])
+        else:
+            fitting.append((location, item))
+    return groups
+
+
+def _kind(table: Table, location: str) -> str | None:
+    return table.spec.format if table.spec.format != "auto" else increment.file_format(location)
+
+
+def _size(table: Table, location: str, records: ErasedRecords, request: Request) -> int | None:
+    problem = raw_records.problem(location, _kind(table, location))
+    if problem is None:
+        try:
+            return len(_content(table, location, records))
+        except InputRefused as error:
+            problem = str(error)
+    if not request.delete_files:
+        raise InputRefused(
+            f"table {table.name}: {location} has {counted(len(records.numbers), 'record')} of erased keys, and {problem}. Nothing was erased. "
+            "With --delete-files such files are deleted as a whole; the table keeps the rows of all other keys, and cannot be rebuilt any more."
+        )
+    return None
+
+
+def _content(table: Table, location: str, records: ErasedRecords) -> bytes:
+    """Return the content of a raw file without these records."""
+    csv = table.spec.csv
+    header = csv.header if csv.header is not None else table.spec.source.csv_header and not csv.columns
+    data = table.storage.read(location)
+    return raw_records.without(location, str(_kind(table, location)), data, records.numbers, records.total, header, csv.delimiter, csv.quote)
+
+
+def _edit(table: Table, parent: Snapshot, erased: Erased, chosen: Sequence[_RawFile]) -> Edit | None:
+    """Return the Edit that erases; None if all its parts are committed."""
+    entries = []
+    for file in chosen:
+        for item in file.inputs:
+            if file.size is None:
+                if item.unabsorbed:
+                    raise Refused(f"table {table.name}: {item.path} was undone by a restore, and its file cannot be deleted: reabsorb it first")
+                entries.append(dataclasses.replace(item, outcome=DISCARDED))
+            elif (item.size, item.was) != (file.size, file.info.size) and file.info.size in (item.size, item.was):
+                outcome = item.outcome if item.outcome in LATER else "erased"
+                entries.append(dataclasses.replace(item, outcome=outcome, size=file.size, was=file.info.size))
+    writer = commit_id(parent.version + 1, table.env.nonce())
+    if parent.erased is not None and parent.erased.keys == erased.keys:
+        return Edit("erase", writer, inputs=tuple(entries), pending=()) if entries else None
+    with logs.phase(table, "erasing") as phase:
+        staged, rows = table.engine().without(table.spec, parent, erased, writer)
+        phase.did(f"wrote a base without {counted(rows, 'row')} of {counted(len(erased.keys), 'erased key')}", rows=rows)
+    state = dataclasses.replace(parent.state, base_id=writer, segments=staged.segments, delta=None, compacted_at=table.env.now())
+    erased = dataclasses.replace(erased, version=parent.version + 1, since=table.storage.now(), rows=erased.rows + rows)
+    return Edit("erase", writer, state, replaces=True, inputs=tuple(entries), pending=(), erased=erased)
+
+
+def _rewrite(table: Table, file: _RawFile) -> None:
+    if file.size is None:
+        table.storage.delete([file.info.path])
+    else:
+        table.storage.write(file.info.path, _content(table, file.info.path, file.records))
+
+
+def _remove_texts(table: Table, erased: Erased) -> None:
+    """Remove what older runs wrote down for people: errors, notes and verdicts may quote records."""
+    for info in table.storage.list(table.layout.runs()):
+        if info.modified > erased.since:
+            continue
+        record = json.loads(table.storage.read(info.path))
+        if record.get("error") or record.get("notes"):
+            record.update(error=ledger.ERASED_REASON if record.get("error") else None, notes=[])
+            table.storage.write(info.path, json.dumps(record).encode())
+    for place in (table.layout.last_run(), table.layout.audit()):
+        there = table.storage.stat(place)
+        if there is not None and there.modified <= erased.since:
+            table.storage.delete([place])
+
+
+def _report(table: Table, request: Request) -> ErasureReport:
+    """Return what was done and what is left, by looking. Write the certificate if nothing is."""
+    newest, erased = _erased(table)
+    entries = ledger.newest_entries(table, newest)
+    left = _left(table, newest, erased, request)
+    due = [retention.deletable_at(item, table.spec.grace) for item in newest.pending_deletions]
+    rewritten = tuple(Rewritten(item.path, item.was, item.size) for item in entries if item.was)
+    # vacuum discards raw files too, by age
+    deleted = tuple(item.path for item in entries if item.outcome == DISCARDED)
+    report = ErasureReport(
+        table.name, newest.uuid, table.layout.root, newest.version, erased.version, table.env.now(), table.env.program, erased.keys,
+        erased.rows, rewritten, deleted, tuple(_landing(table)), sum(1 for _ in table.storage.list(table.spec.root)), tuple(left),
+        times.from_seconds(max([*due, erased.since + table.spec.grace])) if left else None,
+    )  # fmt: skip
+    if report.finished:
+        table.storage.write(table.layout.certificate(newest.version, "txt"), f"{report.to_text()}\n".encode())
+        table.storage.write(table.layout.certificate(newest.version, "json"), json.dumps(report.to_json(), indent=1).encode())
+    return report
+
+
+def _left(table: Table, newest: Snapshot, erased: Erased, request: Request) -> list[str]:
+    """Return what may still hold values of erased keys: versions, files of older attempts, and attempts that may still write."""
+    layout = table.layout
+    left = [f"version {number}" for number in range(newest.oldest, erased.version) if not table.committed(number).expired]
+    named = {path for number in range(erased.version, newest.version + 1) for path in table.committed(number).named}
+    for info in table.storage.list(table.spec.root):
+        unit = layout.unit(info.path)
+        # the id of an attempt begins with the version that it tried to make
+        if unit is not None and unit[0] not in named and int(unit[1][1:9]) <= erased.version:
+            left.append(relative(info.path, layout.root))
+    if not request.now and table.storage.now() < erased.since + table.spec.grace:
+        left.append("files that a run may still write which began before the erase")
+    return left

@@ -1,0 +1,101 @@
+"""Erased keys: which rows and Changes have one, and Changes without them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from compactor.core.erasure.erased import Erased, check_secret, with_keys
+from compactor.core.model.errors import InputRefused, Refused
+from compactor.core.model.schema import Schema
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.core.results.batch import BatchSummary, ErasedRecords
+from compactor.spark import measured
+from compactor.spark.columns import FILE, FROM, LINK_MARK, MOVED_TO, TO
+from compactor.spark.keys import key_columns, key_text, key_types, row_key
+from compactor.spark.rows import survey
+from compactor.spark.rows.invalid import record_place
+from compactor.spark.rows.protect import hashed, secret
+from compactor.spark.sql import literal
+
+_WHY = "the table has erased keys"
+
+
+def erased_with(spark: SparkSession, spec: TableSpec, snapshot: Snapshot, keys: Sequence[Sequence[str]]) -> Erased:
+    """Return the erased keys of a version and these: a text for each key column. Raises Refused for a text that is no value of its column."""
+    kinds = key_types(snapshot.schema)
+    texts = []
+    for key in keys:
+        values = key_columns(literal(json.dumps(list(key))), kinds)
+        row = spark.range(1).selectExpr(f"{key_text(values, kinds)} AS text").collect()[0]
+        if len(key) != len(kinds) or None in json.loads(row.text):
+            columns = ", ".join(f"{name} ({kind})" for name, kind in zip(snapshot.schema.key, kinds))
+            raise Refused(f"table {spec.name}: expected a value for each column of the key, {columns}, found {', '.join(key)}. Nothing was erased.")
+        texts.append(row.text)
+    return with_keys(snapshot.erased, texts, secret(spec.name, _WHY), spec.name)
+
+
+def gone(erased: Erased, text: str, table: str) -> str:
+    """SQL: whether a key, as `key_text` writes it, is erased; false for null. Raises Refused for a missing or another secret."""
+    key = secret(table, _WHY)
+    check_secret(erased, key, table)
+    return f"coalesce({hashed(text, key)} IN ({', '.join(literal(each) for each in erased.keys)}), false)"
+
+
+def without_erased(changes: DataFrame, schema: Schema, erased: Erased, table: str) -> tuple[DataFrame, int]:
+    """Return the Changes of other keys, which name no erased key, and the number of those left out."""
+    own = f"(_op <> 't' AND {gone(erased, row_key(schema), table)})"
+    left_out = int(measured.compute(changes, {"n": f"count_if({own})"})["n"])
+    return _naming_none(changes.where(f"NOT {own}"), (FROM, TO), erased, table), left_out
+
+
+def stored_rows(rows: DataFrame, schema: Schema, erased: Erased, table: str) -> tuple[DataFrame, int]:
+    """Return the stored rows of other keys, and the number of those left out. Raises Refused if a row's key was changed from or to an erased one."""
+    own = gone(erased, row_key(schema), table)
+    other = " OR ".join(f"({own} AND {name} IS NOT NULL AND NOT {_link(name)} AND NOT {gone(erased, name, table)})" for name in (FROM, MOVED_TO))
+    named = " OR ".join(f"(NOT {own} AND {gone(erased, name, table)})" for name in (FROM, MOVED_TO))
+    numbers = measured.compute(rows, {"n": f"count_if({own})", "moved": f"count_if({other} OR {named})"})
+    if numbers["moved"]:
+        raise _moved(table)
+    return rows.where(f"NOT {own}"), int(numbers["n"])
+
+
+def records(spec: TableSpec, summary: BatchSummary, changes: DataFrame, raws: Sequence[DataFrame], erased: Erased) -> dict[str, ErasedRecords]:
+    """Return which records of each input of a batch belong to erased keys. Raises InputRefused for unusable records."""
+    invalid = [item for item in summary.inputs if item.reason or item.quarantined]
+    if invalid:
+        raise InputRefused(
+            f"table {spec.name}: {invalid[0].path} in the archive has records that cannot be read, so nobody knows whether they belong to an erased "
+            f"key{f' ({invalid[0].reason})' if invalid[0].reason else ''}. Nothing was erased. Repair or remove the file."
+        )
+    changes = changes.where("_op <> 't'")
+    own = gone(erased, row_key(summary.evolved.schema), spec.name)
+    named = gone(erased, FROM, spec.name)
+    left = f"({own} <> {named} AND {FROM} IS NOT NULL AND NOT {_link(FROM)})"
+    rows = changes.where(f"{own} OR {left}").selectExpr(FILE, *record_place(spec), f"{left} AS moved").distinct().collect()
+    if any(row.moved for row in rows):
+        raise _moved(spec.name)
+    numbers = survey.record_numbers([row[:3] for row in rows], raws)
+    chosen: dict[str, set[int]] = {}
+    for (path, _, _), number in numbers.items():
+        chosen.setdefault(path, set()).add(number)
+    return {item.path: ErasedRecords(tuple(sorted(chosen.get(item.path, ()))), item.rows) for item in summary.inputs}
+
+
+def _link(name: str) -> str:
+    return f"startswith({name}, '{LINK_MARK}')"
+
+
+def _naming_none(rows: DataFrame, columns: Sequence[str], erased: Erased, table: str) -> DataFrame:
+    emptied = {name: f"CASE WHEN NOT {gone(erased, name, table)} THEN {name} END AS {name}" for name in columns}
+    return rows.selectExpr(*(emptied.get(name, f"`{name}`") for name in rows.columns))
+
+
+def _moved(table: str) -> Refused:
+    return Refused(
+        f"table {table}: the source changed the key of a row from an erased key to another one, or the other way round, so the same "
+        "values are stored under both. Nothing was erased. Name both keys."
+    )

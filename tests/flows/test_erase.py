@@ -1,0 +1,258 @@
+"""Erase: afterwards no object under the table has a value of the keys, whatever interrupted it, and nothing brings the values back."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gzip
+from collections.abc import Iterable
+from contextlib import suppress
+
+import pytest
+
+from compactor.core.erasure.report import ErasureReport
+from compactor.core.model.errors import Refused, TryLater
+from compactor.flows.keep.erase import Request, erase
+from compactor.flows.write import compact
+from tests.faults import ERRORS, MODES, Crash, Faults
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
+
+GONE = (3, 7, 44)
+VALUES = ("private",)
+
+
+def row(key: int, seq: int, op: str = "u") -> str:
+    """A line; those of erased keys have a value that is searched for."""
+    return line(op, [key], [seq], {"a": seq, "b": f"private{key}-{seq}" if key in GONE else f"x{key}-{seq}"})
+
+
+@functools.cache
+def old() -> Lake:
+    """Several segments, a Delta, older versions, a file that a restore undid, two contents of one name, and a run that died before its commit."""
+    lake = Lake(table(target_file_bytes=900, archive="move"))
+    lake.deliver("increment_2026010100/a.json", [row(key, key, "c") for key in range(12)])
+    lake.run()
+    lake.deliver("increment_2026010101/a.json", [row(1, 101), row(3, 102), line("d", [7], [103]), row(44, 104, "c")])
+    lake.run()
+    lake.deliver("increment_2026010101/a.json", [row(44, 105), row(2, 106)])
+    lake.run()
+    lake.deliver("increment_2026010102/undone.json", [row(3, 201), row(5, 202)])
+    lake.run()
+    newest = lake.newest()
+    assert newest is not None
+    lake.restore(newest.version - 1)
+    lake.deliver("increment_2026010103/b.json", [row(3, 301), row(6, 302)])
+    with suppress(Crash):
+        lake.run(Faults(25, "from_then_on"))
+    lake.run()
+    return lake
+
+
+def done(lake: Lake, *keys: int, faults: Faults | None = None, now: bool = True) -> ErasureReport:
+    """One erase by a process of its own."""
+    lake.now += 1.0
+    return erase(lake.table(faults), Request(tuple((str(key),) for key in keys), now=now))
+
+
+def found(lake: Lake) -> list[str]:
+    """The objects that have a value of the erased keys, in any byte, unpacked."""
+    objects = {info.path: lake.storage.read(info.path) for info in lake.storage.list(lake.spec.root)}
+    plain = {path: gzip.decompress(data) if path.endswith(".gz") else data for path, data in objects.items()}
+    return [path for path, data in plain.items() if any(value.encode() in data for value in VALUES)]
+
+
+def rows(lake: Lake) -> dict[int, str]:
+    """What readers see: key → b."""
+    seen = lake.look()
+    assert seen is not None
+    at = [seen.columns.index(name) for name in ("id", "b")]
+    return {each[at[0]]: each[at[1]] for each in seen.rows}
+
+
+def expected() -> dict[int, str]:
+    """The rows of the other keys."""
+    return {key: value for key, value in rows(old()).items() if key not in GONE}
+
+
+def check_finished(lake: Lake, report: ErasureReport) -> None:
+    """Nothing is left, and there is a certificate that says so."""
+    assert report.left == ()
+    assert found(lake) == []
+    assert rows(lake) == expected()
+    assert lake.failed_checks() == []
+    newest = lake.newest()
+    assert newest is not None
+    assert lake.storage.read(lake.layout.certificate(newest.version, "txt")).decode().endswith("none with an erased key\n")
+
+
+def test_afterwards_no_object_has_a_value_and_nothing_brings_it_back() -> None:
+    """Neither a rebuild, nor the undone file, nor the events when they come again, nor a version from before."""
+    lake = old().copy()
+    assert len(found(lake)) > 6
+    report = done(lake, *GONE)
+    check_finished(lake, report)
+    assert report.rows == 3
+    assert {item.path for item in report.rewritten} == {
+        "increment_2026010100/a.json",
+        "increment_2026010101/a.json",
+        "increment_2026010102/undone.json",
+        "increment_2026010103/b.json",
+    }
+    assert lake.rebuild().outcome == "published"
+    assert rows(lake) == expected()
+    lake.reabsorb()
+    assert rows(lake) == {**expected(), 5: "x5-202"}
+    lake.deliver("increment_2026010104/again.json", [row(key, 400 + key, "c") for key in (3, 4, 7)])
+    assert lake.run().outcome == "committed"
+    assert rows(lake) == {**expected(), 5: "x5-202", 4: "x4-404"}
+    assert lake.failed_checks() == []
+    with pytest.raises(Refused, match="older than version"):
+        lake.restore(1)
+    with pytest.raises(Refused, match="older than version"):
+        lake.pin(2)
+    # the archive has the events that came again
+    assert found(lake) != []
+    again = done(lake)
+    assert again.finished
+    assert found(lake) == []
+
+
+@functools.cache
+def calls() -> int:
+    """The number of calls of an erase that nobody disturbs."""
+    faults = Faults()
+    done(old().copy(), *GONE, faults=faults)
+    return len(faults.calls)
+
+
+def check_cut(mode: str, error: str, numbers: Iterable[int]) -> None:
+    """Cut an erase at each of these calls, and erase again. In between a rebuild gives the rows with or without the keys, and no other."""
+    for number in numbers:
+        faults, lake = Faults(number, mode, error=error), old().copy()
+        with suppress(Crash, TryLater):
+            done(lake, *GONE, faults=faults)
+        assert faults.fired
+        if not any("_compactor/erased" in info.path for info in lake.storage.list(lake.spec.root)):
+            between = lake.copy()
+            assert between.rebuild().outcome == "published"
+            assert rows(between) in (expected(), rows(old()))
+        check_finished(lake, done(lake, *GONE))
+
+
+def test_an_erase_that_is_cut_is_finished_by_the_next_one() -> None:
+    """At some calls."""
+    check_cut("from_then_on", "crash", range(3, calls(), 23))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("mode", MODES)
+def test_an_erase_cut_at_any_call_is_finished_by_the_next_one(mode: str, error: str) -> None:
+    """At every call, in every way."""
+    check_cut(mode, error, range(1, calls() + 1))
+
+
+@pytest.mark.slow
+def test_runs_between_the_parts_of_an_erase_harm_nothing() -> None:
+    """A run and a vacuum come after every interruption."""
+    for number in range(1, calls() + 1):
+        lake = old().copy()
+        with suppress(Crash):
+            done(lake, *GONE, faults=Faults(number, "from_then_on"))
+        lake.deliver("increment_2026010104/more.json", [row(8, 500)])
+        lake.run()
+        lake.vacuum()
+        report = done(lake, *GONE)
+        assert report.finished
+        assert found(lake) == []
+        assert rows(lake) == {**expected(), 8: "x8-500"}
+        assert lake.failed_checks() == []
+
+
+def test_readers_of_older_versions_have_time_to_finish() -> None:
+    """Without `now` files stay for `grace`, and there is no certificate before."""
+    lake = old().copy()
+    report = done(lake, *GONE, now=False)
+    assert not report.finished
+    assert report.goes is not None
+    assert rows(lake) == expected()
+    assert found(lake) != []
+    assert not [info for info in lake.storage.list(lake.spec.root) if "_compactor/erased" in info.path]
+    lake.now += lake.spec.grace
+    check_finished(lake, done(lake, now=False))
+
+
+def test_a_compaction_that_was_computing_brings_nothing_back() -> None:
+    """Its base is of a version before the erase."""
+    lake = old().copy()
+    lake.deliver("increment_2026010105/c.json", [row(key, 600 + key) for key in range(8, 12)])
+    lake.spec = dataclasses.replace(lake.spec, compact_every=1e9)
+    lake.run()
+    lake.spec = dataclasses.replace(lake.spec, compact_every=0.0)
+    read = lake.newest()
+    assert read is not None
+    work = compact._Compaction(lake.table(), read)
+    assert work.staged is not None
+    done(lake, *GONE)
+    newest = lake.newest()
+    assert newest is not None
+    edit = work.edit(newest)
+    assert edit is not None
+    assert [each.problem(newest) for each in edit.requires] != [None, None]
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"history": True}, "it has a history"),
+        ({"feed": "net"}, "it has, or had, a change feed"),
+        ({"live_view": True}, "live view"),
+        ({"envelope": "wal2json"}, "a record of `envelope: wal2json`"),
+        ({"container": "kafka"}, "`container: kafka`"),
+    ],
+)
+def test_what_cannot_be_erased_from_is_refused_by_name(settings: dict[str, object], why: str) -> None:
+    """Before anything is written."""
+    lake = old().copy()
+    lake.spec = dataclasses.replace(lake.spec, **settings)  # type: ignore[arg-type]
+    before = {info.path: info.etag for info in lake.storage.list(lake.spec.root)}
+    with pytest.raises(Refused, match=why):
+        done(lake, *GONE)
+    assert {info.path: info.etag for info in lake.storage.list(lake.spec.root)} == before
+
+
+def test_pins_quarantine_landing_and_unknown_files_are_named() -> None:
+    """Each is in the way until somebody has looked at it."""
+    lake = old().copy()
+    lake.pin(2, "audit")
+    lake.deliver("increment_2026010109/late.json", ["{oops", row(3, 900)])
+    with pytest.raises(Refused, match=r"pins keep older versions.*--remove audit.*1 file in landing"):
+        done(lake, *GONE)
+    lake.unpin("audit")
+    lake.run()
+    with pytest.raises(Refused, match="records are in quarantine"):
+        done(lake, *GONE)
+    other = old().copy()
+    other.storage.write("/lake/t/archive/hand/made.json", b"private")
+    with pytest.raises(Refused, match=r"no version ingested /lake/t/archive/hand/made\.json"):
+        done(other, *GONE)
+    with pytest.raises(Refused, match="no key was ever erased"):
+        done(old().copy())
+
+
+def test_a_file_that_cannot_be_rewritten_is_deleted_only_if_asked_to() -> None:
+    """Then the rows stay, and a rebuild is refused."""
+    lake = Lake(table(archive="move", format="json"))
+    lake.deliver("increment_2026010100/a.zst", [row(key, key, "c") for key in range(5)])
+    lake.deliver("increment_2026010100/b.json", [row(8, 8, "c")])
+    lake.run()
+    with pytest.raises(Refused, match=r"a\.zst has 1 record of erased keys, and only plain and gzip files can be rewritten"):
+        done(lake, 3)
+    report = erase(lake.table(), Request((("3",),), now=True, delete_files=True))
+    assert report.finished
+    assert report.deleted == ("increment_2026010100/a.zst",)
+    assert found(lake) == []
+    assert sorted(rows(lake)) == [0, 1, 2, 4, 8]
+    with pytest.raises(Refused, match="archive_retention"):
+        lake.rebuild()
