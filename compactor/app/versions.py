@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from compactor.app.base import AppBase
 from compactor.config.values import absolute, is_s3
-from compactor.core.erasure.erased import key_values
+from compactor.core.erasure.keys import key_values
 from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused
 from compactor.core.model.inputs import Input

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core.erasure.erased import Erased, check_key
+from compactor.core.erasure.erased import Erased
+from compactor.core.erasure.keys import check_key
 from compactor.core.model import types
 from compactor.core.model.errors import CompactorError, InputRefused, NoRowsYet, OrderRefused, Refused
 from compactor.core.model.inputs import Input

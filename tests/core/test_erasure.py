@@ -10,7 +10,8 @@ import fastavro
 import pytest
 
 from compactor.core.erasure import raw_records
-from compactor.core.erasure.erased import check_key, hashed, key_values, with_keys
+from compactor.core.erasure.erased import hashed
+from compactor.core.erasure.keys import check_key, key_values, with_keys
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.schema import Field, Schema
 

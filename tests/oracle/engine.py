@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.catalog.ddl import TableDef, ViewDef
-from compactor.core.erasure.erased import Erased, with_keys
+from compactor.core.erasure.erased import Erased
+from compactor.core.erasure.keys import with_keys
 from compactor.core.model import checksum, types
 from compactor.core.model.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
 from compactor.core.model.history import History

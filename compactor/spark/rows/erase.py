@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compactor.core.erasure.erased import Erased, check_secret, with_keys
+from compactor.core.erasure.erased import Erased
+from compactor.core.erasure.keys import check_secret, with_keys
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
