@@ -35,6 +35,7 @@ from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, Ta
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile
 from compactor.flows.read.reconcile import Options
+from tests.oracle.sizes import tiered
 
 COMMANDS = (
     *(
@@ -401,7 +402,7 @@ def test_csv_is_what_a_csv_reader_reads(capsys: pytest.CaptureFixture[str]) -> N
     assert [*csv.reader(io.StringIO(capsys.readouterr().out, newline=""))] == [["v,w"], *([value] for value in values)]
 
 
-@pytest.mark.parametrize("arguments", NO_JVM, ids=" ".join)
+@pytest.mark.parametrize("arguments", tiered(NO_JVM, fast=[("status",), ("run",), ("pin", "student", "--list")]), ids=" ".join)
 def test_files_alone_need_no_spark(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Not even PySpark is imported (H31)."""
     (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id], envelope: debezium}}")

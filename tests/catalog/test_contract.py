@@ -27,7 +27,7 @@ COLUMNS = (Column("id", "bigint", "the key"), Column("amount", "decimal(10,2)"))
 TEXT = "SELECT `id`, `amount` FROM `{0}`.`t_base`"
 
 
-@pytest.fixture(params=["memory", "glue", pytest.param("hive", marks=pytest.mark.spark)])
+@pytest.fixture(params=["memory", "glue", pytest.param("hive", marks=(pytest.mark.spark, pytest.mark.slow))])
 def catalog(request: pytest.FixtureRequest) -> Catalog:
     """Every implementation in turn."""
     if request.param == "glue":
@@ -256,6 +256,7 @@ def totals(spark: Any, database: str) -> tuple[int, str]:
     return row[0], row[1]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_reads_the_view_before_and_after_it_is_replaced(hive: HiveCatalog, spark: Any, home: tuple[str, Path]) -> None:
     name, root = home
@@ -301,6 +302,7 @@ def test_the_metastore_keeps_our_statistics(hive: HiveCatalog, spark: Any, home:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_older_partition_gets_the_columns_of_its_table(hive: HiveCatalog, home: tuple[str, Path]) -> None:
     name, root = home
@@ -315,6 +317,7 @@ def test_an_older_partition_gets_the_columns_of_its_table(hive: HiveCatalog, hom
     assert hive.partitions(name, "t_base") == parts(root, 1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_managed_table_and_what_spark_left_behind(hive: HiveCatalog, spark: Any, home: tuple[str, Path]) -> None:
     name, root = home

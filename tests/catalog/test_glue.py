@@ -295,6 +295,7 @@ def test_a_missing_database_and_a_missing_region_are_told(server: Server, tmp_pa
 # Partitions
 
 
+@pytest.mark.slow
 def test_thousands_of_partitions_take_few_requests(server: Server, proxy: Proxy, database: str, tmp_path: Path) -> None:
     """A hundred a request to look and to register, pages to list, 25 a request to drop; a second time nothing is written."""
     there = catalog(proxy.url, read_seconds=20.0)

@@ -136,7 +136,7 @@ def test_the_program_folds_and_takes_late_events() -> None:
 
 
 @pytest.mark.parametrize(("mode", "error"), WAYS)
-@pytest.mark.parametrize("run", range(len(DELIVERIES)))
+@pytest.mark.parametrize("run", tiered(range(len(DELIVERIES)), fast=[0]))
 def test_a_run_cut_at_any_call_and_run_again_ends_as_an_undisturbed_one(run: int, mode: str, error: str) -> None:
     """And at the moment of death the reader sees one committed Snapshot, and nothing landed is lost or doubled."""
     for faults in every_fault(mode, error=error):

@@ -299,6 +299,7 @@ def test_a_restore_or_another_rebuild_beside_it_makes_one_of_them_lose(what: str
     assert lost > 10
 
 
+@pytest.mark.slow
 def test_vacuum_beside_it_takes_nothing_that_is_shown() -> None:
     """A rebuild that sleeps longer than `grace` has its work thrown away and says so."""
     for at in itertools.count(1):

@@ -144,6 +144,7 @@ def test_a_statement_that_duckdb_cannot_run_is_refused_or_goes_to_spark(place: P
     assert sent == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["local"], indirect=True)
 def test_the_command_line_runs_several_statements(place: Place) -> None:
     """`sql` one after the other, `shell` from standard input until one fails, `files` as table, JSON and query."""

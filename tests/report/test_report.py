@@ -209,6 +209,7 @@ def test_a_failure_is_over_when_a_later_run_went_well(school: Path, tmp_path: Pa
     assert attention.problems([Timeline("t", "d.t")], now) == []
 
 
+@pytest.mark.slow
 def test_five_hundred_tables_are_one_page(tmp_path: Path) -> None:
     """10,000 versions, 2,500 run records."""
     config = synthetic.warehouse(tmp_path, 500, 20)

@@ -76,6 +76,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_commands_of_a_worker_run_without_spark(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     """`plan`, `status` and the check of files, from the unpacked wheel; what needs Spark says so."""
     wheel.extractall(tmp_path / "unpacked")

@@ -8,7 +8,6 @@ import pytest
 
 from compactor.core.planning import compaction
 from compactor.flows.table import Table
-from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -71,7 +70,8 @@ def test_tombstones_are_purged_only_after_their_retention(lake: Lake) -> None:
     assert [0, 1, 2, 3, 4] == [row["id"] for row in lake.rows(spec)]
 
 
-@pytest.mark.parametrize("write_mode", tiered(["auto", "merge-on-read", "copy-on-write"], fast=["merge-on-read"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("write_mode", ["auto", "merge-on-read", "copy-on-write"])
 def test_all_compactions_give_the_same_table(lake: Lake, write_mode: str) -> None:
     """`compaction` is a matter of cost, never of rows."""
     spec = lake.spec(write_mode=write_mode)
@@ -84,6 +84,7 @@ def test_all_compactions_give_the_same_table(lake: Lake, write_mode: str) -> Non
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_point_lookup_is_pushed_into_the_base_scan(lake: Lake) -> None:
     """The view is no wall: key filters and the columns asked for reach the Parquet scan of the base."""
     spec = lake.spec(write_mode="merge-on-read")

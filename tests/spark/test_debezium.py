@@ -69,7 +69,8 @@ def test_a_deletes_other_columns_are_never_trusted(lake: Lake) -> None:
     assert {2: "b"} == values(lake, spec)
 
 
-@pytest.mark.parametrize("apart", tiered([False, True], fast=[False]), ids=["one run", "a run each"])
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "a run each"])
 def test_unavailable_values_come_from_the_newest_event_that_tells_them(lake: Lake, apart: bool) -> None:
     """Within a batch and across runs, the late ones too: a value older than the row fills what the row does not tell."""
     spec = debezium(lake, write_mode="merge-on-read")
@@ -103,7 +104,7 @@ def test_a_late_delete_ends_older_values(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("apart", tiered([False, True], fast=[False]), ids=["one run", "a run each"])
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "a run each"])
 def test_a_value_follows_its_row_to_a_new_key(lake: Lake, apart: bool) -> None:
     """The create of a key change carries placeholders: the value is under the old key. Swaps through a third key too."""
     spec = debezium(lake, container="kafka", write_mode="merge-on-read")

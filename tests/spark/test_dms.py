@@ -42,6 +42,7 @@ def pairs(lake: Lake, spec: TableSpec) -> list[tuple[Any, Any]]:
     return sorted((row["id"], row["v"]) for row in lake.rows(spec))
 
 
+@pytest.mark.slow
 def test_the_example_of_the_user_guide(lake: Lake) -> None:
     """A full load without Op, then insert, updates and a delete with it, in one folder without hours."""
     spec = dms(lake, ("id", "last", "first", "hired", "office"))

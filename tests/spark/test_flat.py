@@ -25,6 +25,7 @@ def up(id_: int, seq: int, v: str = "", op: str = "u") -> dict[str, object]:
     return {"id": id_, "seq": seq, "v": v or f"{id_}@{seq}", "op": op}
 
 
+@pytest.mark.slow
 def test_the_newest_row_per_key_wins_whatever_the_order_of_arrival(lake: Lake) -> None:
     """Late, duplicated and reordered events end in the same table, and every event is accounted for."""
     spec = lake.spec()
@@ -273,6 +274,7 @@ UNUSABLE = {
 }
 
 
+@pytest.mark.slow
 def test_a_record_that_cannot_be_used_waits_in_quarantine(lake: Lake) -> None:
     """The rest of its file is absorbed; records are described, counted, and taken again from a repaired copy. All cases in one file."""
     spec, number = lake.spec(), len(UNUSABLE)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from compactor.core.model.errors import InputRefused, OrderRefused
-from tests.oracle.sizes import tiered
 from tests.spark.added_defaults import TEXT_ALLOWED
 from tests.spark.lake import Lake
 
@@ -96,8 +95,9 @@ def as_format_2(documents: Iterable[Mapping[str, Any]]) -> list[list[dict[str, A
     return transactions
 
 
-@pytest.mark.parametrize("format_", tiered([1, 2], fast=[2]))
-@pytest.mark.parametrize("apart", tiered([False, True], fast=[False]), ids=["one run", "the key changes last"])
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", [1, 2])
+@pytest.mark.parametrize("apart", [False, True], ids=["one run", "the key changes last"])
 def test_a_history_in_both_formats(lake: Lake, format_: int, apart: bool) -> None:
     """Key changes carry left-out values along, LSNs are numbers (FF comes before 100), and every event is counted."""
     spec = wal2json(lake)
@@ -290,7 +290,7 @@ def test_a_stream_of_several_tables(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format_", tiered([1, 2], fast=[2]))
+@pytest.mark.parametrize("format_", [1, 2])
 def test_a_table_without_key(lake: Lake, format_: int) -> None:
     """Equal rows of one COPY share an LSN and are as many; sent again they stay as many; updates and deletes take one equal row each."""
     spec = wal2json(lake, key=())

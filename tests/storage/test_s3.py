@@ -319,7 +319,7 @@ def test_no_secret_is_in_errors_or_logs(proxy: Proxy, monkeypatch: pytest.Monkey
     caplog.set_level(logging.DEBUG, logger="compactor")
     said = []
     for kind in ("500", "403 InvalidAccessKeyId", "403 AKIAIOSFODNN7EXAMPLE", "reset_before"):
-        there = storage(proxy.url, operation_seconds=4.0)
+        there = storage(proxy.url, operation_seconds=1.0)
         proxy.plan(Fault(kind, 1, ALWAYS))
         with pytest.raises((Refused, Unavailable)) as found:
             there.read("s3://lake/here/x")
