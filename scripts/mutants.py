@@ -1,9 +1,10 @@
 """Change the code in small ways and see whether the tests notice.
 
-    python scripts/mutants.py code --count 60 --seed 1     random changes of core/ and flows/, against the fast tests that import the module
+    python scripts/mutants.py code --count 60 --seed 1     random changes of core/ and flows/, against the tests that import the module
     python scripts/mutants.py sql                          the changes of SQL in scripts/sql_mutants.py, against the tests named there
 
-Works on a copy of the tree. Prints a line a mutant and, at the end, how many were found. Exits with 1 when a listed change no longer applies.
+What the fast tests do not find is tried with the sample of the slow ones. Works on a copy of the tree. Prints a line a mutant and, at the end, how
+many each found. Exits with 1 when a listed change no longer applies.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 ROOMS = ("compactor/core", "compactor/flows")
 FOLDERS = ("tests/core", "tests/oracle", "tests/flows")
-"""Fast tests that need neither Spark nor a server, cheapest folder first: pytest stops at the first that fails."""
+"""Tests that need neither Spark nor a server, cheapest folder first: pytest stops at the first that fails."""
 
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -129,13 +130,17 @@ _IMPORT = re.compile(r"^\s*(?:from ((?:compactor|tests)[\w.]*) import ([\w, ]+)|
 
 
 def noticed(tree: Path, tests: list[str], seconds: float) -> str:
-    """Run tests in the changed tree: "found", "timeout" (which counts as found) or "SURVIVED"."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow and not engines", *tests]
-    try:
-        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=seconds, env={**os.environ, "PYTHONPATH": str(tree)})  # noqa: S603
-    except subprocess.TimeoutExpired:
-        return "timeout"
-    return "SURVIVED" if done.returncode in (0, 5) else "found"
+    """Run tests in the changed tree: "fast" or "sample" for the tests that found it, "timeout" (which counts as found) or "SURVIVED"."""
+    base = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    for tier, marked, size in (("fast", "not slow and not engines", ""), ("sample", "slow and not engines", "sample")):
+        environment = {**os.environ, "PYTHONPATH": str(tree), "COMPACTOR_TESTS": size}
+        try:
+            done = subprocess.run([*base, "-m", marked, *tests], cwd=tree, capture_output=True, text=True, timeout=seconds, env=environment)  # noqa: S603
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        if done.returncode not in (0, 5):
+            return tier
+    return "SURVIVED"
 
 
 def code(count: int, seed: int) -> list[tuple[Path, str, str, list[str]]]:
