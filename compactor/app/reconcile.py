@@ -48,8 +48,8 @@ class SparkLake:
         """See LakeSide."""
         snapshot = shown(self.table)
         deleted = f" WHERE NOT `{views.DELETED}`" if self.table.spec.soft else ""
-        relation = f"(SELECT * FROM ({views.view_text(self.table.spec, snapshot)}) v{deleted}) t"
-        side = SqlSide(SparkSql(), relation, self.columns, self._query)
+        relation = f"(SELECT * FROM ({views.view_text(self.table.spec, snapshot, versions=True)}) v{deleted}) t"
+        side = SqlSide(SparkSql(), relation, self.columns, self._query, f"`{views.ROW_VERSION}`")
         return Pinned(snapshot.version, snapshot.rows, position_lsn(snapshot.order, snapshot.position), side)
 
     def _query(self, text: str) -> list[tuple[Any, ...]]:

@@ -147,7 +147,7 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(url: 
         with load:
             looked_again = 0
             for number in range(ROUNDS):
-                report = app.reconcile("every", url, wait=120, options=Options(parallel=2, chunk=5000))
+                report = app.reconcile("every", url, wait=600, options=Options(parallel=2, chunk=5000))
                 assert (report.outcome, report.differences) == (EQUAL, ()), f"round {number}: {report}"
                 looked_again += report.suspects
             assert looked_again, "the load changed nothing between the looks"
@@ -155,7 +155,7 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(url: 
         falsify(url, load)
         double(app, 77)
         with load_again(load):
-            report = app.reconcile("every", url, wait=180)
+            report = app.reconcile("every", url, wait=600)
         assert (report.outcome, report.exit_code, report.different) == (DIFFERENT, 1, 4), report
         assert named(report) == {
             ("missing", "100001"): (),

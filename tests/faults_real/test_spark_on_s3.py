@@ -170,7 +170,10 @@ def test_spark_on_s3_killed_and_disturbed_loses_and_doubles_nothing(place: Place
 
 @pytest.mark.parametrize(
     ("kind", "code", "said"),
-    [("reset_before", 75, "t (later): the store did not answer Spark"), ("403 AccessDenied", 1, "t (failed): Spark was not allowed to")],
+    [
+        ("reset_before", 75, "t (later, unavailable): the store did not answer Spark"),
+        ("403 AccessDenied", 1, "t (failed, refused): Spark was not allowed to"),
+    ],
 )
 def test_a_store_that_fails_while_spark_reads_puts_no_file_into_quarantine(
     place: Place, monkeypatch: pytest.MonkeyPatch, kind: str, code: int, said: str

@@ -198,6 +198,18 @@ def test_a_row_that_came_and_went_between_the_looks_is_looked_at_twice() -> None
     assert len(seen) == 3
 
 
+def test_a_row_that_comes_and_goes_all_the_time_is_not_judged() -> None:
+    """In every look the lake has it, each time as a later version stored it, and the source never has it when it is read."""
+    base, seen = rows(10), []
+
+    def blink(both: Both) -> None:
+        seen.append(1)
+        both.lake = Memory([*base, ("500", "ghost", str(len(seen)))])
+
+    report = Both(Memory(base), Memory([*base, ("500", "ghost", "0")]), happens=blink).compared()
+    assert (report.outcome, report.changing, report.different) == ("equal", 1, 0)
+
+
 def test_too_many_differences_are_counted_and_not_looked_at() -> None:
     """A lake that is hours behind would be read row by row."""
     report = Both(Memory(rows(400)), Memory([(key, "old", "1") for key, _, _ in rows(400)])).compared(suspects=50)

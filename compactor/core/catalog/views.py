@@ -20,6 +20,9 @@ from compactor.core.model.spec import TableSpec
 DELETED = "_deleted"
 """The view's last column under `delete: soft`."""
 
+ROW_VERSION = "__row_version"
+"""The version that stored a row, where a query shows it. No view does."""
+
 UUID, VERSION, ROOT = "compactor.uuid", "compactor.version", "compactor.root"
 NOBODY = "none"
 """The uuid of a view that was made before the table's first Snapshot. The first Snapshot of the table stored at ROOT takes it over."""
@@ -103,13 +106,14 @@ def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, exists
     return f"CASE WHEN {older} AND {column} IS NULL{exists} THEN {dialect.constant(field.default, field.type)} ELSE {column} END"
 
 
-def _select(alias: str, snapshot: Snapshot, spec: TableSpec, dialect: Dialect = HIVE) -> str:
+def _select(alias: str, snapshot: Snapshot, spec: TableSpec, dialect: Dialect = HIVE, versions: bool = False) -> str:
     schema = snapshot.schema
     # nothing is known of the row that such a tombstone hides
     exists = f" AND ({alias}.{dialect.name('_op')} = 'u' OR {alias}.{dialect.name('_older')} IS NOT NULL)" if spec.soft else ""
     deleted = [f"({alias}.{dialect.name('_op')} = 'd') AS {dialect.name(DELETED)}"] if spec.soft else []
     shown = (f"{value(alias, field, snapshot, dialect, exists)} AS {dialect.name(schema.view_name(field))}" for field in schema.payload)
-    return ", ".join([*shown, *deleted])
+    version = [f"{alias}.{dialect.name('_version')} AS {dialect.name(ROW_VERSION)}"] if versions else []
+    return ", ".join([*shown, *deleted, *version])
 
 
 def _shown(op: str, spec: TableSpec) -> str:
@@ -117,19 +121,22 @@ def _shown(op: str, spec: TableSpec) -> str:
     return "" if spec.soft else f" AND {op} <> 'd'"
 
 
-def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> str:
-    """Return the query of the view: base rows without a Delta row, and Delta rows, without tombstones. Literals pin the Snapshot."""
+def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE, versions: bool = False) -> str:
+    """Return the query of the view: base rows without a Delta row, and Delta rows, without tombstones. Literals pin the Snapshot.
+
+    `versions`: with ROW_VERSION as the last column.
+    """
     schema, generation, q = snapshot.schema, snapshot.schema.generation, dialect.name
     base, delta = (dialect.table(spec.tables_in, table_name(spec, part, generation)) for part in ("base", "delta"))
     b, d, op = q("__b"), q("__d"), q("_op")
     live = f"{b}.{q('base_version')} = '{snapshot.base_id}'{_shown(f'{b}.{op}', spec)}"
-    rows = f"SELECT {_select(b, snapshot, spec, dialect)} FROM {base} {b} WHERE {live}"
+    rows = f"SELECT {_select(b, snapshot, spec, dialect, versions)} FROM {base} {b} WHERE {live}"
     if snapshot.delta is None:
         return rows
     pinned = f"{d}.{q('delta_version')} = '{snapshot.delta.id}'"
     same = " AND ".join(f"{d}.{q(name)} = {b}.{q(name)}" for name in schema.key)
     replaced = f"SELECT 1 FROM {delta} {d} WHERE {pinned} AND {same}"
-    changed = f"SELECT {_select(d, snapshot, spec, dialect)} FROM {delta} {d} WHERE {pinned}{_shown(f'{d}.{op}', spec)}"
+    changed = f"SELECT {_select(d, snapshot, spec, dialect, versions)} FROM {delta} {d} WHERE {pinned}{_shown(f'{d}.{op}', spec)}"
     return f"{rows} AND NOT EXISTS ({replaced}) UNION ALL {changed}"
 
 

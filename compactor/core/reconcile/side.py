@@ -24,7 +24,7 @@ class Row:
     values: tuple[str | None, ...]
     """The canonical texts of the compared columns."""
     mark: str = ""
-    """What changes whenever the row is written, where the side has such a thing (PostgreSQL: `xmin`)."""
+    """What changes whenever the row is written, where the side has such a thing (PostgreSQL: `xmin`; the lake: the version that stored it)."""
 
 
 class Side(Protocol):

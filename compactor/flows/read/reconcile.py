@@ -205,7 +205,10 @@ def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
 
 def _judge(columns: Columns, source: SourceSide, lake: LakeSide, keys: list[Key], pause: Callable[[], bool], clock: Callable[[], float]) -> _Judged:
     """Look at keys until each is equal, proven to differ, changed by the source in every look, or no time is left."""
-    judged, changes, absent = _Judged(), Counter[Key](), set[Key]()
+    judged, changes = _Judged(), Counter[Key]()
+    # what is not in the source has no mark there: it may have come and gone between the two reads. The lake's row has one: if it is the same
+    # in two looks, then it was there when the second look began, and the source must have had it too
+    extra: dict[Key, tuple[Row, ...]] = {}
     began = clock()
     while keys:
         before, target = _rows(source.side, keys), source.lsn()
@@ -215,25 +218,25 @@ def _judge(columns: Columns, source: SourceSide, lake: LakeSide, keys: list[Key]
         reached = target is not None and pinned.lsn is not None and pinned.lsn >= target
         left = []
         for key in keys:
-            if before.get(key) != after.get(key):
+            shown, earlier = ours.get(key, ()), extra.get(key)
+            extra[key] = () if key in after else shown
+            if before.get(key) != after.get(key) or (earlier and extra[key] and earlier != shown):
                 changes[key] += 1
                 if changes[key] < _CHANGING and in_time:
                     left.append(key)
                 else:
                     judged.changing += 1
             elif _values(after, key) != _values(ours, key):
-                # what is not there has no mark: it may have come and gone between the looks, so it is looked at twice
-                certain = key in after or key in absent
-                absent.add(key)
+                certain = key in after or bool(earlier)
                 proof = f"lake at {lsn_text(pinned.lsn)}, source read at {lsn_text(target)}" if reached else ""
                 if not in_time and not reached and pinned.lsn is None:
                     proof = f"the source has not changed it for {clock() - began:.0f} s"
                 if proof and certain:
-                    judged.proven.append(difference(columns, key, after.get(key, ()), ours.get(key, ()), proof))
+                    judged.proven.append(difference(columns, key, after.get(key, ()), shown, proof))
                 elif in_time:
                     left.append(key)
                 else:
-                    judged.unproven.append(difference(columns, key, after.get(key, ()), ours.get(key, ()), ""))
+                    judged.unproven.append(difference(columns, key, after.get(key, ()), shown, ""))
         keys = left
     return judged
 
