@@ -52,6 +52,8 @@ class BatchSummary:
     """The greatest Kafka offset per partition, as in `State.offsets`."""
     least_offsets: Partitions = ()
     """The least Kafka offset per partition."""
+    newest_times: tuple[tuple[str, int | None], ...] = ()
+    """Stream → the newest source time of its changes in microseconds, as in `State.watermark`; None without any."""
     quarantined: int = 0
     """Events that cannot be used."""
     unfinished: frozenset[str] = frozenset()
