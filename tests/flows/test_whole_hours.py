@@ -183,7 +183,8 @@ class Streams:
             lines, changes = [], []
             for _ in range(self.rng.randrange(1, 4)):
                 now += self.rng.choice((0, 0.01, 0.4, 1.2))
-                op = self.rng.choice("cuu-r")
+                # a stream counts from its first record of the table on
+                op = self.rng.choice("cuu-r" if number or lines else "cur")
                 # a snapshot reads ahead
                 hours = now + 5 if op == "r" else now
                 lines.append(event(next(keys) if op != "-" else 0, int(now * 1000) + 1, hours, op))

@@ -38,7 +38,8 @@ from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import flat_rows
 from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
-from compactor.core.sources.whole_hours import newest_by_stream
+from compactor.core.sources.watermark import Brought
+from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.ports import Entries, Storage
 from tests.oracle import erasing, history_engine
 from tests.oracle.model import DELETED, UNKNOWN, Added, Change, Key, Replay, Row, added, ordered, replayed, shown, sorted_out
@@ -202,16 +203,16 @@ class ListEngine:
             raw=_raw_columns(spec, evolved.schema) if spec.live_view else (),
             offsets=_offsets(spec, conformed, max),
             least_offsets=_offsets(spec, conformed, min),
-            newest_times=self._newest_times(inputs),
+            streams=self._streams(inputs),
             quarantined=records,
             unusable=tuple(bad),
         )
         return ListBatch(summary, spec, parent, version, tuple(conformed))
 
-    def _newest_times(self, inputs: Sequence[Input]) -> tuple[tuple[str, int | None], ...]:
-        """The newest `time` of each stream's records that are no reads of a snapshot; records without a row have one too."""
+    def _streams(self, inputs: Sequence[Input]) -> tuple[Brought, ...]:
+        """The newest `time` of each stream's records that are no reads of a snapshot; records of other tables (`-`) have one too."""
         records = ((item.path, raw) for item in inputs for raw in self._timed.get((item.path, item.etag), ()))
-        return newest_by_stream((path, raw.get("partition"), raw["time"] if raw["op"] != "r" else None) for path, raw in records)
+        return brought_by_stream((path, raw.get("partition"), raw["time"] if raw["op"] != "r" else None, raw["op"] != "-") for path, raw in records)
 
     def _events(self, spec: TableSpec, item: Input, locations: InputLocations) -> tuple[list[Change], int, list[Unusable]]:
         """The events of a file, how many records it has, and what of it cannot be used."""

@@ -13,6 +13,18 @@ LEFT_OUT = "files that had landed wait for the next run"
 
 
 @dataclass(frozen=True)
+class Brought:
+    """What a stream brought in one commit."""
+
+    stream: str
+    """Its name, as `whole_hours.stream_of` returns it."""
+    time: int | None
+    """The newest source time of its changes, also of other tables, in microseconds since 1970; None without any."""
+    own: bool
+    """Whether a record of this table was among them."""
+
+
+@dataclass(frozen=True)
 class Watermark:
     """Up to when everything has been ingested."""
 

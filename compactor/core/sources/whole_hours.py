@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from compactor.core.model import times
-from compactor.core.sources.watermark import Watermark
+from compactor.core.sources.watermark import Brought, Watermark
 
 HOUR = 3600 * 1_000_000
 """An hour in microseconds."""
@@ -51,15 +51,16 @@ def covers(watermark: Watermark, end: str) -> bool:
     return watermark.whole_to is not None and times.to_micros(end) <= times.to_micros(watermark.whole_to)
 
 
-def advanced(before: Watermark, brought: Mapping[str, int | None], now: int, expected: int | None, incomplete: str = "") -> Watermark:
+def advanced(before: Watermark, brought: Iterable[Brought], now: int, expected: int | None, incomplete: str = "") -> Watermark:
     """Return the Watermark after a commit.
 
-    `brought`: stream → the newest source time of its changes in this commit, None without any. `now`: the time of the commit; a source whose clock
-    is ahead must not make an hour whole that has not ended. Both in microseconds since 1970. `expected` as in `obstacle`.
+    A stream counts from its first record of the table on. `now`: the time of the commit in microseconds since 1970; a source whose clock is ahead
+    must not make an hour whole that has not ended. `expected` as in `obstacle`.
     """
     newest = {name: times.to_micros(time or _NEVER) for name, time in before.partitions}
-    for name, micros in brought.items():
-        newest[name] = max(newest.get(name, 0), min(micros or 0, now))
+    for each in brought:
+        if each.own or each.stream in newest:
+            newest[each.stream] = max(newest.get(each.stream, 0), min(each.time or 0, now))
     partitions = tuple((name, times.from_micros(micros) if micros else None) for name, micros in sorted(newest.items()))
     made = Watermark(partitions, before.whole_to, incomplete)
     if obstacle(made, expected) or not min(newest.values()):
@@ -85,20 +86,18 @@ def stream_of(path: str, partition: int | None) -> str:
     return UNNAMED if partition is None else str(partition)
 
 
-def newest_by_stream(records: Iterable[tuple[str, int | None, int | None]]) -> tuple[tuple[str, int | None], ...]:
-    """Return (stream, newest source time) for records of (path of the file, Kafka partition, source time in microseconds).
+def brought_by_stream(records: Iterable[tuple[str, int | None, int | None, bool]]) -> tuple[Brought, ...]:
+    """Return what each stream brought, for records of (path of the file, Kafka partition, source time in microseconds, whether they are the table's).
 
     The time of reads of a snapshot must be None: a snapshot is ahead of changes that are still to come. A partition that has brought nothing else
     counts, because its changes will come. Files without partition and without source times, such as those of a first load, do not.
 
-    >>> newest_by_stream([("t+0+1.json", None, 7), ("t+0+2.json", None, 5), ("t+1+1.json", None, None), ("load.json", None, None)])
-    (('t-0', 7), ('t-1', None))
+    >>> brought_by_stream([("t+0+1.json", None, 7, True), ("t+0+2.json", None, 5, False), ("t+1+1.json", None, None, True), ("a", None, None, True)])
+    (Brought(stream='t-0', time=7, own=True), Brought(stream='t-1', time=None, own=True))
     """
-    newest: dict[str, int | None] = {}
-    for path, partition, time in records:
-        stream = stream_of(path, partition)
-        if time is not None:
-            newest[stream] = max(time, newest.get(stream) or 0)
-        elif stream != UNNAMED:
-            newest.setdefault(stream, None)
-    return tuple(sorted(newest.items()))
+    streams: dict[str, Brought] = {}
+    for path, partition, time, own in records:
+        made = Brought(stream_of(path, partition), time, own)
+        before = streams.get(made.stream, made)
+        streams[made.stream] = Brought(made.stream, max((each for each in (before.time, time) if each is not None), default=None), before.own or own)
+    return tuple(streams[name] for name in sorted(streams) if streams[name].time is not None or name != UNNAMED)

@@ -28,7 +28,7 @@ def after_commit(table: Table, parent: Snapshot | None, summary: BatchSummary, l
     taken = {(item.path, item.etag) for item in summary.inputs}
     lacking = _lacks_rows(summary.inputs) or (before.incomplete != "" and parent is not None and _others_lack_rows(table, parent, taken))
     incomplete = LEFT_OUT if left_out else IN_QUARANTINE if lacking else ""
-    return advanced(before, dict(summary.newest_times), int(table.env.clock() * 1_000_000), table.spec.streams, incomplete)
+    return advanced(before, summary.streams, int(table.env.clock() * 1_000_000), table.spec.streams, incomplete)
 
 
 def brought_back(target: Snapshot, entries: Iterable[Input]) -> Watermark:

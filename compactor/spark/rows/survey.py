@@ -26,7 +26,8 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema import writer
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
-from compactor.core.sources.whole_hours import newest_by_stream
+from compactor.core.sources.watermark import Brought
+from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, PARTITION, ROW, SOURCE, TEXT, WRITER
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.frame import Frame, plain_writer
@@ -196,8 +197,8 @@ class SurveyResult:
     newer_offsets: Partitions = ()
     """(partition, least offset) of the changes that are newer at their source than `since`."""
 
-    newest_times: tuple[tuple[str, int | None], ...] = ()
-    """(stream, newest source time in microseconds), without reads of snapshots: they may be ahead of changes that are still to come."""
+    streams: tuple[Brought, ...] = ()
+    """What each stream brought, without the times of reads of snapshots: they may be ahead of changes that are still to come."""
 
     def with_invalid(self, more: Mapping[str, int]) -> SurveyResult:
         """Return the result with more invalid records (input path → number)."""
@@ -274,12 +275,8 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         _by_partition(rows, "offset", max),
         _by_partition(rows, "least", min),
         _by_partition(rows, "newer", min),
-        _newest_times(rows),
+        brought_by_stream((row[FILE], row[PARTITION], row.change_time, bool(row.images or row.truncates)) for row in rows),
     )
-
-
-def _newest_times(rows: Sequence[Any]) -> tuple[tuple[str, int | None], ...]:
-    return newest_by_stream((row[FILE], row[PARTITION], row.change_time) for row in rows)
 
 
 def _by_partition(rows: Sequence[Any], column: str, choose: Callable[[list[int]], int]) -> Partitions:
