@@ -170,6 +170,11 @@ class Table(Rows):
         return self._source.snapshot.version
 
     @property
+    def whole_to(self) -> str | None:
+        """Return the time (ISO 8601) before which every change of the source is in this version; None if that is not known."""
+        return self._source.snapshot.watermark.whole_to
+
+    @property
     def key(self) -> tuple[str, ...]:
         """Return the key columns, as the view names them."""
         schema = self._source.snapshot.schema

@@ -12,11 +12,11 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 from compactor.airflow import connection
-from compactor.airflow.command import CommandOperator, airflow_errors
+from compactor.airflow.command import CommandOperator, TryAgain, airflow_errors
 from compactor.airflow.hours import HOUR, hour_of_run, written
 from compactor.airflow.opened import open_app
 from compactor.airflow.outcome import Outcome, judge, reason, report_outcome, sentence
-from compactor.airflow.triggers import HourTrigger, missing
+from compactor.airflow.triggers import HourTrigger, missing, not_whole
 from compactor.core.results.reports import Ended
 
 try:
@@ -61,6 +61,42 @@ class WaitForHourOperator(BaseOperator):
         late = event["missing"]
         self.log.info("%s: %s", event["hour"], f"continuing without files of {_named(late)}" if late else "files of every table have landed")
         return str(event["hour"])
+
+
+class WaitForWholeHourOperator(BaseOperator):
+    """Wait until the views of these tables show everything of the run's hour, at most `wait` seconds after the hour's end. For DAGs that read them.
+
+    The task fails, with the reason for each table, if an hour is not whole by then; a retry looks again.
+    """
+
+    def __init__(self, *, config: str, tables: Sequence[str], wait: float, **more: Any) -> None:
+        super().__init__(**more)
+        self.config, self.tables, self.wait = config, list(tables), wait
+
+    def execute(self, context: Any) -> str:
+        """Return the hour. The task is deferred while it waits, so that it occupies no worker slot."""
+        hour = hour_of_run(context["dag_run"])
+        until = (hour + HOUR).timestamp() + self.wait
+        waiting = self._reasons(written(hour))
+        if waiting and time.time() < until:
+            self.log.info("waiting for everything of %s: %s", written(hour), _named([*waiting]))
+            self.defer(trigger=HourTrigger(self.config, [*waiting], written(hour), until, whole=True), method_name="resume")
+        return self._ended(written(hour), waiting)
+
+    def resume(self, context: Any, event: dict[str, Any]) -> str:
+        """Return the hour after the wait."""
+        return self._ended(event["hour"], self._reasons(event["hour"]))
+
+    def _reasons(self, hour: str) -> dict[str, str]:
+        with airflow_errors(self.log):
+            return not_whole(self.config, self.tables, hour)
+
+    def _ended(self, hour: str, waiting: dict[str, str]) -> str:
+        if waiting:
+            for name, why in waiting.items():
+                self.log.error("%s: %s is not whole: %s", name, hour, why)
+            raise TryAgain(f"{hour} is not whole in {_named([*waiting])}")
+        return hour
 
 
 class FindWorkOperator(BaseOperator):

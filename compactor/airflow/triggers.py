@@ -40,24 +40,37 @@ def missing(config: str, tables: Iterable[str], hour: str) -> list[str]:
         return [name for name, file_landed in zip(names, landed) if not file_landed]
 
 
-class HourTrigger(BaseTrigger):
-    """Check every `poll` seconds whether a file of an hour has landed for each of these tables, until the time `until` (epoch seconds)."""
+def not_whole(config: str, tables: Iterable[str], hour: str) -> dict[str, str]:
+    """Return table → why the hour is not whole in it, for those in which it is not. Raises ConfigError for a table that is not configured."""
+    app = opened(config)
+    names = list(tables)
+    with ThreadPoolExecutor(_LISTINGS) as pool:
+        reasons = pool.map(lambda name: app.whole(name, read_hour(hour)), names)
+        return {name: reason for name, reason in zip(names, reasons) if reason is not None}
 
-    def __init__(self, config: str, tables: list[str], hour: str, until: float, poll: float = POLL_SECONDS) -> None:
+
+class HourTrigger(BaseTrigger):
+    """Check every `poll` seconds whether a file of an hour has landed for each of these tables, until the time `until` (epoch seconds).
+
+    `whole`: whether the hour is whole in each of them.
+    """
+
+    def __init__(self, config: str, tables: list[str], hour: str, until: float, poll: float = POLL_SECONDS, whole: bool = False) -> None:
         super().__init__()
-        self.config, self.tables, self.hour, self.until, self.poll = config, tables, hour, until, poll
+        self.config, self.tables, self.hour, self.until, self.poll, self.whole = config, tables, hour, until, poll, whole
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments, from which the triggerer creates the trigger again."""
-        arguments = {"config": self.config, "tables": self.tables, "hour": self.hour, "until": self.until, "poll": self.poll}
+        arguments = {"config": self.config, "tables": self.tables, "hour": self.hour, "until": self.until, "poll": self.poll, "whole": self.whole}
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event, when a file of each table has landed or the time is over."""
+        """Yield one event, when every table has the hour or the time is over."""
+        check = not_whole if self.whole else missing
         waiting = self.tables
         while waiting and time.time() < self.until:
             try:
-                waiting = await asyncio.to_thread(missing, self.config, waiting, self.hour)
+                waiting = list(await asyncio.to_thread(check, self.config, waiting, self.hour))
             except (Refused, TryLater) as error:
                 # the run itself will meet the same error and report it
                 self.log.warning("waiting for %s: %s", self.hour, error)

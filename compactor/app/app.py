@@ -208,6 +208,12 @@ class App(Versions, Runners, Reconcile):
 
         return arrived(self.table(name), hour)
 
+    def whole(self, name: str, hour: datetime) -> str | None:
+        """Return None if readers of a table see everything of an hour (UTC) and before, else the reason. Starts no JVM."""
+        from compactor.flows.read.arrived import whole
+
+        return whole(self.runtime.table(self.settings.spec(name), files_only=True), hour)
+
     def lateness(self, names: Sequence[str], deadline: str) -> dict[str, str]:
         """Return, for tables with files that still wait after the deadline of their run: table → reason. Starts no JVM."""
         from compactor.flows.read.status import lateness

@@ -104,20 +104,22 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
     """Print the state of tables. Times are UTC."""
     columns = (
         *("table", "version", "newest folder", "committed (UTC)", "max rows", "segments", "size", "delta rows"),
-        *("read strategy", "waiting", "waiting since", "quarantine"),
+        *("read strategy", "waiting", "waiting since", "quarantine", "whole to"),
     )
     rows = [
         (
             *(item.table, item.version, moment(item.newest_folder)[:16], moment(item.committed)[:16]),
             # with a Delta only a query can count the rows exactly
             *(item.rows, item.segments, size(item.bytes), item.delta_rows, _read_strategy(item), _waiting(item)),
-            *(moment(item.oldest_waiting)[:16], warned(item.quarantined)),
+            *(moment(item.oldest_waiting)[:16], warned(item.quarantined), moment(item.whole_to)[:16] or "not known"),
         )
         for item in statuses
     ]
-    optional = ("read strategy", "segments", "delta rows", "newest folder", "waiting since", "version", "size")
+    optional = ("read strategy", "segments", "delta rows", "whole to", "newest folder", "waiting since", "version", "size")
     table(columns, rows, ("version", "max rows", "segments", "size", "delta rows", "quarantine"), optional, wide)
     for item in statuses:
+        if wide and item.whole_note:
+            print(f"{item.table}: hours {f'from {moment(item.whole_to)[:16]} on ' if item.whole_to else ''}not known to be whole: {item.whole_note}")
         if item.blocked:
             print(item.blocked)
     for item in statuses:

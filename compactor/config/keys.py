@@ -65,6 +65,11 @@ class Table(Section):
         "value", "What the files contain: record values, or whole Kafka records. With `topic` the default is kafka."
     )
     topic: Text | None = setting(None, "Kafka topic that `compactor ingest` writes into `increments`, for sources without a sink.")
+    partitions: Count | None = setting(
+        None,
+        "Number of Kafka partitions (or other ordered streams) that the changes come from. An hour is whole after each of them has brought a later "
+        "change. Default: those that have brought changes.",
+    )
     source_table: Text | None = setting(
         None, "schema.table to read from a stream of several tables; separate several by commas, * matches any part of a name. Default: all."
     )

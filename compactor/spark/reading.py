@@ -378,6 +378,7 @@ def _summary(
         raw=landed,
         offsets=counts.offsets if order and order[0][0] in OFFSETS else (),
         least_offsets=counts.least_offsets if order and order[0][0] in OFFSETS else (),
+        streams=() if spec.source.full_loads else counts.streams,
         quarantined=counts.invalid,
         unfinished=opened.unfinished,
         unusable=(*opened.unusable(), *records)[:LISTED_MAX],

@@ -287,6 +287,46 @@ def test_the_trigger_goes_on_when_the_store_fails(company: Company, answers: Pat
     assert asyncio.run(first()) == {"hour": "2024-03-05T03", "missing": ["student"]}
 
 
+def test_a_reader_waits_until_the_hour_is_whole_and_fails_with_the_reason(
+    company: Company, database: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Deferred until the time is over; then a retry looks again. The trigger ends as soon as every table has the hour."""
+    from airflow.sdk.exceptions import TaskDeferred
+
+    from compactor.airflow.command import TryAgain
+    from compactor.airflow.group import WaitForWholeHourOperator
+    from compactor.airflow.triggers import HourTrigger
+    from compactor.app.app import App
+
+    waiting = WaitForWholeHourOperator(task_id="wait", config=str(company.config), tables=["student", "enrollment"], wait=3600.0)
+    with pytest.raises(TaskDeferred) as deferred:
+        waiting.execute({"dag_run": Run(NOW)})
+    given = deferred.value.trigger.serialize()[1]
+    assert (given["tables"], given["whole"]) == (["student", "enrollment"], True)
+
+    past = datetime(2024, 3, 5, 3, tzinfo=timezone.utc)
+    with pytest.raises(TryAgain, match="2024-03-05T03 is not whole in student, enrollment"):
+        waiting.execute({"dag_run": Run(past)})
+    assert "student: 2024-03-05T03 is not whole: nothing is committed yet" in caplog.text
+
+    reasons = {"student": "partition t-1 has brought no change after 2024-03-05T03:10:00Z", "enrollment": None}
+    monkeypatch.setattr(App, "whole", lambda self, name, hour: reasons[name] if hour == past else "another hour")
+    with pytest.raises(TryAgain, match=r"is not whole in student$"):
+        waiting.execute({"dag_run": Run(past)})
+
+    async def ended() -> Any:
+        made = HourTrigger(**{**given, "hour": "2024-03-05T03", "until": time.time() + 60.0, "poll": 0.05})
+        coming = asyncio.create_task(anext(made.run()))
+        await asyncio.sleep(0.3)
+        assert not coming.done()
+        reasons["student"] = None  # type: ignore[assignment]
+        return (await coming).payload
+
+    event = asyncio.run(ended())
+    assert event == {"hour": "2024-03-05T03", "missing": []}
+    assert waiting.resume({}, event) == waiting.execute({"dag_run": Run(past)}) == "2024-03-05T03"
+
+
 def test_the_triggerer_reads_a_configuration_once(company: Company, answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often its triggers ask; again when the file or a variable that overrides it changes."""
     from compactor.airflow.opened import opened

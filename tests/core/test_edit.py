@@ -10,6 +10,7 @@ from compactor.core.model.edit import ContinuesState, Edit, HasSegments, NewestI
 from compactor.core.model.inputs import Input
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import DataFile, Delta, Feed, FeedPart, PendingDeletion, Pin, Segment, Snapshot, State
+from compactor.core.sources.watermark import Watermark
 
 SCHEMA = Schema((Field("id", "id", "bigint"),), ("id",))
 STAMP = Stamp("t", "new-uuid", "hourly", "2026-01-01T00:00:00.000Z")
@@ -21,6 +22,7 @@ def segment(name: str) -> Segment:
     return Segment(name, f"base/{name}", 1, 0, (DataFile("p", 1),), None, None, None, None, 0)
 
 
+WATERMARK = Watermark((("0", "2026-01-01T00:00:00Z"), ("1", None)), "2026-01-01T00:00:00Z", "why")
 STATE = State(SCHEMA, (("seq", "bigint"),), "b", (segment("s"),), None, hour="2026-01-01T00:00", epoch=2)
 PARENT = Snapshot(
     *("t", "u", 7, 6, "w", "", "", "commit"),
@@ -53,8 +55,9 @@ def test_what_an_edit_does_not_name_stays_as_the_parent_has_it() -> None:
 def test_every_field_of_a_state_comes_from_the_edit() -> None:
     """A field that is added to State needs no line in `apply`."""
     other = State(
-        Schema((), ()), (("lsn", "string"),), "c", (), None, "h", (1,), "s", (2,), (3,), 9, "f", "dms", 5, (("a", "int"),), (("p", 1),), None
-    )
+        Schema((), ()), (("lsn", "string"),), "c", (), None, "h", (1,), "s", (2,), (3,), ((4, 4),), 9, "f", "dms", 5, (("a", "int"),), ((0, 1),), None,
+        WATERMARK,
+    )  # fmt: skip
     assert all(getattr(other, each.name) != getattr(STATE, each.name) or each.name in ("delta", "history") for each in dataclasses.fields(State))
     assert apply(PARENT, Edit("restore", "w", other, replaces=True), STAMP).state == other
 

@@ -14,6 +14,7 @@ from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import COUNTS, FORMAT, DataFile, Delta, Feed, FeedPart, PendingDeletion, Pin, Segment, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.sources.watermark import Watermark
 from tests.oracle.sizes import sized
 
 TEXT = st.text(max_size=6)
@@ -38,7 +39,7 @@ SNAPSHOTS = st.builds(
     purged_to=POSITIONS, epoch=NUMBERS, compacted_at=st.none() | TEXT, envelope=TEXT, brought=NUMBERS, raw=PAIRS,
     pending_deletions=st.lists(st.builds(PendingDeletion, TEXT, st.floats(0, 1e10), TEXT), max_size=2).map(tuple),
     pins=st.lists(st.builds(Pin, TEXT, NUMBERS, TEXT), max_size=2).map(tuple), restored=st.none() | NUMBERS, oldest=NUMBERS, expired=st.booleans(),
-    feed=FEEDS,
+    feed=FEEDS, watermark=st.builds(Watermark, st.lists(st.tuples(TEXT, st.none() | TEXT), max_size=2).map(tuple), st.none() | TEXT, TEXT),
 )  # fmt: skip
 
 

@@ -38,6 +38,8 @@ from compactor.core.schema.evolution import Evolved, evolve
 from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.core.sources import flat_rows
 from compactor.core.sources.quarantine import BEYOND_RETENTION, Limits, Unusable
+from compactor.core.sources.watermark import Brought
+from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.ports import Entries, Storage
 from tests.oracle import erasing, history_engine
 from tests.oracle.model import DELETED, UNKNOWN, Added, Change, Key, Replay, Row, added, ordered, replayed, shown, sorted_out
@@ -135,6 +137,7 @@ class ListEngine:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._timed: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
     # reading ------------------------------------------------------------------------------------------------------
 
@@ -200,10 +203,16 @@ class ListEngine:
             raw=_raw_columns(spec, evolved.schema) if spec.live_view else (),
             offsets=_offsets(spec, conformed, max),
             least_offsets=_offsets(spec, conformed, min),
+            streams=self._streams(inputs),
             quarantined=records,
             unusable=tuple(bad),
         )
         return ListBatch(summary, spec, parent, version, tuple(conformed))
+
+    def _streams(self, inputs: Sequence[Input]) -> tuple[Brought, ...]:
+        """The newest `time` of each stream's records that are no reads of a snapshot; records of other tables (`-`) have one too."""
+        records = ((item.path, raw) for item in inputs for raw in self._timed.get((item.path, item.etag), ()))
+        return brought_by_stream((path, raw.get("partition"), raw["time"] if raw["op"] != "r" else None, raw["op"] != "-") for path, raw in records)
 
     def _events(self, spec: TableSpec, item: Input, locations: InputLocations) -> tuple[list[Change], int, list[Unusable]]:
         """The events of a file, how many records it has, and what of it cannot be used."""
@@ -213,7 +222,9 @@ class ListEngine:
             events, unusable = sorted_out(data, item.path, item.epoch)
         except (UnicodeDecodeError, FileNotFoundError) as error:
             return [], 0, [Unusable(item.path, f"cannot be read ({error!r})")]
-        return events, len(data.decode().splitlines()), unusable
+        lines = data.decode().splitlines()
+        self._timed[item.path, item.etag] = [json.loads(line) for line in lines if '"time": ' in line]
+        return events, len(lines), unusable
 
     # writing ------------------------------------------------------------------------------------------------------
 

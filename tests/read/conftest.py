@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from compactor.core.model import times
 from compactor.core.settings.s3 import S3Settings
 from compactor.storage.local import LocalStorage
 from compactor.storage.s3.storage import S3Storage
@@ -44,7 +46,8 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "increment_2026010101/b.json", [line("d", [2], [50]), line("u", [3], [51], {"a": None, "b": "x'\"\\"}), line("c", [41], [52], {"a": 1})]
     )
     lake.run()
-    lake.deliver("increment_2026010102/c.json", [line("u", [4], [60], {"a": 7, "b": "n", "later": "y"})])
+    last = {**json.loads(line("u", [4], [60], {"a": 7, "b": "n", "later": "y"})), "partition": 0, "time": times.to_micros("2026-01-01T02:40:00Z")}
+    lake.deliver("increment_2026010102/c.json", [json.dumps(last)])
     lake.run()
     export(lake, storage, f"{warehouse}/t")
     config = folder / "compactor.yaml"

@@ -22,6 +22,7 @@ def test_a_table_gives_the_rows_of_its_version(place: Place) -> None:
     """As Arrow, pandas and a DuckDB relation; columns in the asked order, conditions in SQL."""
     newest = Table.open(place.config, "t")
     assert (newest.name, newest.version, newest.key) == ("t", 3, ("id",))
+    assert (newest.whole_to, Table.open(place.config, "t", version=2).whole_to) == ("2026-01-01T02:00:00Z", None)
     rows = newest.to_arrow().to_pylist()
     expected = [dict(zip([column.name for column in newest.columns], row, strict=True)) for row in place.lake.expected()]
     assert sorted(rows, key=repr) == sorted(expected, key=repr)

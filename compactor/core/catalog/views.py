@@ -24,6 +24,8 @@ ROW_VERSION = "__row_version"
 """The version that stored a row, where a query shows it. No view does."""
 
 UUID, VERSION, ROOT = "compactor.uuid", "compactor.version", "compactor.root"
+WHOLE_TO, UNKNOWN = "compactor.whole_to", "not known"
+"""A property of the view: the end of the newest whole hour, ISO 8601, or UNKNOWN."""
 NOBODY = "none"
 """The uuid of a view that was made before the table's first Snapshot. The first Snapshot of the table stored at ROOT takes it over."""
 
@@ -170,7 +172,8 @@ def view(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE) -> ViewDe
     )
     if spec.soft:
         columns = (*columns, Column(DELETED, "boolean", "whether the source has deleted the row"))
-    properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), **_described(spec, snapshot.schema)}
+    properties = {UUID: snapshot.uuid, VERSION: str(snapshot.version), WHOLE_TO: snapshot.watermark.whole_to or UNKNOWN}
+    properties.update(_described(spec, snapshot.schema))
     name = spec.view if dialect is HIVE else f"{spec.view}_{ATHENA}"
     return ViewDef(spec.database, name, view_text(spec, snapshot, dialect), columns, properties, dialect.called)
 

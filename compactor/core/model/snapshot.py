@@ -13,6 +13,7 @@ from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.position import Partitions, Position, latest
 from compactor.core.model.schema import Schema
+from compactor.core.sources.watermark import IN_QUARANTINE, NOTHING_KNOWN, Watermark
 
 FORMAT = 2
 """Number of the stored form. A Snapshot of another one is refused."""
@@ -230,6 +231,8 @@ class State:
     """The greatest Kafka offset per partition, where offsets come first in the order (H6)."""
     history: History | None = None
     """The parts that hold row versions; None without `history:`."""
+    watermark: Watermark = NOTHING_KNOWN
+    """Which hours are whole."""
 
     @property
     def data_files(self) -> list[tuple[str, DataFile]]:
@@ -294,19 +297,8 @@ class Snapshot(State, Commit):
         The stub keeps the schema, for the history of the columns, the offsets, for the purge of tombstones, and its feed part, which has a retention
         of its own.
         """
-        return dataclasses.replace(
-            self,
-            segments=(),
-            delta=None,
-            inputs=(),
-            pending=(),
-            ledger=(),
-            raw=(),
-            pending_deletions=(),
-            pins=(),
-            history=None,
-            expired=True,
-        )
+        empty: dict[str, Any] = dict.fromkeys(("segments", "inputs", "pending", "ledger", "raw", "pending_deletions", "pins"), ())
+        return dataclasses.replace(self, **empty, delta=None, history=None, expired=True)
 
     @property
     def bytes_written(self) -> int:
@@ -396,5 +388,6 @@ def _values(raw: dict[str, Any]) -> dict[str, Any]:
     values["erased"] = Erased.from_json(raw["erased"]) if raw.get("erased") else None
     values["pins"] = tuple(Pin(**entry) for entry in raw["pins"])
     values["history"] = History.from_json(raw["history"]) if raw["history"] else None
+    values["watermark"] = Watermark.from_json(raw["watermark"]) if "watermark" in raw else Watermark(incomplete=IN_QUARANTINE)
     values["ledger"] = tuple(LedgerFile.from_json(entry) for entry in raw["ledger"])
     return values

@@ -82,6 +82,8 @@ class TableSpec:
     """The source tables (`schema.table`, with `*` as a wildcard) whose events are taken; None for all."""
     topic: str | None = None
     """The Kafka topic that `compactor ingest` copies to landing; None without one."""
+    partitions: int | None = None
+    """Number of ordered streams (Kafka partitions) that the changes come from; None if unknown."""
     avro_schema: str | None = None
     """The declared Avro schema of the rows."""
     subject: str | None = None
@@ -191,6 +193,11 @@ class TableSpec:
     def source(self) -> Envelope:
         """Return the envelope, which has the capabilities of the table's source."""
         return ENVELOPES[self.envelope]
+
+    @property
+    def streams(self) -> int | None:
+        """Return the number of ordered streams that the changes come from; None if unknown."""
+        return self.partitions or (1 if self.source.one_stream else None)
 
     @property
     def soft(self) -> bool:

@@ -11,6 +11,7 @@ from compactor.core.model.snapshot import Delta, Segment
 from compactor.core.schema.adoption import Adoption
 from compactor.core.schema.evolution import Evolved
 from compactor.core.sources.quarantine import Unusable
+from compactor.core.sources.watermark import Brought
 
 InputLocations = Mapping[tuple[str, str], str]
 """(path, etag) → location, for inputs that are no longer in landing."""
@@ -52,6 +53,8 @@ class BatchSummary:
     """The greatest Kafka offset per partition, as in `State.offsets`."""
     least_offsets: Partitions = ()
     """The least Kafka offset per partition."""
+    streams: tuple[Brought, ...] = ()
+    """What each stream brought, for `State.watermark`."""
     quarantined: int = 0
     """Events that cannot be used."""
     unfinished: frozenset[str] = frozenset()

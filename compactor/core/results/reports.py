@@ -161,6 +161,10 @@ class TableStatus:
     """Why readers do not see the newest version (`checks:`); None if nothing blocks it."""
     last_run: RunRecord | None = None
     """The record of the last run that was not idle; None if none is known."""
+    whole_to: str | None = None
+    """The end of the newest hour that is known to be whole, ISO 8601; None if none is."""
+    whole_note: str | None = None
+    """What later hours wait for; None without a version."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

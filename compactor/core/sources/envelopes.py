@@ -68,6 +68,9 @@ class Envelope:
     before_prefix: str = ""
     """A column with this prefix holds the value before the change of the column named behind the prefix. Empty: there are none."""
 
+    one_stream: bool = False
+    """One process writes all files of a table in the order of commits, so that no other part of the changes can be behind."""
+
     max_gone: float = 1.0
     """The largest share of rows that one run may remove, unless `checks: {max_gone: ..}` is set."""
 
@@ -104,6 +107,7 @@ _ALL = (
         csv_null="NULL",
         unnamed_operation=True,
         before_prefix="BI_",
+        one_stream=True,
     ),
     Envelope("change-event", several_events=True, formats=_WRAPPED),
     Envelope(

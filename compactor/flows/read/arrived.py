@@ -1,11 +1,12 @@
-"""Arrived: whether anything of an hour has landed, absorbed already or not."""
+"""Arrived: whether anything of an hour has landed, absorbed already or not; and whether readers see all of it."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from compactor.core.model.layout import join, relative
-from compactor.core.sources import increment
+from compactor.core.sources import increment, whole_hours
+from compactor.flows.publish.shown import recall
 from compactor.flows.table import Table
 
 
@@ -26,3 +27,16 @@ def arrived(table: Table, hour: datetime) -> bool:
             if landed is not None and (landed.hour or "").startswith(prefix) and not increment.ignored(path):
                 return True
     return False
+
+
+def whole(table: Table, hour: datetime) -> str | None:
+    """Return None if readers see everything of an hour (UTC) and before, else the reason. Asks no catalog: it reads what the last run left.
+
+    Every change that the source made before the end of the hour is in the version that the view shows (docs/semantics.md#whole-hours).
+    """
+    newest = table.newest()
+    if newest is None:
+        return "nothing is committed yet"
+    if not whole_hours.covers(newest.watermark, (hour + timedelta(hours=1)).isoformat()):
+        return whole_hours.note(newest.watermark, table.spec.streams)
+    return None if recall(table, newest) is not None else f"version {newest.version} is not published yet"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from compactor.core.planning import compaction
 from compactor.core.results.reports import TableStatus
+from compactor.core.sources import whole_hours
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit
@@ -60,4 +61,6 @@ def status(table: Table) -> TableStatus:
         history_since=history.since if history else None,
         blocked=audit.blocked(table, snapshot) if snapshot else None,
         last_run=last_run(table),
+        whole_to=snapshot.watermark.whole_to if snapshot else None,
+        whole_note=whole_hours.note(snapshot.watermark, table.spec.streams) if snapshot else None,
     )

@@ -5,6 +5,7 @@ What a crash leaves: data directories and reason files that no Snapshot names, o
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Optional
@@ -26,7 +27,7 @@ from compactor.flows.publish import archive, notices
 from compactor.flows.read import quarantine
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
-from compactor.flows.write import feed, state
+from compactor.flows.write import feed, state, whole_hours
 from compactor.ports import Batch
 
 FILES_MAX = 100_000
@@ -95,6 +96,8 @@ class _Ingestion:
         self.table, self.parent, self.operation, self.progress, self.scratch = table, parent, operation, progress, scratch
         self.locations = locations
         self.inputs: Sequence[Input] = ()
+        self.left_out = False
+        """Whether files that had landed are not among the inputs."""
 
     def edit(self, inputs: Sequence[Input]) -> Edit | None:
         """Read, resolve and write these inputs. Files that are still being written wait for the next run."""
@@ -123,6 +126,7 @@ class _Ingestion:
 
     def _without(self, paths: Sequence[str]) -> list[Input]:
         """Return the inputs without those at these paths, and without what counts only together with them."""
+        self.left_out = True
         gone = full_loads.together(self.table.spec, [item.path for item in self.inputs], paths)
         return [item for item in self.inputs if item.path not in gone]
 
@@ -162,10 +166,11 @@ class _Ingestion:
         _check_gone(table, parent, written.staged, whole)
         summary = written.resolution.summary
         quarantine.describe(table, commit, summary)
+        left_out = self.left_out or len(self.inputs) >= FILES_MAX
         edit = Edit(
             self.operation,
             commit,
-            written.state,
+            dataclasses.replace(written.state, watermark=whole_hours.after_commit(table, parent, summary, left_out, self.operation == "commit")),
             inputs=summary.inputs,
             pending=self._pending(summary.inputs),
             counts=written.counts,

@@ -34,7 +34,7 @@ from compactor.flows.keep import discard
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import preview, transact
-from compactor.flows.write import feed, restore, state
+from compactor.flows.write import feed, restore, state, whole_hours
 from compactor.ports import Batch
 
 Locations = dict[tuple[str, str], str]
@@ -134,9 +134,12 @@ class _Rebuild:
                 phase.did(f"decoded {counted(events, 'event')} from {counted(files, 'file')}", events=events, files=files)
         except NoRowsYet as error:
             raise Refused(str(error)) from error
-        then = restore.changed(ledger.everything(table, target), ledger.everything(table, parent)) if target else ()
+        before = ledger.everything(table, parent) if target else []
+        then = restore.changed(ledger.everything(table, target), before) if target else ()
         edit = self._written(batch, parent, None, writer, True, self.inputs, self.locations)
         requires: Requirement = NewestIs(parent.version) if target else NotReplaced(parent.version)
+        if target is not None and edit.state is not None:
+            edit = dataclasses.replace(edit, state=dataclasses.replace(edit.state, watermark=whole_hours.brought_back(target, [*before, *then])))
         return dataclasses.replace(edit, inputs=then, restored=target.version if target else None, requires=(requires,))
 
     def _read(self, parent: Snapshot, version: int) -> Batch:
@@ -238,7 +241,7 @@ class _Rebuild:
             return self._edit(parent, written.state, writer, counts, ties, written.staged.unresolved)
 
     def _edit(self, parent: Snapshot, made: State, writer: str, counts: dict[str, int], ties: int, unresolved: int) -> Edit:
-        made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw)
+        made = dataclasses.replace(made, schema=_placed(parent, made), raw=parent.raw, watermark=parent.watermark)
         if parent.erased is not None:
             check_key(self.table.name, parent.schema, made.schema)
         pending = archive.unfinished(self.table, parent.pending)

@@ -29,7 +29,7 @@ from compactor.flows import ledger, logs
 from compactor.flows.publish import archive, landing, publish
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
-from compactor.flows.write import commit, feed
+from compactor.flows.write import commit, feed, whole_hours
 
 
 def at_version(table: Table, version: int) -> Snapshot:
@@ -95,13 +95,20 @@ def _check_erased(table: Table, head: Snapshot, version: int) -> None:
 
 def _edit(table: Table, target: Snapshot, parent: Snapshot, head_version: int) -> Edit:
     writer = commit_id(parent.version + 1, table.env.nonce())
-    state = dataclasses.replace(target.state, schema=_schema(parent.schema, target.schema), history=brought_back(target.history, writer))
+    before = ledger.everything(table, parent)
+    inputs = changed(ledger.everything(table, target), before)
+    state = dataclasses.replace(
+        target.state,
+        schema=_schema(parent.schema, target.schema),
+        history=brought_back(target.history, writer),
+        watermark=whole_hours.brought_back(target, [*before, *inputs]),
+    )
     edit = Edit(
         "restore",
         writer,
         state,
         replaces=True,
-        inputs=changed(ledger.everything(table, target), ledger.everything(table, parent)),
+        inputs=inputs,
         pending=archive.unfinished(table, parent.pending),
         restored=target.version,
         requires=(NewestIs(head_version),),

@@ -15,6 +15,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
 from compactor.core.results.phrases import counted
+from compactor.core.sources.watermark import NOTHING_KNOWN
 from compactor.flows import logs
 from compactor.flows.table import Table
 from compactor.ports import Batch, Resolution
@@ -77,6 +78,7 @@ def after(table: Table, parent: State | None, summary: BatchSummary, staged: Sta
         raw=summary.raw or (parent.raw if parent else ()),
         offsets=_offsets(parent, summary, table.spec.epoch),
         history=history,
+        watermark=parent.watermark if parent else NOTHING_KNOWN,
     )
 
 

@@ -69,7 +69,8 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
             f"{wrapped('_key')[1]} AS _record_key",
             f"{wrapped('_old_key')[1]} AS _old_key",
             f"struct({source}, _m.transaction.total_order AS total_order) AS _source",
-            "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_cast(_m.source.ts_ms AS BIGINT) * 1000L) AS _time",
+            f"CASE WHEN NOT ({_ignored_read(op, '_m.op')}) THEN "
+            "coalesce(try_cast(_m.source.ts_us AS BIGINT), try_cast(_m.source.ts_ms AS BIGINT) * 1000L) END AS _time",
         ),
         None,
     )
@@ -82,6 +83,11 @@ def _operation(op: str, no_after: str, no_before: str, schema: str, table: str, 
         f"CASE WHEN {other} THEN NULL WHEN {op} = 't' THEN 't' WHEN {op} IN ('c', 'u', 'r') AND NOT ({no_after}) THEN {op} "
         f"WHEN {op} = 'd' AND NOT ({no_before} AND _key IS NULL) THEN 'd' END"
     )
+
+
+def _ignored_read(op: str, code: str) -> str:
+    """SQL: a snapshot's read of another table. Its time says nothing about the changes that have come: the stream may be hours behind it."""
+    return f"({op}) IS NULL AND coalesce({code}, '') = 'r'"
 
 
 def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
@@ -122,7 +128,8 @@ def _typed(raw: RawFrame, spec: TableSpec) -> Frame:
             "_key AS _record_key",
             OLD_KEY,
             f"struct({fields}, {text('_value.transaction', transaction, 'total_order')} AS total_order) AS _source",
-            f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) AS _time",
+            f"CASE WHEN NOT ({_ignored_read(op, '_value.op')}) THEN "
+            f"coalesce({text('_value.source', source, 'ts_us')}, concat({text('_value.source', source, 'ts_ms')}, '000')) END AS _time",
         )
         .selectExpr("*", "try_cast(_time AS BIGINT) AS _us")
         .drop(TIME)

@@ -26,6 +26,8 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema import writer
 from compactor.core.schema.writer import WriterSchema
 from compactor.core.sources.quarantine import LISTED_MAX, TEXT_MAX, Unusable
+from compactor.core.sources.watermark import Brought
+from compactor.core.sources.whole_hours import brought_by_stream
 from compactor.spark.columns import AFTER, BEFORE, BLOCK, FILE, PARTITION, ROW, SOURCE, TEXT, WRITER
 from compactor.spark.decode import pg_text
 from compactor.spark.decode.frame import Frame, plain_writer
@@ -195,6 +197,9 @@ class SurveyResult:
     newer_offsets: Partitions = ()
     """(partition, least offset) of the changes that are newer at their source than `since`."""
 
+    streams: tuple[Brought, ...] = ()
+    """What each stream brought, without the times of reads of snapshots: they may be ahead of changes that are still to come."""
+
     def with_invalid(self, more: Mapping[str, int]) -> SurveyResult:
         """Return the result with more invalid records (input path → number)."""
         files = {name: dataclasses.replace(summary, invalid=summary.invalid + more.get(name, 0)) for name, summary in self.files.items()}
@@ -270,6 +275,7 @@ def count_records(frames: Sequence[Frame], spec: TableSpec, since: str | None = 
         _by_partition(rows, "offset", max),
         _by_partition(rows, "least", min),
         _by_partition(rows, "newer", min),
+        brought_by_stream((row[FILE], row[PARTITION], row.change_time, bool(row.images or row.truncates)) for row in rows),
     )
 
 
@@ -303,6 +309,7 @@ def _grouped(frame: Frame, spec: TableSpec, since: str | None) -> DataFrame:
         named("max(CASE WHEN _op = 't' THEN _position END)", "truncate"),
         named(f"min(CASE WHEN {lost} THEN named_struct('f', _file, 'b', _block, 'r', _row, 'op', _op) END)", "lost"),
         named("max(_time)", "time"),
+        named("max(CASE WHEN _op IS NULL OR _op <> 'r' THEN _time END)", "change_time"),
         named(f"max(CASE WHEN {current} THEN _offset END)", "offset"),
         named("min(CASE WHEN _op IS NOT NULL THEN _offset END)", "least"),
         named(f"min(CASE WHEN {current} AND _time > {times.to_micros(since) if since else 'NULL'} THEN _offset END)", "newer"),
