@@ -19,8 +19,12 @@ from compactor.airflow.opened import open_app
 
 if TYPE_CHECKING:
     from compactor.app.app import App
+    from compactor.core.results.notice import Target
 
 log = logging.getLogger(__name__)
+
+TOGETHER_MIN = 4
+"""From so many tables with the same reason and the same targets on, one alert names them all."""
 
 LINES_MAX = 10
 """Quarantined files that one alert lists."""
@@ -35,8 +39,9 @@ def failed(context: Any) -> None:
         if not tables[0]:
             return
         whole = str(context.get("exception") or "no reason given")
-        with open_app(task.config) as app:
-            _alert(app, task.reasons or dict.fromkeys(tables, whole), "run_failed", _where(context))
+        reasons = getattr(task, "reasons", None) or dict.fromkeys(tables, whole)
+        with open_app(task.config, strict=False) as app:
+            _alert(app, reasons, "run_failed", _where(context))
     except Exception:
         log.exception("could not send the alert about a failed task")
 
@@ -53,7 +58,7 @@ def recovered(app: App, tables: list[str], context: Any) -> None:
 def quarantined(config: str, waiting: dict[str, list[str]]) -> None:
     """Report files in quarantine. `waiting`: table → one line for each file."""
     try:
-        with open_app(config) as app:
+        with open_app(config, strict=False) as app:
             _alert(app, {name: _shortened(lines) for name, lines in waiting.items()}, "quarantined", {})
     except Exception:
         log.exception("could not send the alert about files in quarantine")
@@ -75,8 +80,14 @@ def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) 
 
 
 def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:
+    together: dict[tuple[str, tuple[Target, ...]], list[str]] = {}
     for name, reason in reasons.items():
-        app.alert(name, event, reason, _with_page(app, where))
+        together.setdefault((reason, app.specs([name])[0].notify), []).append(name)
+    for (reason, _), names in together.items():
+        # what stops a whole group is one message, not hundreds
+        one = len(names) >= TOGETHER_MIN
+        for name in names[:1] if one else names:
+            app.alert(name, event, reason, _with_page(app, {**where, **({"tables": ", ".join(names)} if one else {})}))
 
 
 def _where(context: Any) -> dict[str, str]:

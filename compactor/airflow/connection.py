@@ -36,7 +36,6 @@ def use(settings: Settings) -> None:
     Raises Refused if Airflow has no such connection, or if another configuration in the same process has another one: a process has one.
     """
     with _lock:
-        _use_session(settings.airflow.aws_conn_id)
         for variable, name, value in _values(settings):
             if _filled.setdefault(variable, name) != name:
                 raise Refused(
@@ -45,6 +44,7 @@ def use(settings: Settings) -> None:
             _mask(value)
             # asked for each time, so that a triggerer that runs for weeks gets new passwords
             os.environ[variable] = value
+        _use_session(settings.airflow.aws_conn_id)
 
 
 def _use_session(name: str | None) -> None:
@@ -63,6 +63,9 @@ def _use_session(name: str | None) -> None:
 def _values(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Return each variable that a connection fills: variable, connection, value."""
     keys, registry = settings.airflow, settings.registry
+    # first, so that an alert about a problem of the others is sent
+    for variable, name in keys.webhook_conn_ids.items():
+        yield variable, name, _address(_connection(name, "webhook_conn_ids"))
     if keys.registry_conn_id is not None:
         from compactor.app.registry import credentials
 
@@ -74,8 +77,6 @@ def _values(settings: Settings) -> Iterator[tuple[str, str, str]]:
                     f"key airflow.registry_conn_id: the connection {name} has no value for the variable {variable}: fill in login and password"
                 )
             yield variable, name, value
-    for variable, name in keys.webhook_conn_ids.items():
-        yield variable, name, _address(_connection(name, "webhook_conn_ids"))
 
 
 def _address(stored: Any) -> str:

@@ -45,7 +45,7 @@ class WaitForHourOperator(BaseOperator):
 
     def __init__(self, *, config: str, tables: Sequence[str], wait: float, **more: Any) -> None:
         super().__init__(**more)
-        self.config, self.tables, self.wait = config, list(tables), wait
+        self.config, self.members, self.wait = config, list(tables), wait
 
     def execute(self, context: Any) -> str:
         """Return the hour. The task is deferred while it waits, so that it occupies no worker slot."""
@@ -53,7 +53,7 @@ class WaitForHourOperator(BaseOperator):
         until = (hour + HOUR).timestamp() + self.wait
         if time.time() < until:
             with airflow_errors(self.log):
-                waiting = missing(self.config, self.tables, written(hour))
+                waiting = missing(self.config, self.members, written(hour))
             if waiting:
                 self.log.info("waiting for the first files of %s: %s", written(hour), _named(waiting))
                 self.defer(trigger=HourTrigger(self.config, waiting, written(hour), until), method_name="resume")
@@ -76,10 +76,11 @@ class FindWorkOperator(BaseOperator):
     def __init__(self, *, config: str, jobs: Mapping[str, Sequence[str]], assets: Mapping[str, Any], alias: Any, **more: Any) -> None:
         super().__init__(outlets=[alias], **more)
         self.config, self.jobs, self.assets, self.alias = config, {job: list(tables) for job, tables in jobs.items()}, dict(assets), alias
+        self.members = [name for tables in self.jobs.values() for name in tables]
 
     def execute(self, context: Any) -> dict[str, list[str]]:
         """Return task id of the job → tables with work."""
-        names = [name for tables in self.jobs.values() for name in tables]
+        names = self.members
         with airflow_errors(self.log), open_app(self.config) as app:
             left_out = self._left_to_earlier_run(context, names)
             idle = {report.table: report.to_json() for report in app.idle([name for name in names if name not in left_out])}

@@ -140,6 +140,20 @@ def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Com
     assert "could not send the alert about a missed deadline" in caplog.text
 
 
+def test_what_stops_a_whole_group_is_one_message(company: Company, told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that does not exist, found by the first task; with the names of all tables. Another connection sends the message."""
+    said = json.loads(company.config.read_text(encoding="utf-8"))
+    said["tables"] |= {name: {**said["tables"]["student"]} for name in ("a", "b", "c")}
+    said["airflow"] |= {"registry_conn_id": "nowhere"}
+    said["registry"] = {"url": "https://registry.example"}
+    company.config.write_text(json.dumps(said), encoding="utf-8")
+    found = states(company.dag("compact_hourly").test(logical_date=AT - timedelta(minutes=1), run_after=AT))
+    assert (found["find_work"], found["run"], found["tables.student"]) == ("failed", "upstream_failed", "upstream_failed")
+    (one,) = messages(told)
+    assert (one["event"], one["where"]["task"], one["where"]["tables"]) == ("run_failed", "find_work", "student, a, b, c")
+    assert one["reason"].startswith("key airflow.registry_conn_id: Airflow has no connection nowhere")
+
+
 def test_what_waits_in_quarantine_is_told_table_by_table(company: Company, told: Path) -> None:
     """The task itself, which is of no table, is not told as a failed one."""
     held = {"table": "student", "path": "increment_2024030503/part.json", "records": 2, "reason": "no such operation"}
