@@ -49,17 +49,25 @@ class Page:
         raise AssertionError(f"the page has no {word!r}")
 
 
-def picture(url: str, name: str, *, sees: str, script: str = "", size: tuple[int, int] = (1300, 800)) -> None:
+def picture(url: str, name: str, *, sees: str, before: str = "", after: str = "", size: tuple[int, int] = (1200, 600)) -> None:
     """Keep what a person sees at an address, if pictures are wanted, as soon as the page has the word `sees`.
 
-    `script` runs before the page's own.
+    The script `before` runs before the page's own scripts, `after` when the page is complete.
     """
     if FOLDER is None:
         return
     browser = shutil.which("chromium")
     assert browser is not None, "COMPACTOR_PICTURES needs Chromium"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}", "--remote-debugging-port=0"]
+        options = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-lcd-text",
+            "--hide-scrollbars",
+            f"--user-data-dir={profile}",
+            "--remote-debugging-port=0",
+        ]
         running = subprocess.Popen([browser, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             end, found = time.monotonic() + PATIENCE, Path(profile) / "DevToolsActivePort"
@@ -69,10 +77,11 @@ def picture(url: str, name: str, *, sees: str, script: str = "", size: tuple[int
             page = Page(int(found.read_text().split()[0]))
             page.call("Emulation.setDeviceMetricsOverride", width=size[0], height=size[1], deviceScaleFactor=1, mobile=False)
             page.call("Page.enable")
-            page.call("Page.addScriptToEvaluateOnNewDocument", source=script)
+            page.call("Page.addScriptToEvaluateOnNewDocument", source=before)
             page.call("Page.navigate", url=url)
             page.see(sees)
             time.sleep(3.0)
+            page.call("Runtime.evaluate", expression=after)
             data = page.call("Page.captureScreenshot", format="png")["data"]
         finally:
             running.kill()

@@ -82,7 +82,8 @@ class Server:
         """What a task has logged so far."""
         path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/logs/{attempt}?full_content=true"
         content = self.ask("GET", path)["content"]
-        return "\n".join(line if isinstance(line, str) else str(line.get("event", "")) for line in content)
+        errors = lambda line: [str(error["exc_value"]) for error in line.get("error_detail") or ()]  # noqa: E731
+        return "\n".join(text for line in content for text in ([line] if isinstance(line, str) else [str(line.get("event", "")), *errors(line)]))
 
     def clear(self, dag: str, run: str, tasks: Sequence[str] | None = None) -> None:
         """Clear some tasks of a run, or all, as in the UI."""
