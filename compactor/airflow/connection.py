@@ -38,9 +38,7 @@ def use(settings: Settings) -> None:
     with _lock:
         for variable, name, value in _values(settings):
             if _filled.setdefault(variable, name) != name:
-                raise Refused(
-                    f"environment variable {variable}: another configuration of this Airflow fills it from the connection {_filled[variable]}"
-                )
+                raise Refused(f"variable {variable}: expected the connection {_filled[variable]}, as another configuration has; found {name}")
             _mask(value)
             # asked for each time, so that a triggerer that runs for weeks gets new passwords
             os.environ[variable] = value
