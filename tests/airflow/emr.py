@@ -86,7 +86,7 @@ def emr_serverless(report: Callable[[list[str]], None]) -> Iterator[Emr]:
             found = emr.jobs[job]
             named = {"applicationId": "00a", "jobRunId": job, "name": found.name, "state": "RUNNING" if found.active else "SUCCESS"}
             times = dict.fromkeys(("createdAt", "updatedAt", "startedAt"), found.began)
-            self.answer({"jobRun": {**named, **times, "stateDetails": "", "releaseLabel": "emr-7.13.0", "jobDriver": {}}})
+            self.answer({"jobRun": {**named, **times, "stateDetails": "", "releaseLabel": "emr-7.13.0"}})
 
         def do_DELETE(self) -> None:
             """CancelJobRun."""

@@ -182,6 +182,7 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         picture(f"{server.url}/dags/{HOURLY}/runs/{run}/tasks/run", "airflow-log", sees="decoded", before=EXPANDED, after=hide(lake.folder))
         found = server.ended(HOURLY, run)
         show("one planted failure", found)
+        picture(f"{server.url}/dags/{HOURLY}/runs/{run}", "airflow-grid", sees=BROKEN, before=EXPANDED, size=(1200, 1260))
         assert {name: state for name, state in found.items() if state != "skipped"} == {
             "find_work": "success", "run": "success", **{f"tables.{name}": "success" for name in BUSY}, f"tables.{BROKEN}": "failed",
         }  # fmt: skip
@@ -225,7 +226,6 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         assert server.state(HOURLY, slow) == "running"
         assert {name for name, state in found.items() if state == "success"} == {"find_work", "run", f"tables.{BUSY[1]}"}
         assert found[f"tables.{BUSY[0]}"] == "skipped"
-        picture(f"{server.url}/dags/{HOURLY}", "airflow-grid", sees=BROKEN, before=EXPANDED, size=(1100, 1240))
 
         answers.write_text(json.dumps({**told, "run": {"found": [reported[BUSY[0]]]}}), encoding="utf-8")
         kill_worker(server, str(answers))
