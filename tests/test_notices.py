@@ -330,3 +330,18 @@ def test_a_recovery_is_told_once_and_for_each_dag() -> None:
     assert (target, message.subject, message.urgent) == ("log", f"{lake_table.name} has recovered", False)  # type: ignore[comparison-overlap]
     lake_table.storage.write(lake_table.layout.failed(), b"no json")
     assert alerts.recovered([lake_table], nightly) == []
+
+
+def test_an_alert_is_sent_although_the_store_is_away(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Only its mark is missing, so the recovery is not told."""
+    told = Told()
+    lake_table = Table(told.lake.env(), told.lake.spec)
+
+    def away(*_: object) -> None:
+        raise Unavailable("the store is away")
+
+    monkeypatch.setattr(type(lake_table.storage), "write", away)
+    alerts.alert(lake_table, "run_failed", "no", {"dag": "compact_hourly"})
+    assert [target for target, _, _ in told.found] == ["log", "sns"]
+    assert "could not be remembered: the store is away" in caplog.text
+    assert alerts.recovered([lake_table], {"dag": "compact_hourly"}) == []

@@ -7,12 +7,16 @@ delete anything. It has no error text, so that it never has to be erased.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from compactor.core.model.errors import CompactorError
 from compactor.core.results.notice import Alert
 from compactor.flows.publish.notices import notify_all
 from compactor.flows.table import Table
+
+log = logging.getLogger(__name__)
 
 FAILED, RECOVERED = "run_failed", "run_recovered"
 
@@ -24,7 +28,11 @@ def alert(table: Table, event: str, reason: str, where: Mapping[str, str]) -> No
     message = Alert(table.name, event, table.env.now(), reason, where)
     notify_all(table, message, f"an alert ({event})")
     if event == FAILED and "dag" in where:
-        _remember(table, {where["dag"]: message.time, **_reported(table)})
+        try:
+            _remember(table, {where["dag"]: message.time, **_reported(table)})
+        except CompactorError as error:
+            # the next tables must get their alerts, too
+            log.warning("%s: the alert was sent, but could not be remembered: %s", table.name, error)
 
 
 def recovered(tables: Sequence[Table], where: Mapping[str, str]) -> list[str]:
