@@ -469,6 +469,20 @@ BAD_FILES: list[tuple[str, str]] = [
     ("airflow: {groups: {daily: {schedule: 5 2 * * *, partitioned: on}}}\ntables: {a: {key: [x]}}", "partitioned: expected an hourly schedule"),
     ("airflow: {groups: {a b: {}}}\ntables: {a: {key: [x]}}", "expected a name of letters, digits, _, . and -, found 'a b'"),
     ("airflow: {command: compactor}", "key airflow.command: expected a program and its arguments, such as [python3, -m, compactor]"),
+    ("airflow: {vacuum: never}", "key airflow.vacuum: expected ask or auto, found 'never'"),
+    (
+        "airflow: {webhook_conn_ids: {HOOK: https://host/token}}",
+        "expected variables and connections such as {SCHEMA_HOOK: chat}, found something else",
+    ),
+    (
+        "airflow: {webhook_conn_ids: {HOOK: chat}}\ndefaults: {notify: {webhook_env: HOKK}}\ntables: {a: {key: [x]}}",
+        "key airflow.webhook_conn_ids.HOOK: expected a variable that a `webhook_env` names; the variables of `webhook_env` are HOKK",
+    ),
+    ("airflow: {webhook_conn_ids: {HOOK: chat}}\ntables: {a: {key: [x]}}", "no `notify` has a `webhook_env`"),
+    (
+        "airflow: {registry_conn_id: r}\nregistry: {folder: f}\ntables: {a: {key: [x]}}",
+        "it has the credentials of `registry: {url: ..}`, which is not set",
+    ),
     ("airflow: {comand: [x]}", "key airflow.comand: unknown key; did you mean command?"),
     ("tables: {a: {key: [], live_view: true}}", "table a, key live_view: needs rows with a key"),
     ("tables: {a: {key: [], history: true}}", "table a, key history: needs rows with a key"),

@@ -24,7 +24,7 @@ from compactor.core.schema.diff import Change
 from compactor.core.schema.policy import Decision
 from compactor.core.schema.schema_history import steps
 from compactor.flows.environment import Environment
-from compactor.flows.publish import notices
+from compactor.flows.publish import alerts, notices
 from compactor.flows.read import log
 from compactor.flows.table import Table
 from tests.faults import Crash, Faults
@@ -310,3 +310,38 @@ def test_the_mark_of_a_notice_is_a_path_of_ours() -> None:
     (mark,) = [info.path for info in told.lake.storage.list(f"{told.lake.spec.root}/_compactor/notices")]
     assert told.lake.layout.kind(mark) == "notice"
     assert notice.FORMAT == json.loads(told.lake.storage.read(mark))["format"]
+
+
+def test_a_recovery_is_told_once_and_for_each_dag() -> None:
+    """A failure in one DAG is not over because another one succeeds; a mark that cannot be read counts for nothing."""
+    told = Told()
+    lake_table = Table(told.lake.env(), told.lake.spec)
+    hourly, nightly = {"dag": "compact_hourly"}, {"dag": "maintenance"}
+    assert alerts.recovered([lake_table], hourly) == []
+    alerts.alert(lake_table, "table_late", "late", hourly)
+    assert alerts.recovered([lake_table], hourly) == []
+    for where in (hourly, hourly, nightly):
+        alerts.alert(lake_table, "run_failed", "no", where)
+    told.failing = {"sns"}
+    told.found.clear()
+    assert alerts.recovered([lake_table], hourly) == [lake_table.name]
+    assert alerts.recovered([lake_table], hourly) == []
+    ((target, _, message),) = told.found
+    assert (target, message.subject, message.urgent) == ("log", f"{lake_table.name} has recovered", False)  # type: ignore[comparison-overlap]
+    lake_table.storage.write(lake_table.layout.failed(), b"no json")
+    assert alerts.recovered([lake_table], nightly) == []
+
+
+def test_an_alert_is_sent_although_the_store_is_away(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Only its mark is missing, so the recovery is not told."""
+    told = Told()
+    lake_table = Table(told.lake.env(), told.lake.spec)
+
+    def away(*_: object) -> None:
+        raise Unavailable("the store is away")
+
+    monkeypatch.setattr(type(lake_table.storage), "write", away)
+    alerts.alert(lake_table, "run_failed", "no", {"dag": "compact_hourly"})
+    assert [target for target, _, _ in told.found] == ["log", "sns"]
+    assert "could not be remembered: the store is away" in caplog.text
+    assert alerts.recovered([lake_table], {"dag": "compact_hourly"}) == []

@@ -1,4 +1,4 @@
-"""Callbacks that notify a table's `notify:` targets: a task failed finally, a run missed its deadline, files wait in quarantine.
+"""Callbacks that notify a table's `notify:` targets: a task failed finally, a run missed its deadline, files wait in quarantine; and recovery.
 
 They log their own errors and never fail.
 """
@@ -19,8 +19,12 @@ from compactor.airflow.opened import open_app
 
 if TYPE_CHECKING:
     from compactor.app.app import App
+    from compactor.core.results.notice import Target
 
 log = logging.getLogger(__name__)
+
+TOGETHER_MIN = 4
+"""From so many tables with the same reason and the same targets on, one alert names them all."""
 
 LINES_MAX = 10
 """Quarantined files that one alert lists."""
@@ -29,23 +33,32 @@ LINES_MAX = 10
 def failed(context: Any) -> None:
     """Report that a task failed and has no retries left, for each of its tables (`on_failure_callback`)."""
     try:
-        task, instance = context["task"], context["ti"]
+        task = context["task"]
         # a job whose worker died did not say which tables have work
         tables = getattr(task, "working", None) or getattr(task, "members", None) or [str(task.table)]
         if not tables[0]:
             return
         whole = str(context.get("exception") or "no reason given")
-        where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
-        with open_app(task.config) as app:
-            _alert(app, task.reasons or dict.fromkeys(tables, whole), "run_failed", {name: value for name, value in where.items() if value})
+        reasons = getattr(task, "reasons", None) or dict.fromkeys(tables, whole)
+        with open_app(task.config, strict=False) as app:
+            _alert(app, reasons, "run_failed", _where(context))
     except Exception:
         log.exception("could not send the alert about a failed task")
+
+
+def recovered(app: App, tables: list[str], context: Any) -> None:
+    """Report those tables that are up to date after their failure in this DAG was reported."""
+    try:
+        for name in app.recovered(tables, _with_page(app, _where(context))):
+            log.info("%s has recovered", name)
+    except Exception:
+        log.exception("could not report that tables have recovered")
 
 
 def quarantined(config: str, waiting: dict[str, list[str]]) -> None:
     """Report files in quarantine. `waiting`: table → one line for each file."""
     try:
-        with open_app(config) as app:
+        with open_app(config, strict=False) as app:
             _alert(app, {name: _shortened(lines) for name, lines in waiting.items()}, "quarantined", {})
     except Exception:
         log.exception("could not send the alert about files in quarantine")
@@ -67,9 +80,26 @@ def _late(config: str, tables: list[str], deadline: str, where: dict[str, str]) 
 
 
 def _alert(app: App, reasons: dict[str, str], event: str, where: dict[str, str]) -> None:
-    page = app.settings.airflow.status_page
+    together: dict[tuple[str, tuple[Target, ...]], list[str]] = {}
     for name, reason in reasons.items():
-        app.alert(name, event, reason, {**where, **({"status page": page} if page else {})})
+        together.setdefault((reason, app.specs([name])[0].notify), []).append(name)
+    for (reason, _), names in together.items():
+        # what stops a whole group is one message, not hundreds
+        one = len(names) >= TOGETHER_MIN
+        for name in names[:1] if one else names:
+            app.alert(name, event, reason, _with_page(app, {**where, **({"tables": ", ".join(names)} if one else {})}))
+
+
+def _where(context: Any) -> dict[str, str]:
+    """Return DAG, run, task and log of a task."""
+    instance = context["ti"]
+    where = {"dag": instance.dag_id, "run": str(context["run_id"]), "task": instance.task_id, "log": str(getattr(instance, "log_url", "") or "")}
+    return {name: value for name, value in where.items() if value}
+
+
+def _with_page(app: App, where: dict[str, str]) -> dict[str, str]:
+    page = app.settings.airflow.status_page
+    return {**where, **({"status page": page} if page else {})}
 
 
 def _shortened(lines: list[str]) -> str:

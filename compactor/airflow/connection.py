@@ -1,9 +1,15 @@
-"""AWS credentials from an Airflow connection (`airflow: {aws_conn_id: ..}`) instead of the environment of the workers and the triggerer."""
+"""Credentials from Airflow connections instead of the environment of the workers and the triggerer.
+
+`airflow.aws_conn_id` gives the session of every AWS client. `registry_conn_id` and `webhook_conn_ids` fill the environment variables that the
+configuration names, so that a command line that a task starts finds them where it looks anyway. Nothing of a connection is in a task's fields, in
+XCom, in the job configuration of EMR or, masked by Airflow, in a log.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from compactor.core.model.errors import Refused
@@ -20,29 +26,81 @@ if TYPE_CHECKING:
 
 _lock = threading.Lock()
 _sessions: dict[str, Any] = {}
+_filled: dict[str, str] = {}
+"""Environment variable → connection that fills it."""
 
 
 def use(settings: Settings) -> None:
-    """Give every AWS client of this process the credentials of the connection. Without `aws_conn_id`: those that AWS's standard chain finds.
+    """Give this process the credentials of the connections that the configuration names; without any, those of its environment are used.
 
-    Raises Refused if another configuration in the same process has another connection: a process has one.
+    Raises Refused if Airflow has no such connection, or if another configuration in the same process has another one: a process has one.
     """
-    name = settings.airflow.aws_conn_id
     with _lock:
-        if name is None and not _sessions:
-            return
-        if _sessions and name not in _sessions:
-            raise Refused(f"key airflow.aws_conn_id: expected {next(iter(_sessions))}, as another configuration of this Airflow has; found {name}")
-        if name is not None and not _sessions:
-            from compactor.app.base import use_aws_session
+        for variable, name, value in _values(settings):
+            if _filled.setdefault(variable, name) != name:
+                raise Refused(f"variable {variable}: expected the connection {_filled[variable]}, as another configuration has; found {name}")
+            _mask(value)
+            # asked for each time, so that a triggerer that runs for weeks gets new passwords
+            os.environ[variable] = value
+        _use_session(settings.airflow.aws_conn_id)
 
-            # it renews the credentials of a role that the connection assumes
-            _sessions[name] = _session(name)
-            use_aws_session(_sessions[name])
+
+def _use_session(name: str | None) -> None:
+    if name is None and not _sessions:
+        return
+    if _sessions and name not in _sessions:
+        raise Refused(f"key airflow.aws_conn_id: expected {next(iter(_sessions))}, as another configuration of this Airflow has; found {name}")
+    if name is not None and not _sessions:
+        from compactor.app.base import use_aws_session
+
+        # it renews the credentials of a role that the connection assumes
+        _sessions[name] = _session(name)
+        use_aws_session(_sessions[name])
+
+
+def _values(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """Return each variable that a connection fills: variable, connection, value."""
+    keys, registry = settings.airflow, settings.registry
+    # first, so that an alert about a problem of the others is sent
+    for variable, name in keys.webhook_conn_ids.items():
+        yield variable, name, _address(_connection(name, "webhook_conn_ids"))
+    if keys.registry_conn_id is not None:
+        from compactor.app.registry import credentials
+
+        name = keys.registry_conn_id
+        stored = _connection(name, "registry_conn_id")
+        for variable, value in credentials(registry, str(stored.login or ""), str(stored.password or "")).items():
+            if not value:
+                raise Refused(
+                    f"key airflow.registry_conn_id: the connection {name} has no value for the variable {variable}: fill in login and password"
+                )
+            yield variable, name, value
+
+
+def _address(stored: Any) -> str:
+    """Return the address in a connection: its password alone, or its host with the password as last part, as Slack's connections have it."""
+    host, password = str(stored.host or ""), str(stored.password or "")
+    if "://" in password:
+        return password
+    scheme = stored.schema if stored.schema in ("http", "https") else "https"
+    base = host if "://" in host else f"{scheme}://{host}" if host else ""
+    port = f":{stored.port}" if stored.port and base else ""
+    if not base:
+        raise Refused(f"key airflow.webhook_conn_ids: expected an address as password or host of the connection {stored.conn_id}, found neither")
+    return f"{base.rstrip('/')}{port}" + (f"/{password.lstrip('/')}" if password else "")
+
+
+def _mask(value: str) -> None:
+    """Hide a value in the logs of this process. Airflow does so with passwords, but not with what is made of them."""
+    try:
+        from airflow.sdk.log import mask_secret
+    except ImportError:  # before Airflow 3.1
+        from airflow.sdk.execution_time.secrets_masker import mask_secret
+    mask_secret(value)
 
 
 def export() -> None:
-    """Give the credentials to the processes that this task starts. They do not renew them."""
+    """Give the AWS credentials to the processes that this task starts. They do not renew them."""
     for session in _sessions.values():
         credentials = session.get_credentials()
         if credentials is None:
@@ -66,9 +124,18 @@ def _session(name: str) -> Any:
         from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
     except ImportError:
         raise Refused("`airflow: {aws_conn_id: ..}` needs the provider: pip install apache-airflow-providers-amazon") from None
-    try:
-        # without the connection the provider would take the worker's credentials
-        AwsBaseHook.get_connection(name)
-    except (AirflowException, AirflowRuntimeError) as error:
-        raise Refused(f"key airflow.aws_conn_id: Airflow has no connection {name} ({error})") from None
+    # without the connection the provider would take the worker's credentials
+    _connection(name, "aws_conn_id")
     return AwsBaseHook(aws_conn_id=name, client_type="sts").get_session()
+
+
+def _connection(name: str, key: str) -> Any:
+    """Return an Airflow connection. Raises Refused if there is none of this name."""
+    try:
+        from airflow.sdk import BaseHook
+    except ImportError:  # before Airflow 3.1
+        from airflow.hooks.base import BaseHook
+    try:
+        return BaseHook.get_connection(name)
+    except (AirflowException, AirflowRuntimeError) as error:
+        raise Refused(f"key airflow.{key}: Airflow has no connection {name} ({error})") from None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow import __version__ as airflow_version
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetAlias, BaseOperator, Param, TaskGroup
 
 from compactor.airflow import alerts
@@ -20,7 +21,7 @@ from compactor.airflow.gates import (
     SkipIfDryRunOperator,
     SkipUnlessOperator,
 )
-from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, WaitForHourOperator
+from compactor.airflow.group import FindWorkOperator, GroupOperator, RunGroupOperator, TableOperator, VerifyGroupOperator, WaitForHourOperator
 from compactor.airflow.hours import HOUR_PATTERN, KEY_FORMAT
 from compactor.airflow.operators import (
     CheckQuarantineOperator,
@@ -124,34 +125,47 @@ def jobs_of(configured: Settings, names: list[str]) -> dict[str, list[str]]:
 
 
 def maintenance(configured: Settings, doc: str | None = None) -> dict[str, DAG]:
-    """Return the DAG that compacts and verifies every table in full, and vacuums after a person's approval."""
+    """Return the DAG that compacts and verifies every table in full, and vacuums: after a person's approval, or with `vacuum: auto` at once."""
     config, names, default = str(configured.file), list(configured.names), configured.defaults
     with _dag(configured, "maintenance", doc, schedule=configured.airflow.maintenance, max_active_runs=1, tags=[TAG]) as dag:
-        for group, members in groups_of(configured).items():
-            for job, tables in jobs_of(configured, members).items():
-                _maintain(configured, group, tables, job.replace("run", group, 1))
+        jobs = [
+            (job.replace("run", group, 1), group, tables)
+            for group, members in groups_of(configured).items()
+            for job, tables in jobs_of(configured, members).items()
+        ]
+        verified = [_maintain(configured, group, tables, name) for name, group, tables in jobs]
         common = {"config": config, "map_index_template": TABLE_NAME, **task_settings(configured)}
         dry_run = VacuumDryRunOperator.partial(task_id="vacuum_dry_run", **common).expand(table=names)
-        question = PrepareQuestionOperator(task_id="anything_to_delete", results=dry_run.output, question="vacuum", owner=default.owner, retries=0)
-        approved = approval(configured, "approve_deletion", "compactor: delete the files that no kept version needs?", "anything_to_delete")
-        vacuum = VacuumOperator.partial(task_id="vacuum", pool=default.pool, **common)
-        question >> approved >> vacuum.expand(table=question.output)
+        auto = configured.airflow.vacuum == "auto"
+        # a table that failed keeps its files, and holds back no other table
+        gate: dict[str, Any] = {"verified_by": [task.task_id for task in verified], "trigger_rule": "all_done", "owner": default.owner, "retries": 0}
+        deletable = PrepareQuestionOperator(
+            task_id="anything_to_delete", results=dry_run.output, question="vacuum_auto" if auto else "vacuum", **gate
+        )
+        vacuum = VacuumOperator.partial(task_id="vacuum", pool=default.pool, **common).expand(table=deletable.output)
+        verified >> deletable
+        if not auto:
+            approved = approval(configured, "approve_deletion", "compactor: delete the files that no kept version needs?", deletable.task_id)
+            deletable >> approved >> vacuum
+        # the state of a run is that of its last tasks, so these must not all have another one behind them
+        all_succeeded = EmptyOperator(task_id="all_succeeded", owner=default.owner)
+        [*verified, *(task for each in verified for task in each.upstream_list), dry_run] >> all_succeeded
     return {dag.dag_id: dag}
 
 
-def _maintain(configured: Settings, group: str, tables: list[str], name: str) -> None:
-    """Add the tasks that compact and verify these tables of a group, in one job each."""
+def _maintain(configured: Settings, group: str, tables: list[str], name: str) -> BaseOperator:
+    """Add the tasks that compact and verify these tables of a group, in one job each. Return the one that verifies."""
     first, options = configured.tables[tables[0]], _group(configured, group)
     # the tables come one after another, `at_once` at a time
     seconds = max(first.timeout, min(MAINTENANCE_SECONDS_MAX, first.timeout * math.ceil(len(tables) / options.at_once)))
     common: dict[str, Any] = {"config": str(configured.file), "group": group, "members": tables, "pool": first.pool, "seconds": seconds}
     common |= {"execution_timeout": timedelta(seconds=seconds), **task_settings(configured, tables)}
-    # verify also if the run failed
-    verify = GroupOperator(task_id=f"verify_{name}", words=("verify", "--deep"), trigger_rule="all_done", **common)
+    verify = VerifyGroupOperator(task_id=f"verify_{name}", **common)
     # a group without schedule is only run by people
     if options.schedule is not None:
         words = ("run", "--compact", "--parallel", str(options.at_once))
         GroupOperator(task_id=f"compact_{name}", words=words, labelled=True, **common) >> verify
+    return verify
 
 
 def sync_schemas(configured: Settings, doc: str | None = None) -> dict[str, DAG]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -71,22 +72,31 @@ class SkipUnlessOperator(BaseOperator):
 class PrepareQuestionOperator(BaseOperator):
     """Make a question to a person from the results of earlier tasks. Skip the following tasks if there is nothing to ask.
 
-    Returns the tables that the question is about. The text of the question is the XCom `text`.
+    `verified_by`: ids of the tasks that verify tables; a table that none of them passed is left out. Returns the tables that the question is about.
+    The text of the question is the XCom `text`.
     """
 
     template_fields = ("results",)
 
-    def __init__(self, *, results: Any, question: str, **more: Any) -> None:
+    def __init__(self, *, results: Any, question: str, verified_by: Sequence[str] | None = None, **more: Any) -> None:
         super().__init__(**more)
         self.results, self.question = results, question
+        self.verified_by = None if verified_by is None else list(verified_by)
 
     def execute(self, context: Any) -> list[str]:
         """Return the tables."""
-        tables, text = QUESTIONS[self.question](list(self.results))
+        results, ti = list(self.results), context["ti"]
+        if self.verified_by is not None:
+            passed = {name for task in self.verified_by for name in ti.xcom_pull(task_ids=task, key="passed") or ()}
+            left_out = [result["table"] for result in results if result["table"] not in passed]
+            results = [result for result in results if result["table"] in passed]
+            if left_out:
+                self.log.warning("left out, because their verification did not pass: %s", ", ".join(left_out))
+        tables, text = QUESTIONS[self.question](results)
         if not tables:
-            raise AirflowSkipException("nothing to ask")
+            raise AirflowSkipException("nothing to do")
         self.log.info("%s", text)
-        context["ti"].xcom_push(key="text", value=text)
+        ti.xcom_push(key="text", value=text)
         return tables
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from compactor.airflow import connection
+from compactor.airflow import alerts, connection
 from compactor.airflow.command import CommandOperator, TryAgain, airflow_errors
 from compactor.airflow.hours import HOUR, hour_of_run, written
 from compactor.airflow.opened import open_app
@@ -23,6 +23,9 @@ try:
     from airflow.sdk.exceptions import DownstreamTasksSkipped
 except ImportError:  # before Airflow 3.2
     from airflow.exceptions import DownstreamTasksSkipped
+
+if TYPE_CHECKING:
+    from compactor.app.app import App
 
 SINGLE_RETRIES = 3
 """If more tables than this end with "try again later", their job is retried; else each of them is retried alone."""
@@ -42,7 +45,7 @@ class WaitForHourOperator(BaseOperator):
 
     def __init__(self, *, config: str, tables: Sequence[str], wait: float, **more: Any) -> None:
         super().__init__(**more)
-        self.config, self.tables, self.wait = config, list(tables), wait
+        self.config, self.members, self.wait = config, list(tables), wait
 
     def execute(self, context: Any) -> str:
         """Return the hour. The task is deferred while it waits, so that it occupies no worker slot."""
@@ -50,7 +53,7 @@ class WaitForHourOperator(BaseOperator):
         until = (hour + HOUR).timestamp() + self.wait
         if time.time() < until:
             with airflow_errors(self.log):
-                waiting = missing(self.config, self.tables, written(hour))
+                waiting = missing(self.config, self.members, written(hour))
             if waiting:
                 self.log.info("waiting for the first files of %s: %s", written(hour), _named(waiting))
                 self.defer(trigger=HourTrigger(self.config, waiting, written(hour), until), method_name="resume")
@@ -109,13 +112,15 @@ class FindWorkOperator(BaseOperator):
     def __init__(self, *, config: str, jobs: Mapping[str, Sequence[str]], assets: Mapping[str, Any], alias: Any, **more: Any) -> None:
         super().__init__(outlets=[alias], **more)
         self.config, self.jobs, self.assets, self.alias = config, {job: list(tables) for job, tables in jobs.items()}, dict(assets), alias
+        self.members = [name for tables in self.jobs.values() for name in tables]
 
     def execute(self, context: Any) -> dict[str, list[str]]:
         """Return task id of the job → tables with work."""
-        names = [name for tables in self.jobs.values() for name in tables]
+        names = self.members
         with airflow_errors(self.log), open_app(self.config) as app:
             left_out = self._left_to_earlier_run(context, names)
             idle = {report.table: report.to_json() for report in app.idle([name for name in names if name not in left_out])}
+            alerts.recovered(app, list(idle), context)
         work = {job: [name for name in tables if name not in idle and name not in left_out] for job, tables in self.jobs.items()}
         busy = [name for tables in work.values() for name in tables]
         self.log.info("%d of %d tables have work: %s", len(busy), len(names), ", ".join(busy) or "none")
@@ -169,6 +174,21 @@ class GroupOperator(CommandOperator):
                 log_checks(self.log, [item])
             else:
                 log_report(self.log, item)
+
+
+class VerifyGroupOperator(GroupOperator):
+    """Run `compactor verify --deep` for tables of a group. The XCom `passed` has the tables without a problem, also if the task fails."""
+
+    def __init__(self, **more: Any) -> None:
+        # also if the compaction before it failed
+        super().__init__(words=("verify", "--deep"), trigger_rule="all_done", **more)
+
+    def _finish(self, ended: Ended, context: Any) -> Any:
+        outcome = judge(ended)
+        # a table with an error has no checks in the result
+        checked = {item["table"] for item in outcome.result if "ok" in item} if isinstance(outcome.result, list) else set()
+        context["ti"].xcom_push(key="passed", value=[name for name in self.members if name in checked and name not in outcome.reasons])
+        return super()._finish(ended, context)
 
 
 class RunGroupOperator(GroupOperator):
@@ -248,17 +268,17 @@ class TableOperator(CommandOperator):
         if outcome.problem is not None:
             raise self._failed(outcome.problem, outcome.retryable)
         self.log.info("%s", sentence(report))
-        self._verify()
+        with airflow_errors(self.log), open_app(self.config) as app:
+            self._verify(app)
+            alerts.recovered(app, [self.table], context)
         context["outlet_events"][self.asset].extra = event_extra(written(hour_of_run(context["dag_run"])), report)
         return dict(report)
 
-    def _verify(self) -> None:
+    def _verify(self, app: App) -> None:
         """Check files, counts and inputs, without Spark."""
-        with airflow_errors(self.log):
-            with open_app(self.config) as app:
-                self._runner = app.runner()
-            connection.export()
-            ended = self._runner.run(["verify", "--files-only", self.table, "--output", "json"], lambda line: self.log.info("%s", line))
+        self._runner = app.runner()
+        connection.export()
+        ended = self._runner.run(["verify", "--files-only", self.table, "--output", "json"], lambda line: self.log.info("%s", line))
         outcome: Outcome = judge(ended)
         log_checks(self.log, outcome.result)
         if outcome.problem is not None:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from typing import TYPE_CHECKING
 
 from compactor.airflow import connection
+from compactor.core.model.errors import Refused
 
 if TYPE_CHECKING:
     from compactor.app.app import App
+
+log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _apps: dict[str, tuple[tuple[object, ...], App]] = {}
 
 
-def open_app(config: str) -> App:
-    """Return a new App of this configuration, with the AWS credentials that `airflow.aws_conn_id` names. Close it, or use it as a context manager."""
+def open_app(config: str, strict: bool = True) -> App:
+    """Return a new App of this configuration, with the credentials of its Airflow connections. Close it, or use it as a context manager.
+
+    `strict`: raise Refused for a connection that does not exist. An alert about just that is sent with those that do.
+    """
     from compactor.app.app import App
 
     app = App.open(config)
-    connection.use(app.settings)
+    try:
+        connection.use(app.settings)
+    except Refused as error:
+        if strict:
+            raise
+        log.warning("%s", error)
     return app
 
 

@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from compactor.core.model import errors
@@ -123,7 +124,7 @@ def sentence(report: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _vacuum(results: list[dict[str, Any]]) -> tuple[list[str], str]:
+def _vacuum(head: str, results: list[dict[str, Any]]) -> tuple[list[str], str]:
     some = [item for item in results if item["files"] or item["expired"]]
     lines = [
         f"- **{item['table']}**: {item['files']:,} files, {item['bytes']:,} bytes"
@@ -131,9 +132,7 @@ def _vacuum(results: list[dict[str, Any]]) -> tuple[list[str], str]:
         + (f"; {item['expired']} versions expire" if item["expired"] else "")
         for item in some
     ]
-    return [item["table"] for item in some], "\n".join(
-        ["Approve to delete the files that no kept version needs. They cannot be recovered.", "", *lines]
-    )
+    return [item["table"] for item in some], "\n".join([head, "", *lines])
 
 
 def _schemas(results: list[dict[str, Any]]) -> tuple[list[str], str]:
@@ -146,5 +145,9 @@ def _schemas(results: list[dict[str, Any]]) -> tuple[list[str], str]:
     return [item["table"] for item in refused], "\n".join([head, "", *lines])
 
 
-QUESTIONS: dict[str, Callable[[list[dict[str, Any]]], tuple[list[str], str]]] = {"vacuum": _vacuum, "schemas": _schemas}
-"""Name → function from the results of all tables to the tables that need a person's decision, and the question (Markdown)."""
+QUESTIONS: dict[str, Callable[[list[dict[str, Any]]], tuple[list[str], str]]] = {
+    "vacuum": partial(_vacuum, "Approve to delete the files that no kept version needs. They cannot be recovered."),
+    "vacuum_auto": partial(_vacuum, "Deleting the files that no kept version needs, because `airflow.vacuum` is `auto`."),
+    "schemas": _schemas,
+}
+"""Name → function from the results of all tables to the tables that something is to be done about, and the question or notice (Markdown)."""

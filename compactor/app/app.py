@@ -31,7 +31,6 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.files import TableFile, table_files
-from compactor.core.results.notice import Alert
 from compactor.core.results.reports import Progress, TablePlan, TableReport, TableStatus, silent
 from compactor.core.schema.schema_history import Step, steps
 from compactor.flows.land.ingest import Ingest, Ingested
@@ -222,10 +221,15 @@ class App(Versions, Runners, Reconcile):
 
     def alert(self, name: str, event: str, reason: str, where: Mapping[str, str]) -> None:
         """Send an alert about a table to its `notify:` targets (see `core.results.notice.Alert`). Starts no JVM."""
-        from compactor.flows.publish.notices import notify_all
+        from compactor.flows.publish.alerts import alert
 
-        table = self.table(name)
-        notify_all(table, Alert(name, event, table.env.now(), reason, where), f"an alert ({event})")
+        alert(self.table(name), event, reason, where)
+
+    def recovered(self, names: Sequence[str], where: Mapping[str, str]) -> list[str]:
+        """Report those tables that are up to date again after their failure in the same DAG was reported. Return them. Starts no JVM."""
+        from compactor.flows.publish.alerts import recovered
+
+        return recovered([self.table(name) for name in names], where)
 
     def quarantined(self, names: Sequence[str] = ()) -> list[QuarantinedFile]:
         """Return the files in quarantine. Starts no JVM."""

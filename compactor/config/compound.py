@@ -194,6 +194,17 @@ def tags(value: Any) -> dict[str, str]:
     return {str(name): str(text) for name, text in value.items()}
 
 
+def connections(value: Any) -> dict[str, str]:
+    """Parse a mapping of environment variables to Airflow connections."""
+    if not isinstance(value, dict) or not all(
+        re.fullmatch(r"[A-Za-z_]\w*", str(name)) and re.fullmatch(r"[\w.:-]{1,250}", str(connection)) for name, connection in value.items()
+    ):
+        raise ValueError("expected variables and connections such as {SCHEMA_HOOK: chat}, found something else (not shown: it may contain a token)")
+    return {str(name): str(connection) for name, connection in value.items()}
+
+
+CONNECTIONS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
+
 TAGS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
 
 

@@ -65,12 +65,25 @@ def _top_problems(keys: Keys) -> Iterator[Problem]:
             yield ("airflow", "groups", name, "partitioned"), f"expected an hourly schedule such as 10 * * * *, found {shown(group.schedule)}"
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
             yield ("airflow", "groups", name), f"expected a name of letters, digits, _, . and -, found {shown(name)}"
+    yield from _connection_problems(keys)
     kinds = {table.timestamps: name for name, table in keys.tables.items()}
     if len(kinds) > 1:
         yield (
             ("tables", kinds["int64"], "timestamps"),
             f"table {kinds['int96']} has int96; all tables of one file need the same type",
         )
+
+
+def _connection_problems(keys: Keys) -> Iterator[Problem]:
+    """Return Airflow connections that nothing uses."""
+    if keys.airflow.registry_conn_id is not None and not keys.registry.url:
+        yield ("airflow", "registry_conn_id"), "it has the credentials of `registry: {url: ..}`, which is not set"
+    targets = [target for table in (keys.defaults, *keys.tables.values()) for target in table.notify]
+    named = sorted({variable for kind, *words in targets if kind == "webhook_env" for variable in words})
+    for variable in keys.airflow.webhook_conn_ids:
+        if variable not in named:
+            those = f"the variables of `webhook_env` are {', '.join(named)}" if named else "no `notify` has a `webhook_env`"
+            yield ("airflow", "webhook_conn_ids", variable), f"expected a variable that a `webhook_env` names; {those}"
 
 
 def _glue_problems(keys: Keys) -> Iterator[Problem]:

@@ -243,12 +243,21 @@ class Airflow(Section):
     aws_conn_id: Text | None = setting(
         None, "Airflow connection with the AWS credentials of tasks and triggers. Default: AWS's standard chain on workers and triggerer."
     )
+    registry_conn_id: Text | None = setting(
+        None, "Airflow connection with the registry's credentials. Its login and password fill the variables that `registry` names."
+    )
+    webhook_conn_ids: Annotated[dict[str, str], Read(compound.connections, compound.CONNECTIONS)] = setting(
+        {}, "Variable that `webhook_env` names: Airflow connection with the address, such as {SCHEMA_HOOK: chat}."
+    )
     prefix: Annotated[str, Read(values.dag_prefix, {"type": "string"})] = setting(
         "", "Prefix of every DAG's name, if one Airflow runs several configurations."
     )
     groups: dict[str, Group] = setting({}, "Groups of tables by name. The group `hourly` exists without an entry.")
-    maintenance: Cron = setting(
-        "30 2 * * *", "When the DAG `maintenance` compacts and verifies all tables, and asks whether to vacuum; none: manual runs only."
+    maintenance: Cron = setting("30 2 * * *", "When the DAG `maintenance` compacts, verifies and vacuums all tables; none: manual runs only.")
+    vacuum: Annotated[str, values.choice("ask", "auto")] = setting(
+        "ask",
+        "Whether the DAG `maintenance` asks a person before it deletes the files that no kept version needs, or deletes them itself. It deletes only "
+        "from tables whose verification passed.",
     )
     schemas: Cron = setting("*/15 * * * *", "When the DAG `sync_schemas` asks the registry for new schemas; none: manual runs only.")
     status_page: Text | None = setting(None, "Address of a page about the tables, for people. The DAGs' documentation and alerts link to it.")

@@ -33,7 +33,7 @@ SPARK_PYTHON = os.environ.get("COMPACTOR_PYTHON", sys.executable)
 
 if importlib.util.find_spec("airflow") is None:
     # The fast tests run without it, and leave these out by marker; `make test-airflow` has it.
-    collect_ignore_glob = ["test_alerts*", "test_connection*", "test_dag*", "test_tasks*"]
+    collect_ignore_glob = ["test_alerts*", "test_connection*", "test_dag*", "test_tasks*", "test_vacuum*"]
 else:
     _home = tempfile.mkdtemp(prefix="compactor-airflow-")
     atexit.register(shutil.rmtree, _home, ignore_errors=True)

@@ -6,6 +6,7 @@ It writes down beside ANSWERS what it was asked.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,11 @@ known = json.loads(answers.read_text(encoding="utf-8"))
 told = known.get(" ".join(sys.argv[2:4])) or known.get(sys.argv[2], {})
 with answers.with_suffix(".asked").open("a", encoding="utf-8") as asked:
     asked.write(json.dumps(sys.argv[2:]) + "\n")
+if shows := told.get("shows"):
+    # for the test, and for the log of the task
+    values = [os.environ.get(name) for name in shows]
+    answers.with_suffix(".shown").write_text(json.dumps(values), encoding="utf-8")
+    print("the program's environment has", *values, file=sys.stderr)
 print(told.get("errors", ""), file=sys.stderr, flush=True)
 time.sleep(told.get("seconds", 0))
 print(told["output"] if "output" in told else json.dumps(told.get("found", [])))

@@ -34,6 +34,8 @@ class Server:
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """A REST call's answer. Raises HTTPError."""
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
+        # a log comes as lines of JSON otherwise
+        headers["Accept"] = "application/json"
         request = urllib.request.Request(f"{self.url}{path}", json.dumps(body).encode() if body is not None else None, headers, method=method)
         for left in (4, 3, 2, 1, 0):
             try:
@@ -72,6 +74,23 @@ class Server:
         found = self.ask("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances?limit=100")["task_instances"]
         return {each["task_id"] + (f"[{each['map_index']}]" if each["map_index"] >= 0 else ""): each["state"] for each in found}
 
+    def attempt(self, dag: str, run: str, task: str) -> int:
+        """The number of a task's attempt."""
+        return int(self.ask("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}")["try_number"])
+
+    def log(self, dag: str, run: str, task: str, attempt: int = 1) -> str:
+        """What a task has logged so far."""
+        path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/logs/{attempt}?full_content=true"
+        content = self.ask("GET", path)["content"]
+        errors = lambda line: [str(error["exc_value"]) for error in line.get("error_detail") or ()]  # noqa: E731
+        return "\n".join(text for line in content for text in ([line] if isinstance(line, str) else [str(line.get("event", "")), *errors(line)]))
+
+    def clear(self, dag: str, run: str, tasks: Sequence[str] | None = None) -> None:
+        """Clear some tasks of a run, or all, as in the UI."""
+        chosen = {"task_ids": list(tasks)} if tasks is not None else {}
+        body = {"dry_run": False, "dag_run_id": run, "only_failed": False, "reset_dag_runs": True, **chosen}
+        self.ask("POST", f"/api/v2/dags/{dag}/clearTaskInstances", body)
+
     def ended(self, dag: str, run: str) -> dict[str, str]:
         """The states of a run's tasks, when it has ended."""
         self.until(f"{dag} {run}", lambda: self.state(dag, run) in ("success", "failed"))
@@ -84,13 +103,13 @@ class Server:
 
 
 @contextmanager
-def serving(home: Path, dags: Path, config: Path) -> Iterator[Server]:
-    """An Airflow with the DAG files in `dags`, ready to be asked; all its processes have gone in the end."""
+def serving(home: Path, dags: Path, config: Path, more: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """An Airflow with the DAG files in `dags`, ready to be asked; all its processes have gone in the end. `more`: variables of its environment."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     server = Server(home, f"http://127.0.0.1:{port}")
-    environment = {**os.environ, **settings(home, dags, config, port)}
+    environment = {**os.environ, **settings(home, dags, config, port), **(more or {})}
     program = [sys.executable, "-m", "airflow"]
     with (home / "migrate.log").open("wb") as log:
         subprocess.run([*program, "db", "migrate"], env=environment, stdout=log, stderr=log, check=True, timeout=300)

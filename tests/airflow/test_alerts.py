@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -87,6 +88,36 @@ def test_a_failed_task_is_told_once_with_the_words_of_the_command(company: Compa
         assert one["text"].startswith(f"table student has failed: {reason}\n")
 
 
+def test_a_table_that_succeeds_after_its_alert_is_told_once(company: Company, told: Path) -> None:
+    """By the task that a person clears, by the next run, or because what failed is not there any more; not by another DAG."""
+    from compactor.airflow.opened import open_app
+
+    answers, where = company.folder / "answers.json", {"dag": "compact_hourly"}
+    hourly(company, failure("student", SchemaRefused("table student: column age changed")))
+    assert [one["event"] for one in messages(told)] == ["run_failed"]
+    with open_app(str(company.config)) as app:
+        assert app.recovered(["student", "ledger"], {"dag": "maintenance"}) == []
+    # the program commits nothing, so the same run again finds the same files
+    assert set(hourly(company, DONE).values()) == {"success"}
+    failed, recovered = messages(told)
+    assert (recovered["event"], recovered["table"], recovered["where"]["task"]) == ("run_recovered", "student", "tables.student")
+    assert recovered["text"].startswith(f"table student has recovered: up to date; its first failure was reported at {failed['time']}\n")
+    assert set(hourly(company, DONE).values()) == {"success"}
+    assert len(messages(told)) == 2
+
+    # a file that failed is taken away: the table has no work, so none of its tasks runs
+    hourly(company, failure("student", SchemaRefused("table student: column age changed")))
+    shutil.rmtree(company.folder / "warehouse/student/incremental")
+    answers.write_text(json.dumps(CHECKED), encoding="utf-8")
+    for name in ("ledger", "quiet"):
+        shutil.rmtree(company.folder / f"warehouse/{name}/incremental")
+    assert states(company.dag("compact_hourly").test(logical_date=AT, run_after=AT))["tables.student"] == "skipped"
+    assert [one["event"] for one in messages(told)] == ["run_failed", "run_recovered"] * 2
+    with open_app(str(company.config)) as app:
+        # also the table whose targets were not reached is done with
+        assert app.recovered(["student", "ledger", "quiet"], where) == []
+
+
 def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Company, told: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One whose files are in is not late, whatever holds up its run."""
     from compactor.airflow.alerts import late
@@ -107,6 +138,20 @@ def test_a_deadline_that_is_missed_tells_of_tables_whose_files_wait(company: Com
     company.config.write_text("tables: {}\n", encoding="utf-8")
     asyncio.run(late(str(company.config), ["student"], "0:50:00"))
     assert "could not send the alert about a missed deadline" in caplog.text
+
+
+def test_what_stops_a_whole_group_is_one_message(company: Company, told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that does not exist, found by the first task; with the names of all tables. Another connection sends the message."""
+    said = json.loads(company.config.read_text(encoding="utf-8"))
+    said["tables"] |= {name: {**said["tables"]["student"]} for name in ("a", "b", "c")}
+    said["airflow"] |= {"registry_conn_id": "nowhere"}
+    said["registry"] = {"url": "https://registry.example"}
+    company.config.write_text(json.dumps(said), encoding="utf-8")
+    found = states(company.dag("compact_hourly").test(logical_date=AT - timedelta(minutes=1), run_after=AT))
+    assert (found["find_work"], found["run"], found["tables.student"]) == ("failed", "upstream_failed", "upstream_failed")
+    (one,) = messages(told)
+    assert (one["event"], one["where"]["task"], one["where"]["tables"]) == ("run_failed", "find_work", "student, a, b, c")
+    assert one["reason"].startswith("key airflow.registry_conn_id: Airflow has no connection nowhere")
 
 
 def test_what_waits_in_quarantine_is_told_table_by_table(company: Company, told: Path) -> None:

@@ -1,9 +1,15 @@
-"""AWS credentials from an Airflow connection, through the Amazon provider's own hook."""
+"""Credentials from Airflow connections: of AWS through the Amazon provider's own hook, of the registry and of webhooks."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,6 +18,8 @@ from compactor.airflow import connection
 from compactor.aws import client
 from compactor.config.settings import Settings, load
 from compactor.core.model.errors import Refused
+from compactor.flows.run import failure
+from tests.airflow.conftest import PROGRAM, Company, states
 
 pytestmark = pytest.mark.airflow
 
@@ -20,6 +28,7 @@ pytestmark = pytest.mark.airflow
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A process that has used no connection, and two connections."""
     monkeypatch.setattr(connection, "_sessions", {})
+    monkeypatch.setattr(connection, "_filled", {})
     monkeypatch.setattr(client, "make_session", client.make_session)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"):
         monkeypatch.setenv(name, "of the worker")
@@ -66,3 +75,167 @@ def test_a_connection_that_airflow_does_not_have_is_refused(tmp_path: Path) -> N
     """By its name."""
     with pytest.raises(Refused, match="aws_nowhere"):
         connection.use(settings(tmp_path, "airflow: {aws_conn_id: aws_nowhere}"))
+
+
+# ---- registry and webhooks -------------------------------------------------------------------------------------------
+
+SECRET = "T000/B000/of-the-chat"
+
+
+@dataclass
+class Listener:
+    """A registry and a chat program in one."""
+
+    url: str = ""
+    asked: list[tuple[str, str | None, str]] = field(default_factory=list)
+    """Path, Authorization and body of each request."""
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+    """It takes every message, and has one subject."""
+    found = Listener()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+        def do_POST(self) -> None:
+            """Note it."""
+            text = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+            found.asked.append((self.path, self.headers.get("Authorization"), text))
+            body = b'["student-value"]'
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST
+
+    for name in ("REG_USER", "REG_PASSWORD", "REG_TOKEN", "SCHEMA_HOOK", "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"):
+        # so that they are as before in the end
+        monkeypatch.setenv(name, "of the worker")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        found.url = f"http://127.0.0.1:{server.server_port}"
+        connections = {
+            "SCHOOL_REGISTRY": {"conn_type": "http", "login": "me", "password": "pass word"},
+            "CHAT": {"conn_type": "http", "host": f"{found.url}/services", "password": SECRET},
+        }
+        for name, told in connections.items():
+            monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(told))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield found
+        server.shutdown()
+
+
+def configured(company: Company, listener: Listener, registry: dict[str, str] | None = None) -> Path:
+    """A configuration that uses both; its command line is a program. Returns the program's answers."""
+    answers = company.folder / "answers.json"
+    said = {
+        "registry": {"url": listener.url, **(registry or {})},
+        "airflow": {
+            "command": [sys.executable, str(PROGRAM), str(answers)],
+            "registry_conn_id": "school_registry",
+            "webhook_conn_ids": {"SCHEMA_HOOK": "chat"},
+        },
+        "defaults": {"notify": [{"webhook_env": "SCHEMA_HOOK"}], "retries": 0},
+        "catalog": {"database": "connected"},
+        "tables": {"student": {"key": ["id"]}},
+    }
+    company.config.write_text(json.dumps(said), encoding="utf-8")
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("keys", "sent"),
+    [
+        ({}, "Basic bWU6cGFzcyB3b3Jk"),
+        ({"username_env": "REG_USER", "password_env": "REG_PASSWORD"}, "Basic bWU6cGFzcyB3b3Jk"),
+        ({"username": "you", "password_env": "REG_PASSWORD"}, "Basic eW91OnBhc3Mgd29yZA=="),
+        ({"token_env": "REG_TOKEN"}, "Bearer pass word"),
+    ],
+)
+def test_the_registry_is_asked_with_the_connections_credentials(company: Company, listener: Listener, keys: dict[str, str], sent: str) -> None:
+    """Through the variables that the configuration names, else through Confluent's own."""
+    from compactor.airflow.opened import open_app
+
+    configured(company, listener, keys)
+    with open_app(str(company.config)) as app:
+        assert app._registry().subjects() == ["student-value"]
+    assert [authorization for _, authorization, _ in listener.asked] == [sent]
+
+
+def test_an_alert_goes_to_the_connections_address_and_no_secret_is_shown(
+    company: Company, listener: Listener, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The command line has it in its environment. Neither the logs, the fields of the tasks, nor what they return have it."""
+    from airflow.models.renderedtifields import RenderedTaskInstanceFields
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+
+    answers = configured(company, listener)
+    hook = f"{listener.url}/services/{SECRET}"
+    report = failure("student", Refused("no such operation")).to_json()
+    answers.write_text(json.dumps({"run": {"found": [report], "code": 1, "shows": ["SCHEMA_HOOK", "SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO"]}}))
+    folder = company.folder / "warehouse/student/incremental/increment_2024030502"
+    folder.mkdir(parents=True)
+    (folder / "part-0.json").write_text('{"id": 1}\n', encoding="utf-8")
+    moment = datetime(2024, 2, 5, 4, 10, tzinfo=timezone.utc)
+    run = company.dag("compact_hourly").test(logical_date=moment, run_after=moment)
+    assert states(run)["tables.student"] == "failed"
+    ((path, _, body),) = listener.asked
+    assert (path, json.loads(body)["event"]) == (f"/services/{SECRET}", "run_failed")
+    assert json.loads(answers.with_suffix(".shown").read_text(encoding="utf-8")) == [hook, "me:pass word"]
+
+    shown = "".join(capfd.readouterr())
+    assert "the program's environment has" in shown
+    with create_session() as session:
+        for kind in (XComModel, RenderedTaskInstanceFields):
+            rows = session.query(kind).filter_by(dag_id="compact_hourly", run_id=run.run_id).all()
+            assert rows
+            shown += "".join(str(vars(row)) for row in rows)
+    for secret in (SECRET, "pass word"):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize(
+    ("told", "address"),
+    [
+        ({"password": "https://chat.example/hook?sig=1"}, "https://chat.example/hook?sig=1"),
+        ({"host": "https://hooks.slack.com/services", "password": "T/B/x"}, "https://hooks.slack.com/services/T/B/x"),
+        ({"host": "chat.example", "schema": "http", "port": 8080, "password": "/x"}, "http://chat.example:8080/x"),
+        ({"host": "chat.example"}, "https://chat.example"),
+        ({"login": "me"}, None),
+    ],
+)
+def test_the_address_in_a_connection(
+    company: Company, listener: Listener, monkeypatch: pytest.MonkeyPatch, told: dict[str, str], address: str | None
+) -> None:
+    """A password alone, or host and password, as people fill in the form."""
+    configured(company, listener)
+    monkeypatch.setenv("AIRFLOW_CONN_CHAT", json.dumps({"conn_type": "http", **told}))
+    if address is None:
+        with pytest.raises(Refused, match="expected an address as password or host of the connection chat"):
+            connection.use(load(company.config))
+        return
+    connection.use(load(company.config))
+    assert os.environ["SCHEMA_HOOK"] == address
+
+
+def test_connections_that_do_not_fit_are_refused(company: Company, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, and without what is in them; a variable is of one connection in a process."""
+    configured(company, listener)
+    connection.use(load(company.config))
+    text = company.config.read_text(encoding="utf-8")
+    company.config.write_text(text.replace('"chat"', '"nowhere"'), encoding="utf-8")
+    with pytest.raises(Refused, match=r"airflow.webhook_conn_ids: Airflow has no connection nowhere"):
+        connection.use(load(company.config))
+    monkeypatch.setenv("AIRFLOW_CONN_NOWHERE", json.dumps({"conn_type": "http", "password": "https://other.example"}))
+    with pytest.raises(Refused, match="variable SCHEMA_HOOK: expected the connection chat, as another configuration has; found nowhere"):
+        connection.use(load(company.config))
+    monkeypatch.setenv("AIRFLOW_CONN_SCHOOL_REGISTRY", json.dumps({"conn_type": "http", "password": SECRET}))
+    company.config.write_text(text, encoding="utf-8")
+    with pytest.raises(Refused, match="the connection school_registry has no value for the variable SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO") as refused:
+        connection.use(load(company.config))
+    assert SECRET not in str(refused.value)

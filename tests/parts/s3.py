@@ -72,8 +72,8 @@ class Server:
 
 
 @contextmanager
-def s3_server(log: Path) -> Iterator[Server]:
-    """Start it; what it says goes to `log`."""
+def s3_server(log: Path, python: str = sys.executable) -> Iterator[Server]:
+    """Start it; what it says goes to `log`. `python`: one that has moto."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
         **CREDENTIALS,
@@ -82,7 +82,7 @@ def s3_server(log: Path) -> Iterator[Server]:
         "MOTO_S3_DEFAULT_KEY_BUFFER_SIZE": str(1 << 30),
     }
     with log.open("w") as said:
-        process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, stderr=said, text=True, env=environment)
+        process = subprocess.Popen([python, __file__], stdout=subprocess.PIPE, stderr=said, text=True, env=environment)
         try:
             assert process.stdout is not None
             line = process.stdout.readline()

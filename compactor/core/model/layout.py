@@ -11,6 +11,7 @@ _compactor/snapshots/latest                 the number of some version that exis
 _compactor/ledger/<commit id>.jsonl.gz      inputs of older Snapshots
 _compactor/runs/<time>-<id>.json            run records; the time is the beginning of the run, such as 20261120T140500Z
 _compactor/notices/<digest>.json            schema changes that people were notified of
+_compactor/notices/failed.json              since when a reported failure lasts
 _compactor/shown.json                       what the catalog shows; remembered so that an idle run need not ask it
 _compactor/audit.json                       the verdict of `checks:` on the newest audited version
 _compactor/last_run.json                    a copy of the newest run record, for `status`; nothing decides by it
@@ -35,7 +36,7 @@ _KINDS = (
     ("hint", re.compile(r"_compactor/snapshots/latest")),
     ("ledger", re.compile(r"_compactor/ledger/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz")),
     ("run", re.compile(r"_compactor/runs/(?P<time>\d{8}T\d{6}Z)-(?P<id>[0-9a-f]+)\.json")),
-    ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32})\.json")),
+    ("notice", re.compile(r"_compactor/notices/(?P<digest>[0-9a-f]{32}|failed)\.json")),
     ("shown", re.compile(r"_compactor/shown\.json")),
     ("audit", re.compile(r"_compactor/audit\.json")),
     ("last_run", re.compile(r"_compactor/last_run\.json")),
@@ -123,6 +124,10 @@ class Layout:
     def notice(self, digest: str) -> str:
         """Return the file that marks a notice as sent."""
         return join(self.root, f"_compactor/notices/{digest}.json")
+
+    def failed(self) -> str:
+        """Return the file that marks a failure as reported."""
+        return self.notice("failed")
 
     def shown(self) -> str:
         """Return the file that remembers what the catalog shows."""

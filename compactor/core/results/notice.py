@@ -44,18 +44,18 @@ class Message(Protocol):
         ...
 
 
-_EVENTS = {"run_failed": "has failed", "table_late": "is late", "quarantined": "has input in quarantine"}
+_EVENTS = {"run_failed": "has failed", "table_late": "is late", "quarantined": "has input in quarantine", "run_recovered": "has recovered"}
 
 
 @dataclass(frozen=True)
 class Alert:
-    """A table that needs attention."""
+    """A table that needs attention, or no longer does."""
 
     table: str
     """The table's name."""
     event: str
     """`run_failed`: an Airflow task failed and has no retries left. `table_late`: the table's deadline has passed. `quarantined`: files or records
-    wait in quarantine."""
+    wait in quarantine. `run_recovered`: a run succeeded after `run_failed` was sent."""
     time: str
     """When it happened, ISO 8601."""
     reason: str
@@ -75,8 +75,8 @@ class Alert:
 
     @property
     def urgent(self) -> bool:
-        """Return True: every alert needs somebody."""
-        return True
+        """Return whether the alert needs somebody; all do but the last."""
+        return self.event != "run_recovered"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values. `format` is the version of this JSON."""
