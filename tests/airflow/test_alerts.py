@@ -147,7 +147,8 @@ def test_what_stops_a_whole_group_is_one_message(company: Company, told: Path, m
     said["airflow"] |= {"registry_conn_id": "nowhere"}
     said["registry"] = {"url": "https://registry.example"}
     company.config.write_text(json.dumps(said), encoding="utf-8")
-    found = states(company.dag("compact_hourly").test(logical_date=AT - timedelta(minutes=1), run_after=AT))
+    moment = AT - timedelta(minutes=1)
+    found = states(company.dag("compact_hourly").test(logical_date=moment, run_after=moment))
     assert (found["find_work"], found["run"], found["tables.student"]) == ("failed", "upstream_failed", "upstream_failed")
     (one,) = messages(told)
     assert (one["event"], one["where"]["task"], one["where"]["tables"]) == ("run_failed", "find_work", "student, a, b, c")

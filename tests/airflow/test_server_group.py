@@ -240,7 +240,14 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         import psutil
 
         scheduler = psutil.Process(next(process.pid for process in server.running if "scheduler" in process.args))
-        (process,) = [child for child in scheduler.children(recursive=True) if command in child.cmdline()]
+
+        def words(child: psutil.Process) -> list[str]:
+            # some children end while they are looked at
+            with suppress(psutil.Error):
+                return list(child.cmdline())
+            return []
+
+        (process,) = [child for child in scheduler.children(recursive=True) if command in words(child)]
         ancestors = [process, *process.parents()]
         for each in reversed(ancestors[: ancestors.index(scheduler)]):
             with suppress(psutil.NoSuchProcess):
