@@ -58,6 +58,7 @@ COMMANDS = (
         "restore",
         "rebuild",
         "adopt",
+        "erase",
         "pin",
         "ingest",
         "changes",
