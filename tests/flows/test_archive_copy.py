@@ -9,7 +9,6 @@ import pytest
 from tests.faults import MODES, Crash, every_fault
 from tests.flows.test_every_crash import first, second, stages, third
 from tests.oracle.lake import Lake, table
-from tests.oracle.sizes import tiered
 
 
 def finished(lake: Lake) -> None:
@@ -41,7 +40,8 @@ def rested(lake: Lake) -> None:
     raise AssertionError("five runs, and still something to do")
 
 
-@pytest.mark.parametrize("mode", tiered(MODES, fast=["from_then_on"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
 def test_a_run_cut_at_any_call_and_run_again_has_copied_everything(mode: str) -> None:
     """And a further run finds nothing left to do."""
     for faults in every_fault(mode):

@@ -1,4 +1,4 @@
-"""How much the random programs try: a quarter of their number in the fast tests, three fifths in the sample, and twenty times as much with `COMPACTOR_TESTS=full`."""
+"""How much the random programs try: an eighth of their number in the fast tests, three fifths in the sample, and twenty times as much with `COMPACTOR_TESTS=full`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sized(examples: int, steps: int = 50) -> settings:
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     # the sample is the same on every machine; at full size each run draws other programs
     return settings(
-        max_examples=examples * 20 if FULL else max(1, examples * 3 // 5 if SAMPLE else examples // 4),
+        max_examples=examples * 20 if FULL else max(1, examples * 3 // 5 if SAMPLE else examples // 8),
         stateful_step_count=steps,
         deadline=None,
         suppress_health_check=slow,

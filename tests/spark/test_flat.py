@@ -150,6 +150,7 @@ def test_composite_keys_and_odd_names(lake: Lake) -> None:
     assert [] == lake.problems(spec)
 
 
+@pytest.mark.slow
 def test_a_column_that_appears_and_a_type_that_widens(lake: Lake) -> None:
     """Old rows read null in a new column; int → text, where it is allowed, makes a new generation of tables under the same view."""
     spec = lake.spec(policy=TEXT_ALLOWED)

@@ -151,6 +151,7 @@ def test_texts_may_hold_any_braces_and_large_numerics_may_be_left_out(lake: Lake
     assert [(3, many_digits)] == [(row["n"], str(row["big"])) for row in lake.rows(spec) if row["id"] == 9]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_used_is_told_with_its_record(lake: Lake) -> None:
     """All cases in one file, good records between. The message names file, record and reason, and nothing is absorbed unless quarantine allows it."""
     spec = wal2json(lake)
