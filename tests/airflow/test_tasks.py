@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
 import os
 import shutil
 import signal
@@ -298,6 +299,8 @@ def test_a_reader_waits_until_the_hour_is_whole_and_fails_with_the_reason(
     from compactor.airflow.triggers import HourTrigger
     from compactor.app.app import App
 
+    # Airflow's own logger writes past pytest
+    monkeypatch.setattr(WaitForWholeHourOperator, "log", logging.getLogger("compactor.airflow.test"))
     waiting = WaitForWholeHourOperator(task_id="wait", config=str(company.config), tables=["student", "enrollment"], wait=3600.0)
     with pytest.raises(TaskDeferred) as deferred:
         waiting.execute({"dag_run": Run(NOW)})
