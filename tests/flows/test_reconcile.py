@@ -210,6 +210,14 @@ def test_a_row_that_comes_and_goes_all_the_time_is_not_judged() -> None:
     assert (report.outcome, report.changing, report.different) == ("equal", 1, 0)
 
 
+def test_a_key_that_the_lake_has_twice_needs_no_position_as_proof() -> None:
+    """One version shows it, also where the lake comes no further."""
+    base = rows(10)
+    report = Both(Memory(base), Memory([*base, base[3]]), reached=5, patience=3.0).compared()
+    assert (report.outcome, report.exit_code, report.different) == ("different", 1, 1)
+    assert (report.differences[0].kind, report.differences[0].proof) == ("repeated", "version 7 has the key 2 times")
+
+
 def test_too_many_differences_are_counted_and_not_looked_at() -> None:
     """A lake that is hours behind would be read row by row."""
     report = Both(Memory(rows(400)), Memory([(key, "old", "1") for key, _, _ in rows(400)])).compared(suspects=50)
