@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Collection
 from typing import Any
 
-from compactor.core.schema.avro import AvroSchema, container_schema, parse
+from compactor.core.schema.avro import AvroSchema, container_metadata, container_schema, parse, read_long
 
 _FIXED_SIZE = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
@@ -28,8 +28,8 @@ def without(data: bytes, numbers: Collection[int]) -> tuple[bytes, int]:
     out, chosen, count = [data[:at]], set(numbers), 0
     while at < len(data):
         begins = at
-        rows, at = _long(data, at)
-        size, at = _long(data, at)
+        rows, at = read_long(data, at)
+        size, at = read_long(data, at)
         block, at = data[at : at + size], at + size
         if data[at : at + 16] != sync or rows < 0 or len(block) != size:
             raise ValueError("an Avro block is damaged or cut short")
@@ -67,9 +67,9 @@ def _after(schema: AvroSchema, kind: Any, data: bytes, at: int) -> int:
     if name in _FIXED_SIZE:
         return at + _FIXED_SIZE[name]
     if name in ("int", "long", "enum"):
-        return _long(data, at)[1]
+        return read_long(data, at)[1]
     if name in ("bytes", "string"):
-        size, at = _long(data, at)
+        size, at = read_long(data, at)
         return at + size
     if name == "fixed":
         return at + int(definition["size"])
@@ -78,7 +78,7 @@ def _after(schema: AvroSchema, kind: Any, data: bytes, at: int) -> int:
             at = _after(schema, member["type"], data, at)
         return at
     if name == "union":
-        branch, at = _long(data, at)
+        branch, at = read_long(data, at)
         return _after(schema, definition["branches"][branch], data, at)
     if name in ("array", "map"):
         return _after_blocks(schema, definition, data, at)
@@ -87,12 +87,12 @@ def _after(schema: AvroSchema, kind: Any, data: bytes, at: int) -> int:
 
 def _after_blocks(schema: AvroSchema, definition: dict[str, Any], data: bytes, at: int) -> int:
     while True:
-        count, at = _long(data, at)
+        count, at = read_long(data, at)
         if count == 0:
             return at
         if count < 0:
             # the size in bytes follows
-            size, at = _long(data, at)
+            size, at = read_long(data, at)
             at += size
             continue
         for _ in range(count):
@@ -103,31 +103,9 @@ def _after_blocks(schema: AvroSchema, definition: dict[str, Any], data: bytes, a
 
 def _header(data: bytes) -> tuple[str, int]:
     """Return the codec, and where the sync marker begins."""
-    at, codec = 4, "null"
-    while True:
-        count, at = _long(data, at)
-        if count == 0:
-            return codec, at
-        if count < 0:
-            _, at = _long(data, at)
-        for _ in range(abs(count)):
-            size, at = _long(data, at)
-            name, at = data[at : at + size], at + size
-            size, at = _long(data, at)
-            value, at = data[at : at + size], at + size
-            codec = value.decode() if name == b"avro.codec" else codec
-
-
-def _long(data: bytes, at: int) -> tuple[int, int]:
-    """Return the zig-zag number that begins at `at`, and where it ends."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
+    entries = list(container_metadata(data))
+    codec = next((value.decode() for name, value, _ in entries if name == b"avro.codec"), "null")
+    return codec, read_long(data, entries[-1][2])[1]
 
 
 def _encoded(value: int) -> bytes:

@@ -266,35 +266,48 @@ def container_schema(head: bytes) -> str:
     """
     if head[:4] != b"Obj\x01":
         raise ValueError(f"not an Avro container file: expected b'Obj\\x01' at the beginning, found {head[:4]!r}")
-    at = 4
-
-    def number() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = head[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if not byte & 0x80:
-                return (value >> 1) ^ -(value & 1)
-            shift += 7
-
-    def chunk() -> bytes:
-        nonlocal at
-        size = number()
-        at += size
-        if at > len(head):
-            raise ValueError("the Avro header is incomplete")
-        return head[at - size : at]
-
     try:
-        while count := number():
-            if count < 0:
-                number()
-            for _ in range(abs(count)):
-                name, value = chunk(), chunk()
-                if name == b"avro.schema":
-                    return value.decode()
+        for name, value, _ in container_metadata(head):
+            if name == b"avro.schema":
+                return value.decode()
     except IndexError:
         raise ValueError("the Avro header is incomplete") from None
     raise ValueError("the Avro header has no avro.schema")
+
+
+def container_metadata(data: bytes) -> Iterator[tuple[bytes, bytes, int]]:
+    """Yield name and value of each entry in the header of a container file, and where the entry ends.
+
+    After the last entry there is one more number, 0, and then the sync marker. Raises IndexError and ValueError for an incomplete header.
+    """
+    at = 4
+    while True:
+        count, at = read_long(data, at)
+        if count == 0:
+            return
+        if count < 0:
+            # the size in bytes follows
+            _, at = read_long(data, at)
+        for _ in range(abs(count)):
+            name, at = _chunk(data, at)
+            value, at = _chunk(data, at)
+            yield name, value, at
+
+
+def read_long(data: bytes, at: int) -> tuple[int, int]:
+    """Return the zig-zag number that begins at `at`, and where it ends (Avro 1.12, "Binary Encoding"). Raises IndexError if the data end before."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+
+
+def _chunk(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = read_long(data, at)
+    if at + size > len(data):
+        raise ValueError("the Avro header is incomplete")
+    return data[at : at + size], at + size
