@@ -14,10 +14,13 @@ from pyspark.sql import functions as F
 from compactor.core.catalog.ddl import quoted, text_literal
 from compactor.core.model import types
 
-__all__ = ["DIGEST", "cast", "coalesce", "literal", "member", "named", "null", "once", "quoted", "struct"]
+__all__ = ["DIGEST", "LONG_STRINGS", "cast", "coalesce", "from_json", "literal", "member", "named", "null", "once", "quoted", "struct"]
 
 DIGEST = "bit_xor(xxhash64(to_json(struct(*))))"
 """For an aggregation: a number that changes when any of the rows changes."""
+
+LONG_STRINGS = {"maxStringLen": str(2**31 - 1)}
+"""For every reader of records. By default Jackson refuses strings beyond 20 million characters, and only in queries that use the string."""
 
 
 def literal(value: Any) -> str:
@@ -33,6 +36,12 @@ def literal(value: Any) -> str:
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
     return text_literal(str(value))
+
+
+def from_json(text: str, schema: str, **options: str) -> str:
+    """Return JSON text of a record as the type `schema` (a SQL literal); null, or what `options` say, where it is no JSON."""
+    given = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in {**LONG_STRINGS, **options}.items())
+    return f"from_json({text}, {schema}, map({given}))"
 
 
 def cast(value: str, kind: types.Type) -> str:

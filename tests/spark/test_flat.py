@@ -151,6 +151,21 @@ def test_composite_keys_and_odd_names(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+def test_a_string_of_more_than_twenty_million_characters(lake: Lake) -> None:
+    """Jackson refuses it unless told otherwise, and only in those queries that use the string. As a row, and as an image in Debezium's envelope."""
+    long = "x" * 20_000_001
+    for name, record in (
+        ("row", {"id": 1, "seq": 1, "v": long}),
+        ("image", {"op": "c", "after": {"id": 1, "v": long}, "source": {"connector": "postgresql", "lsn": 5, "ts_ms": 1}, "ts_ms": 1}),
+    ):
+        spec = lake.spec(name=name) if name == "row" else lake.spec(name=name, envelope="debezium", order_by=())
+        lake.land(spec, 1, [record])
+        lake.run(spec)
+        assert [20_000_001] == [len(row["v"]) for row in lake.rows(spec)]
+        assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
 def test_a_column_that_appears_and_a_type_that_widens(lake: Lake) -> None:
     """Old rows read null in a new column; int → text, where it is allowed, makes a new generation of tables under the same view."""
     spec = lake.spec(policy=TEXT_ALLOWED)

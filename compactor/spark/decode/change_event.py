@@ -24,7 +24,7 @@ from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import CHANGE_EVENTS, micros
 from compactor.spark.decode.tables import of_other_table
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import literal, member, quoted
+from compactor.spark.sql import from_json, literal, member, quoted
 
 _LISTS = ("columnNames", "columnTypes", "columnValues", "oldKeyNames", "oldKeyTypes", "oldKeyValues")
 _TEXTS = ("changeType", "timestamp", "schema", "table")
@@ -67,7 +67,7 @@ def _parsed(raw: RawFrame, own: list[str]) -> DataFrame:
     empty = "(_text IS NULL OR trim(_text) IN ('', 'null'))"
     # values that are objects keep their text; if there are none, numbers are read exactly
     exact = f"CASE WHEN {named.has_objects('_text')} THEN _text ELSE {pg_text.exact_numbers('_text')} END"
-    document = f"from_json({exact}, {literal(body)}, map('columnNameOfCorruptRecord', '_corrupt'))"
+    document = from_json(exact, literal(body), columnNameOfCorruptRecord="_corrupt")
     documents = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys", f"{document} AS _d")
     problem = (
         f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object with lists of names and values' "

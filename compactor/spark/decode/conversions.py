@@ -10,7 +10,7 @@ from compactor.core.model import types
 from compactor.core.schema.writer import DECIMAL, VARIABLE_DECIMAL, WriterField
 from compactor.core.sources.postgres import HEX, TEXT
 from compactor.spark.decode import pg_text
-from compactor.spark.sql import cast, literal, member, null, struct
+from compactor.spark.sql import cast, from_json, literal, member, null, struct
 
 PLACEHOLDER = "__debezium_unavailable_value"
 _PACKED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
@@ -86,7 +86,7 @@ def from_text(value: str, kind: types.Type) -> str:
         return cast(f"CASE WHEN {value} RLIKE '^[+-]?[0-9]{{4,}}-' THEN {value} END", kind)
     if not types.is_scalar(kind):
         inside = types.text(("struct", (("v", kind),)), quote=True)[len("struct<") : -1]
-        return f"from_json(concat('{{\"v\":', {value}, '}}'), {literal(inside)}).v"
+        return from_json(f"concat('{{\"v\":', {value}, '}}')", literal(inside)) + ".v"
     return cast(value, kind)
 
 

@@ -20,7 +20,7 @@ from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.decode.order import SOURCE
 from compactor.spark.decode.tables import of_other_table
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import literal, member, null
+from compactor.spark.sql import from_json, literal, member, null
 
 _SOURCE_DDL = ", ".join(f"{name}: STRING" for name in SOURCE)
 _BODY = f"op STRING, before STRING, after STRING, source STRUCT<{_SOURCE_DDL}>, transaction STRUCT<id: STRING, total_order: STRING>, ts_ms STRING"
@@ -36,7 +36,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
 
 def wrapped(text: str) -> tuple[str, str]:
     """Return SQL for (schema text, body text) of Connect JSON: `{"schema": .., "payload": ..}` with schemas.enable, else the body alone."""
-    outer = f"from_json({text}, 'schema STRING, payload STRING')"
+    outer = from_json(text, "'schema STRING, payload STRING'")
     has_schema = f"{outer}.schema LIKE '%\"fields\"%'"
     return f"CASE WHEN {has_schema} THEN {outer}.schema END", f"CASE WHEN {has_schema} THEN {outer}.payload ELSE {text} END"
 
@@ -44,7 +44,7 @@ def wrapped(text: str) -> tuple[str, str]:
 def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     schema, body = wrapped(TEXT)
     bodies = raw.rows.selectExpr("*", f"{schema} AS _schema", f"{body} AS _body")
-    parsed = bodies.selectExpr("*", f"from_json(_body, '{_BODY}') AS _m", "json_object_keys(_body) AS _keys")
+    parsed = bodies.selectExpr("*", f"{from_json('_body', literal(_BODY))} AS _m", "json_object_keys(_body) AS _keys")
     row = "coalesce(_m.after, _m.before)"
     writer = f"CASE WHEN _schema IS NOT NULL THEN hex(xxhash64(_schema)) ELSE concat('k', hex(xxhash64(array_sort(json_object_keys({row}))))) END"
     silent = " OR ".join(f"size(array_except({keys}, _keys)) = 0" for keys in _SILENT)

@@ -23,7 +23,7 @@ from compactor.core.schema.writer import WriterField, WriterSchema
 from compactor.spark.columns import AFTER, BEFORE
 from compactor.spark.decode import conversions, pg_text
 from compactor.spark.decode.order import WRAPPED, OrderNames, of_snapshot
-from compactor.spark.sql import literal, member, quoted
+from compactor.spark.sql import from_json, literal, member, quoted
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _struct(text: str, written: Mapping[str, types.Type], members: Mapping[str, 
     """SQL: JSON text as a struct. JSON's names have a case; the cast, which goes by place, gives the members names that differ without it."""
     exact: types.Type = ("struct", tuple(written.items()))
     named: types.Type = ("struct", tuple((members.get(name, name), distinct(kind)) for name, kind in written.items()))
-    parsed = f"from_json({text}, '{ddl(exact)}')"
+    parsed = from_json(text, f"'{ddl(exact)}'")
     return parsed if exact == named else f"CAST({parsed} AS {types.text(named, quote=True)})"
 
 

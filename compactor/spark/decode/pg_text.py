@@ -13,7 +13,7 @@ from __future__ import annotations
 from compactor.core.model import types
 from compactor.core.schema.writer import WriterField
 from compactor.core.sources.postgres import HEX
-from compactor.spark.sql import cast, literal
+from compactor.spark.sql import cast, from_json, literal
 
 STRING = r'"(?:[^"\\]++|\\.)*+"'
 """A JSON string as a regular expression. Possessive quantifiers keep long ones off the stack."""
@@ -55,7 +55,7 @@ def to_stored(value: str, field: WriterField) -> str:
         coded = f"try_to_binary({value}, 'base64')"
         return f"unhex({bare})" if field.semantic == HEX else f"CASE WHEN {value} LIKE '\\\\\\\\x%' THEN unhex(substr({value}, 3)) ELSE {coded} END"
     if kind[0] in ("array", "map", "struct"):
-        return f"from_json({value}, '{types.text(kind, quote=True)}')"
+        return from_json(value, f"'{types.text(kind, quote=True)}'")
     return value if kind == ("string",) else cast(value, kind)
 
 
@@ -83,7 +83,7 @@ def _array(value: str, field: WriterField) -> str:
     while item.item is not None:
         depth, item = depth + 1, item.item
     fits = f"CASE WHEN coalesce({dimensions(value)}, {depth}) = {depth} THEN {as_json(value)} END"
-    parsed = f"from_json({fits}, '{'array<' * depth}string{'>' * depth}', map('allowUnquotedControlChars', 'true'))"
+    parsed = from_json(fits, f"'{'array<' * depth}string{'>' * depth}'", allowUnquotedControlChars="true")
     return _each(parsed, depth, item)
 
 

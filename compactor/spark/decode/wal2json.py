@@ -25,7 +25,7 @@ from compactor.spark.decode.frame import Frame
 from compactor.spark.decode.order import lsn_number, micros
 from compactor.spark.decode.tables import of_other_table
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import literal
+from compactor.spark.sql import from_json, literal
 
 _COLUMNS = "ARRAY<STRUCT<name: STRING, type: STRING, value: STRING>>"
 _TEXTS = "ARRAY<STRING>"
@@ -51,8 +51,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
         raise InputRefused(f"table {spec.name}: wal2json writes JSON text, but these files have columns. Set `format: json`, or `container: kafka`.")
     empty = "(_text IS NULL OR trim(_text) = '')"
     keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys")
-    options = "map('columnNameOfCorruptRecord', '_corrupt')"
-    document = f"from_json({pg_text.exact_numbers('_text')}, {literal(_DOCUMENT)}, {options})"
+    document = from_json(pg_text.exact_numbers("_text"), literal(_DOCUMENT), columnNameOfCorruptRecord="_corrupt")
     documents = keyed.selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d")
     problem = (
         f"CASE WHEN {empty} THEN NULL WHEN _keys IS NULL OR _d._corrupt IS NOT NULL THEN 'is not a JSON object, or not a whole one' "

@@ -16,7 +16,7 @@ from compactor.core.model.errors import InputRefused
 from compactor.spark.columns import BLOCK, FILE, ROW, TEXT, UNREADABLE, VALUE, WIRE
 from compactor.spark.input import wire
 from compactor.spark.input.files import RawFrame
-from compactor.spark.sql import literal, member
+from compactor.spark.sql import from_json, literal, member
 
 OLD_KEY_HEADER = "__debezium.oldkey"
 """The header of a create that holds the key which the row had before."""
@@ -41,7 +41,7 @@ def unpack(raw: RawFrame, container: str, schemas: wire.Schemas, hold: wire.Hold
 
 
 def _json(raw: RawFrame) -> RawFrame:
-    record = raw.rows.selectExpr("*", f"from_json(_text, '{_RECORD}', map('columnNameOfCorruptRecord', '_corrupt')) AS _record")
+    record = raw.rows.selectExpr("*", f"{from_json('_text', literal(_RECORD), columnNameOfCorruptRecord='_corrupt')} AS _record")
     value = "coalesce(_record.value, _record.payload)"
     # a line that is not a JSON object goes on unchanged; the envelope reports it with file and row
     corrupt = "(_record._corrupt IS NOT NULL OR (_record IS NULL AND trim(_text) <> ''))"

@@ -42,7 +42,7 @@ from compactor.spark.decode.order import NULL_WHILE, expression
 from compactor.spark.keys import key_text, key_types, row_key
 from compactor.spark.rows import defaults, position
 from compactor.spark.rows.comparable import exactly
-from compactor.spark.sql import coalesce, literal, member, null, quoted
+from compactor.spark.sql import coalesce, from_json, literal, member, null, quoted
 
 EVENTS_MAX = 1 << 30
 """The greatest number of events in one record. Together with the 33 bits of a row's number it fills a bigint."""
@@ -233,7 +233,7 @@ def _record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> st
     images = dict((frame.images or ("struct", ()))[1])
     for written in _variants(frame, evolved, field):
         kind = conversions.json_type(written.raw)
-        parsed = f"from_json({column}, '{ddl(('struct', ((written.name, kind),)))}')"
+        parsed = from_json(column, f"'{ddl(('struct', ((written.name, kind),)))}'")
         if written.name in images:
             return conversions.change_type(conversions.to_stored(member(parsed, written.name), kind, written), written.type, types.parse(field.type))
     return None

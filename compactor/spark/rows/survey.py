@@ -34,7 +34,7 @@ from compactor.spark.decode.frame import Frame, plain_writer
 from compactor.spark.input.files import from_spark
 from compactor.spark.rows import position
 from compactor.spark.rows.conform import missing_columns
-from compactor.spark.sql import literal, named
+from compactor.spark.sql import LONG_STRINGS, literal, named
 
 INFERRED_HERE = 4 << 20
 """Bytes of landed files up to which the driver infers types from the values of JSON records. For more a Spark job does."""
@@ -93,7 +93,7 @@ def _inferred(spark: SparkSession, frame: Frame, writer_id: str, image: str) -> 
     return T.StructType.fromJson(json.loads(reader.json(strings).schema().json()))
 
 
-_INFERENCE = {"dropFieldIfAllNull": "true"}
+_INFERENCE = {"dropFieldIfAllNull": "true", **LONG_STRINGS}
 """Options of the JSON reader. Not prefersDecimal: it takes text that looks like a number for a number."""
 
 
