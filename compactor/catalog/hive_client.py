@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from compactor.catalog import rules
+from compactor.catalog.derby import widen_view_texts
 from compactor.catalog.formats import FORMATS, VIEW_FORMAT, serde_parameters
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef
 from compactor.core.model.errors import CatalogRefused, Unavailable
@@ -63,6 +64,11 @@ class HiveClient:
             hive.set(None)
             self.client = hive.getWithoutRegisterFns(conf).getMSC()
             hive.set(None)
+            database = conf.get("javax.jdo.option.ConnectionURL") or ""
+            if database.startswith("jdbc:derby:") and not conf.get("hive.metastore.uris"):
+                # makes the metastore's tables, where it is new
+                self.client.getAllTables("default")
+                widen_view_texts(jvm, database)
 
     @contextmanager
     def calls(self, what: str) -> Iterator[None]:

@@ -216,6 +216,15 @@ def test_a_view_is_replaced_whole(catalog: Catalog, database: str) -> None:
     assert 250 < len(kept.columns[0].comment.encode()) <= 255
 
 
+def test_a_view_of_two_thousand_columns(catalog: Catalog, database: str) -> None:
+    """Its text has more than the 32,700 characters that Hive's schema for Derby allows."""
+    names = [f"a_column_with_number_{number}" for number in range(2000)]
+    text = ", ".join(f"`__b`.`{name}` AS `{name}`" for name in names)
+    wide = view(database, text=f"SELECT {text} FROM `{database}`.`t_base` `__b`", columns=tuple(Column(name, "bigint") for name in names))
+    catalog.replace_view(wide)
+    assert catalog.view(database, "t") == wide
+
+
 def test_threads_may_share_a_catalog(catalog: Catalog, database: str, tmp_path: Path) -> None:
     catalog.ensure_table(table(database, tmp_path))
     with ThreadPoolExecutor(4) as pool:
