@@ -5,10 +5,12 @@ Spark starts on first use, so commands that only read files never start a JVM.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib.metadata
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -35,6 +37,8 @@ from compactor.telemetry.process import cpu_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 Schemas = Callable[[int], str]
 """Return the text of the registered schema with an id."""
@@ -95,7 +99,8 @@ class Runtime:
         return Table(self.environment(files_only), spec)
 
     def spark(self) -> SparkSession:
-        """Return the Spark session, started at the first call."""
+        """Return the Spark session, started at the first call. Where its JVM has ended, another one is started."""
+        self._leave_ended()
         session: SparkSession = self._once("spark", self._open_session)
         return session
 
@@ -120,6 +125,16 @@ class Runtime:
             # below the warehouse, where we have write permission
             store.conditional_puts(join(home, "x"))
 
+    def _leave_ended(self) -> None:
+        with self._lock:
+            if not self.started:
+                return
+            from compactor.spark.gateway import jvm_has_ended
+
+            if jvm_has_ended():
+                log.warning("Spark's JVM has ended; starting another one")
+                self.close()
+
     def close(self) -> None:
         """Stop Spark if it was started, and drop all adapters."""
         with self._lock:
@@ -140,13 +155,20 @@ class Runtime:
     def _share(self, name: str) -> None:
         """Put the Spark jobs of this thread into their own pool. Pools share the cores evenly, so a large table does not hold back small ones."""
         if self.started:
-            self.spark().sparkContext.setLocalProperty("spark.scheduler.pool", name)
+            # where the JVM is ending, the table's next call says so
+            with contextlib.suppress(Exception):
+                self.spark().sparkContext.setLocalProperty("spark.scheduler.pool", name)
 
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine
+        from compactor.spark.failures import environment_error
 
+        self._leave_ended()
         engine: Engine = self._once("engine", lambda: SparkEngine(self.spark(), self.storage, self._schemas))
-        self._join_group()
+        try:
+            self._join_group()
+        except Exception as error:
+            raise environment_error(error) or error from error
         return engine
 
     def _join_group(self) -> None:
@@ -173,6 +195,7 @@ class Runtime:
             return glue
         from compactor.catalog.hive import HiveCatalog
 
+        self._leave_ended()
         catalog: Catalog = self._once("catalog", lambda: HiveCatalog(self.spark()))
         return catalog
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from compactor.core.model.errors import UNEXPECTED, CompactorError, NoRowsYet
+from compactor.core.model.errors import UNEXPECTED, CompactorError, EngineEnded, NoRowsYet
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.reports import Progress, TableReport, silent
 from compactor.flows import logs
@@ -41,8 +41,8 @@ def run_tables(
     """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`.
 
     Tables without work are found first, from storage alone. `start` is not called if all are without work. The tables that will take longest begin
-    first. Compactions come after the commits of all tables, so that they do not hold back any. After Ctrl-C the tables that are not finished are
-    reported as stopped.
+    first. Compactions come after the commits of all tables, so that they do not hold back any. Tables whose engine has ended are tried again at the
+    end, one at a time. After Ctrl-C the tables that are not finished are reported as stopped.
     """
     with env.stop.on_interrupt():
         return _run_tables(env, specs, env.stop.checking(progress), parallel, label, start)
@@ -60,14 +60,27 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
     def recorder(spec: TableSpec, calls: Progress) -> Recorder:
         return Recorder(Table(env, spec), "run", label, calls, meter)
 
-    def run(spec: TableSpec) -> TableReport | Future[TableReport]:
+    def run(spec: TableSpec, again: bool = False) -> TableReport | Future[TableReport] | None:
+        """Return None if the engine has ended."""
         env.share(spec.name)
         record = recorder(spec, progress)
-        step = _reported(spec.name, lambda: commit_table(Table(env, spec), record.progress, label), record.progress, env.stop)
+
+        def commit() -> Committed | None:
+            try:
+                return commit_table(Table(env, spec), record.progress, label)
+            except EngineEnded as error:
+                if again:
+                    raise
+                log.warning("%s: %s. It is tried again after the other tables", spec.name, error)
+                return None
+
+        step = _reported(spec.name, commit, record.progress, env.stop)
         if isinstance(step, TableReport):
             return record.recorded(step)
+        if step is None:
+            return None
         # the pool has the commits of all tables in its queue already
-        return pool.submit(finish, step, record) if step.compaction_due else finish(step, record)
+        return pool.submit(finish, step, record) if step.compaction_due and not again else finish(step, record)
 
     def finish(step: Committed, record: Recorder) -> TableReport:
         if step.compaction_due:
@@ -76,8 +89,13 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
         return record.recorded(dataclasses.replace(report, seconds=round(report.seconds + step.seconds, 3)))
 
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
-        ran = [(spec.name, each) for spec, each in zip(busy, [*pool.map(run, busy)])]
-        reports.update((name, each if isinstance(each, TableReport) else each.result()) for name, each in ran)
+        ran = [(spec, each) for spec, each in zip(busy, [*pool.map(run, busy)])]
+        reports.update((spec.name, each.result() if isinstance(each, Future) else each) for spec, each in ran if each is not None)
+    # one at a time: the table that the engine ends of does not end it for the others again
+    for spec in (spec for spec, each in ran if each is None):
+        report = run(spec, again=True)
+        assert isinstance(report, TableReport)  # noqa: S101 - neither None nor in the pool
+        reports[spec.name] = report
     for spec in specs:
         report = reports[spec.name]
         if report.error is not None and report.record is None:

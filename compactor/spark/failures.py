@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from compactor.core.model.errors import CompactorError, InconsistentRead, Refused, Stopped, Unavailable
+from compactor.core.model.errors import CompactorError, EngineEnded, InconsistentRead, Refused, Stopped, Unavailable
 from compactor.spark.gateway import jvm_end
 
 C = TypeVar("C", bound=type)
@@ -57,10 +57,11 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
         "the store did not answer Spark ({}). Run again when it does",
     ),
     (
-        re.compile(r"ExecutorLostFailure|SparkContext (?:was|has been) (?:shut down|stopped)|stopped SparkContext"),
+        re.compile(r"ExecutorLostFailure"),
         Unavailable,
-        "Spark lost what it worked with ({}). Run again; if it happens again, give it more memory",
+        "Spark lost an executor ({}). Run again; if it happens again, give the executors more memory",
     ),
+    (re.compile(r"SparkContext (?:was|has been) (?:shut down|stopped)|stopped SparkContext"), EngineEnded, "{}"),
     (
         re.compile(r"\bJob \d+ (?:was )?cancelled\b"),
         Stopped,
@@ -80,10 +81,6 @@ _STORED: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
 )
 
 
-_MEMORY = (
-    "Most likely the machine had too little memory. Run again; if it happens again, use a machine with more memory, or lower --parallel or "
-    "COMPACTOR_DRIVER_MEMORY"
-)
 _CLASS = re.compile(r"[\w.$]+(?:Exception|Error|Failure)\b")
 _FILE = re.compile(r"\b(?:s3a?|hdfs|file):/\S+?\.parquet\b")
 
@@ -98,15 +95,27 @@ def environment_error(error: BaseException, stored: bool = False) -> CompactorEr
     try:
         text = _text(error)
     except (Py4JError, ConnectionError) as gone:
-        return Unavailable(f"Spark's JVM has ended ({jvm_end() or _line(str(gone))}). {_MEMORY}")
+        return _ended(str(gone))
     for pattern, kind, words in (*_RULES, *(_STORED if stored else ())):
         match = pattern.search(text)
         if match is not None:
             # the innermost error around the match: Spark puts a task's error and its own into one line
             begins = [name.start() for name in _CLASS.finditer(text, text.rfind("\n", 0, match.start()) + 1, match.end())]
             line, place = _line(text[begins[-1] if begins else match.start() :]), _FILE.search(text)
+            # after an OutOfMemoryError in a task, a JVM that is driver and executor ends in a moment
+            if kind is EngineEnded or ("OutOfMemoryError" in match[0] and jvm_end()):
+                return _ended(line)
             return kind(words.format(f"{line} in {place[0]}" if stored and place and place[0] not in line else line))
     return None
+
+
+def _ended(text: str) -> EngineEnded:
+    end = jvm_end()
+    if "52" in end:
+        advice = "raise COMPACTOR_DRIVER_MEMORY. A record, or what a small compressed file unpacks to, may be larger than memory"
+    else:
+        advice = "most likely the machine has too little memory: use a larger one, or lower --parallel or COMPACTOR_DRIVER_MEMORY"
+    return EngineEnded(f"Spark's JVM has ended ({end or _line(text)}). Run again; if it happens again, {advice}")
 
 
 def raise_environment_error(error: BaseException) -> None:

@@ -13,7 +13,7 @@ from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker
 from pyspark import SparkContext
 
 _WAIT_SECONDS = 5.0
-_NOTICED_SECONDS = 1.0
+_NOTICED_SECONDS = 10.0
 
 
 def end_finalizer(gateway: Any) -> None:
@@ -38,7 +38,16 @@ def jvm_end() -> str:
         return ""
     if code is None:
         return ""
+    # Spark's own code, org.apache.spark.util.SparkExitCode.OOM
+    if code == 52:
+        return "out of memory, exit code 52"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def jvm_has_ended() -> bool:
+    """Return whether this process started a JVM that has ended."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
 
 
 @contextlib.contextmanager

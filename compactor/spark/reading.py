@@ -57,6 +57,7 @@ Columns = tuple[tuple[str, str], ...]
 """(name, type) of columns."""
 
 
+@failures.translated
 @dataclass(frozen=True)
 class SparkBatch:
     """A batch of inputs as Changes. Spark caches them until `close`."""

@@ -6,6 +6,7 @@ import dataclasses
 import threading
 from typing import Any
 
+from compactor.core.model.errors import EngineEnded
 from compactor.core.model.spec import TableSpec
 from compactor.flows import run
 from compactor.flows import run_tables as many
@@ -87,3 +88,33 @@ def test_a_table_that_committed_before_ctrl_c_is_reported_as_committed(monkeypat
     monkeypatch.setattr(run, "compact", never)
     reports = run_tables(env, specs, parallel=1)
     assert [(report.table, report.outcome, report.version) for report in reports] == [("small", "stopped", None), ("large", "committed", 1)]
+
+
+def test_a_table_that_ends_the_engine_costs_no_other_table_its_run(monkeypatch: Any) -> None:
+    """All that were at work are tried again after the others, one at a time: only the table that ends every engine is left for later."""
+    lake = Lake(table(compact_every=0.0))
+    specs = [sized(lake, "small", 1), sized(lake, "bomb", 50), sized(lake, "middle", 9)]
+    both, tries, at_work = threading.Barrier(2), [], []
+    real = many.commit_table
+
+    def commit(table: Any, *more: Any) -> Any:
+        first = table.name not in tries
+        tries.append(table.name)
+        if first and table.name in ("bomb", "middle"):
+            both.wait(60)
+            raise EngineEnded("exit code 52")
+        at_work.append(table.name)
+        try:
+            if table.name == "bomb":
+                assert at_work == ["bomb"]
+                raise EngineEnded("exit code 52")
+            return real(table, *more)
+        finally:
+            at_work.remove(table.name)
+
+    monkeypatch.setattr(many, "commit_table", commit)
+    reports = run_tables(lake.env(), specs, parallel=2)
+    assert [(report.table, report.outcome, report.error) for report in reports] == [
+        ("small", "committed", None), ("bomb", "later", "exit code 52"), ("middle", "committed", None),
+    ]  # fmt: skip
+    assert sorted(tries) == ["bomb", "bomb", "middle", "middle", "small"]

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import IllegalArgumentException
 
-from compactor.core.model.errors import CompactorError, InconsistentRead, InputRefused, Refused, Stopped, Unavailable
+from compactor.core.model.errors import CompactorError, EngineEnded, InconsistentRead, InputRefused, Refused, Stopped, Unavailable
 from compactor.spark import failures
 
 STAGE = (
@@ -54,11 +54,20 @@ TEXTS = [
     ("java.net.ConnectException: Connection refused", Unavailable, "Run again when it does"),
     ("java.io.IOException: No space left on device", Refused, "no space left on a disk that Spark writes to"),
     ("java.lang.OutOfMemoryError: Java heap space", Refused, "COMPACTOR_DRIVER_MEMORY"),
-    ("ExecutorLostFailure (executor 3 exited) Reason: Container killed by YARN for exceeding memory limits", Unavailable, "give it more memory"),
+    (
+        "ExecutorLostFailure (executor 3 exited) Reason: Container killed by YARN for exceeding memory limits",
+        Unavailable,
+        "give the executors more memory",
+    ),
     # as Spark 3.5 and 4.1 write it, the second as `SQLSTATE` messages do
     ("org.apache.spark.SparkException: Job 7 cancelled as part of cancellation of all jobs", Stopped, "nothing was committed. Run again"),
     ("org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 7 cancelled because killed via the Web UI", Stopped, "somebody cancelled a job"),
-    ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", Unavailable, "Spark lost what it worked with"),
+    ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", EngineEnded, "Spark's JVM has ended (java.lang.Ill"),
+    (
+        "org.apache.spark.SparkException: Job 0 cancelled because SparkContext was shut down",
+        EngineEnded,
+        "most likely the machine has too little memory",
+    ),
     (
         "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times, most recent failure: Lost task 0.0 in "
         "stage 4.0 (TID 3) (host executor driver): org.apache.hadoop.fs.s3a.NoVersionAttributeException: `s3a://b/k': Change detection policy",
@@ -111,7 +120,7 @@ def test_what_a_file_may_be_blamed_for_is_left_to_who_reads_it(text: str, stack:
 def test_a_jvm_that_has_ended_is_unavailable(error: Exception) -> None:
     """Every file would seem unreadable."""
     found = failures.environment_error(error)
-    assert isinstance(found, Unavailable)
+    assert isinstance(found, EngineEnded)
     assert "Spark's JVM has ended" in str(found)
 
 

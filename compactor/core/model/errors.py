@@ -221,6 +221,14 @@ class Unavailable(TryLater):
     advice = "Run again. If it stays, check that service, the network to it, and for Spark's JVM the memory of the machine."
 
 
+class EngineEnded(Unavailable):
+    """Spark's JVM has ended, most often for want of memory. `compactor run` starts another one and tries the table once more."""
+
+    advice = """Exit code 52 means that Spark's heap is full: raise `COMPACTOR_DRIVER_MEMORY`. SIGKILL means that the machine has too little memory:
+        use a larger one, or lower `--parallel` or `COMPACTOR_DRIVER_MEMORY`. If it is always the same table, look at its new files: a record, or what
+        a small compressed file unpacks to, may be larger than memory. Such a file can be moved out of landing."""
+
+
 class InconsistentRead(Unavailable):
     """Spark's view of the store contradicts ours.
 

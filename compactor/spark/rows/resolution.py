@@ -23,7 +23,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.results.batch import BatchSummary
 from compactor.core.sources.quarantine import BEYOND_RETENTION, LISTED_MAX, Limits
-from compactor.spark import measured
+from compactor.spark import failures, measured
 from compactor.spark.columns import BEHIND, FILE, POSITION
 from compactor.spark.measured import Numbers, Pass
 from compactor.spark.reading import SparkBatch
@@ -47,6 +47,7 @@ OUTCOMES = {
 """Aggregates of states: the number of events by outcome, and of ties."""
 
 
+@failures.translated
 @dataclass(frozen=True)
 class Resolution:
     """A batch resolved with the stored rows. Spark caches its rows until `close`."""
