@@ -264,7 +264,6 @@ def test_a_compaction_that_was_computing_brings_nothing_back() -> None:
     ("settings", "why"),
     [
         ({"live_view": True}, "live view"),
-        ({"envelope": "wal2json"}, "a record of `envelope: wal2json`"),
         ({"envelope": "full-load"}, "a row that is missing in a full load counts as deleted"),
     ],
 )

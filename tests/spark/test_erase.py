@@ -21,7 +21,9 @@ from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from tests.parts.one_spark import AVRO
 from tests.spark.lake import Lake
+from tests.spark.test_change_event import event as change_event
 from tests.spark.test_debezium import event
+from tests.spark.test_wal2json import many, one
 from tests.spark.test_wire import HEADERS, line, wire
 
 pytestmark = pytest.mark.spark
@@ -267,3 +269,61 @@ def test_the_history_and_the_feed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -
     assert found(lake, spec) == []
     assert len(versions()) == len(before) + 1
     assert versions() == lake.rows(spec, "h_history")
+
+
+@pytest.mark.slow
+def test_transactions_of_wal2json_and_change_events(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a transaction with several rows only the changes of the keys go; the others keep their places in the order."""
+    monkeypatch.setenv("COMPACTOR_HASH_KEY", SECRET)
+    mail, settings = GONE[0], {"format": "json", "order_by": (), "quarantine_rows": 0}
+    mixed = many(
+        9, ("insert", {"id": 1, "v": mail}, None), ("insert", {"id": 2, "v": "a"}, None), ("update", {"id": 1, "v": mail}, {"id": 1}),
+        ("update", {"id": 2, "v": "b"}, {"id": 2}), ("insert", {"id": 1, "v": mail}, None),
+    )  # fmt: skip
+    mixed["change"][-1]["table"] = "other"
+    alone = many(10, ("update", {"id": 1, "v": mail, "n": 1}, None), ("delete", None, {"id": 1}))
+    for name, documents in {
+        "w": [mixed, alone, many(11, ("insert", {"id": 3, "v": "c"}, None)), one("U", 12, {"id": 1, "v": mail}), one("I", 13, {"id": 4, "v": "d"})],
+        "k": [{"key": None, "value": json.dumps(mixed), "offset": 1}, {"key": '{"id": 1}', "value": None, "offset": 2}],
+    }.items():
+        spec = lake.spec(name, envelope="wal2json", source_table="public.t", container="kafka" if name == "k" else "value", **settings)
+        lake.land(spec, 0, documents)
+        lake.run(spec)
+        rows = [row for row in lake.rows(spec) if row["id"] != 1]
+        assert [(row["id"], row["v"]) for row in rows if row["id"] == 2] == [(2, "b")]
+        report = erased(lake, spec, ("1",))
+        assert report.finished, report
+        archived = (Path(spec.root) / "archive" / "increment_2024030500" / "part-0.json").read_text().split("\n")
+        # the row of the other table is not this table's
+        assert "".join(archived).count(mail) == 1
+        assert [bool(text) for text in archived[: len(documents)]] == ([True, False, True, False, True] if name == "w" else [True, False])
+        silent = {"kind": "message"}
+        left = json.loads(archived[0]) if name == "w" else json.loads(json.loads(archived[0])["value"])
+        assert left == {**mixed, "change": [silent, mixed["change"][1], silent, mixed["change"][3], mixed["change"][4]]}
+        assert rebuild_table(Table(lake.env, spec)).outcome == "published"
+        assert lake.rows(spec) == rows
+        assert lake.problems(spec) == []
+        assert erased(lake, spec).finished
+
+    spec = lake.spec("e", envelope="change-event", **settings)
+    events = [
+        change_event("insert", 1, {"id": "1", "v": mail}),
+        change_event("insert", 2, {"id": "2", "v": "a"}),
+        change_event("update", 3, {"v": mail}, {"ID": "1"}),
+        change_event("update", 4, {"id": "5", "v": "b"}, {"id": "2"}),
+        change_event("delete", 5, {}, {"id": "1"}),
+    ]
+    lake.land(spec, 0, events)
+    lake.run(spec)
+    with pytest.raises(Refused, match="Name both keys"):
+        erased(lake, spec, ("2",))
+    rows = lake.rows(spec)
+    report = erased(lake, spec, ("1",))
+    assert report.finished, report
+    archived = (Path(spec.root) / "archive" / "increment_2024030500" / "part-0.json").read_text().split("\n")
+    assert archived == ["", json.dumps(events[1]), "", json.dumps(events[3]), "", ""]
+    assert found(lake, spec) == []
+    assert rebuild_table(Table(lake.env, spec)).outcome == "published"
+    assert lake.rows(spec) == rows
+    assert erased(lake, spec, ("2",), ("5",)).finished
+    assert lake.rows(spec) == []

@@ -117,8 +117,6 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
         problems.append("it has no key")
     if spec.live_view:
         problems.append("its live view would show records of erased keys that wait in landing (`live_view: true`)")
-    if spec.source.several_events:
-        problems.append(f"a record of `envelope: {spec.envelope}` may hold rows or keys beside those of one change")
     if spec.source.full_loads:
         problems.append("a row that is missing in a full load counts as deleted, so no load can be changed (`envelope: full-load`)")
     if table.adopted() is not None:
