@@ -225,10 +225,25 @@ class Engine(Protocol):
         Raises Refused if the source changed a row's key from or to an erased key, and not both are erased.
         """
 
+    def history_without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:
+        """Write all parts of the history anew without the events of erased keys. Return the new history, and the number of events left out.
+
+        Raises Refused as `without` does, for key changes of all times. Called only if the version has a history.
+        """
+
     def records_of(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
     ) -> Mapping[str, ErasedRecords]:
-        """Return path → the records of erased keys in a raw file. No two of the inputs have one path. Raises InputRefused for unusable records."""
+        """Return path → the records of erased keys in a raw file. No two of the inputs have one path. Raises InputRefused for unusable records.
+
+        Records without a value, whose Kafka key is erased, are among them. Raises InputRefused too if such a key cannot be read.
+        """
+
+    def write_without(self, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+        """Write a Parquet file again without these records, in the new directory `staging`, and return the new file.
+
+        Raises InputRefused if the file has another number of records.
+        """
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Any) -> FeedPart | None:
         """Write the changes from `parent` to `made` and return their feed part; None without any change.

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from compactor.core.catalog.ddl import TableDef, ViewDef
 from compactor.core.erasure.erased import Erased
 from compactor.core.model.errors import CheckFailed, CompactorError, Refused
+from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, join, relative
@@ -33,12 +34,13 @@ from compactor.spark import audit, failures, measured, view_check
 from compactor.spark.columns import BEHIND, OLDER, POSITION
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
-from compactor.spark.input import wire
+from compactor.spark.history import erase as history_erase
+from compactor.spark.input import rewrite, wire
 from compactor.spark.input.files import reason
 from compactor.spark.keys import segment_index
 from compactor.spark.measured import Pass
 from compactor.spark.reading import Reader, SparkBatch
-from compactor.spark.rows import erase, keyless, position
+from compactor.spark.rows import erase, keyless, position, record_keys
 from compactor.spark.rows.precedence import BASE, Resolver, union
 from compactor.spark.rows.resolution import Resolution, resolve, segments
 from compactor.spark.sql import named, quoted
@@ -158,6 +160,10 @@ class SparkEngine:
         made, _ = self._write_segments(rows, schema, order, spec, commit, ranges, snapshot.version, snapshot.unavailable_columns)
         return Staged(None, tuple(made), {}), left_out
 
+    def history_without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:
+        """Write all parts of the history anew without the events of erased keys."""
+        return history_erase.without(self._spark, self._storage, spec, snapshot, erased, commit)
+
     def records_of(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
     ) -> dict[str, ErasedRecords]:
@@ -165,10 +171,19 @@ class SparkEngine:
         emptied = dataclasses.replace(
             snapshot, segments=(), delta=None, position=None, source_time=None, truncated_to=None, purged_to=None, offsets=(), erased=None
         )
-        batch = self.read(dataclasses.replace(spec.unguarded, truncate="ignore"), emptied, inputs, snapshot.version + 1, locations)
+        batch = self.read(erase.decides_all(spec), emptied, inputs, snapshot.version + 1, locations)
         with ExitStack() as scratch:
             scratch.callback(batch.close)
-            return erase.records(spec, batch.summary, batch.changes, batch.raws, erased)
+            erase.check_readable(spec, batch.summary)
+            others = []
+            if spec.container != "value":
+                registry = self._schemas is not None
+                others = record_keys.erased_places(spec, batch.summary.evolved, batch.unpacked, batch.frames, erased, registry)
+            return erase.records(spec, batch.summary, batch.changes, batch.raws, [frame.rows for frame in batch.frames], erased, others)
+
+    def write_without(self, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+        """Write a Parquet file again without these records, in the new directory `staging`."""
+        return rewrite.parquet_without(self._spark, self._storage, location, records, staging)
 
     def write_feed(self, spec: TableSpec, parent: Snapshot | None, made: Snapshot, resolution: Resolution | None) -> FeedPart | None:
         """Write the change feed of `made`: the rows that it changed, before and after. Returns None if it changed none."""

@@ -74,6 +74,10 @@ class SparkBatch:
     """One row for each event, in the table's columns and `columns.CHANGE`."""
     raws: tuple[DataFrame, ...] = ()
     """The raw rows that the changes were decoded from (`survey.record_numbers`)."""
+    unpacked: tuple[files.RawFrame, ...] = ()
+    """The raw frames as the decoder got them, with the columns of the container."""
+    frames: tuple[Frame, ...] = ()
+    """The decoded frames."""
     scratch: ExitStack = field(default_factory=ExitStack)
     """Cached rows and unpacked copies, freed by `close`."""
 
@@ -129,7 +133,7 @@ class Reader:
     def _read(self, opened: Inputs, parent: Snapshot | None, version: int, entries: Entries, erased: Erased | None) -> SparkBatch:
         spec = opened.spec
         protection.check(spec.name, parent.schema if parent else None, spec.columns)
-        frames, landed = self._frames(opened, parent)
+        frames, landed, unpacked = self._frames(opened, parent)
         if not frames:
             opened.within_limits(0, 0)
         if not any(frame.writers for frame in frames):
@@ -176,7 +180,7 @@ class Reader:
         summary = dataclasses.replace(summary, unavailable_columns=tuple(sorted({*summary.unavailable_columns, *lacking})))
         if spec.source.full_loads:
             changes, summary = FullLoads(self.spark, opened, parent, summary, version, entries).changes(changes)
-        return SparkBatch(summary, spec, parent, version, changes, opened.raws)
+        return SparkBatch(summary, spec, parent, version, changes, opened.raws, tuple(unpacked), tuple(frames))
 
     def _read_base(self, opened: Inputs, base: ForeignBase) -> SparkBatch:
         """Read the files of a foreign base as the first load of a table. Refuses everything that `_read` would put into quarantine."""
@@ -196,11 +200,11 @@ class Reader:
         foreign_base.check_keys(changes, spec, adopted.schema)
         return SparkBatch(summary, spec, None, FIRST, changes)
 
-    def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns]:
-        """Return the decoded frames, and the columns of the files as they landed (names in lower case)."""
+    def _frames(self, opened: Inputs, parent: Snapshot | None) -> tuple[list[Frame], Columns, list[files.RawFrame]]:
+        """Return the decoded frames, the columns of the files as they landed (names in lower case), and the raw frames of the records."""
         spec = opened.spec
         decode = ENVELOPES[spec.envelope].decode
-        frames = []
+        frames, unpacked = [], []
         schema = from_avro(spec.avro_schema) if spec.avro_schema else None
         landed: dict[str, types.Type] = {}
         for kind, paths in opened.by_format().items():
@@ -214,8 +218,9 @@ class Reader:
                 for name, column_type in raw.schema[1] if raw.schema and kind != "csv" else ():
                     landed[name.lower()] = types.widest(landed.get(name.lower(), column_type), column_type) or ("string",)
                 frames += [self._described(frame, part, opened, parent, schema) for part, frame in decoded]
+                unpacked += [part for part, _ in decoded]
         deletions.check_columns(spec, frames)
-        return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items())
+        return frames, tuple((name, types.text(types.lower_names(column_type))) for name, column_type in landed.items()), unpacked
 
     def _described(self, frame: Frame, raw: files.RawFrame, opened: Inputs, parent: Snapshot | None, schema: WriterSchema | None) -> Frame:
         """Return the frame with its writers, and with images that are structs."""

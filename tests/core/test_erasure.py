@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 from typing import Any
 
 import fastavro
@@ -14,6 +15,7 @@ from compactor.core.erasure.erased import hashed
 from compactor.core.erasure.keys import check_key, key_values, with_keys
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.schema import Field, Schema
+from compactor.core.results.batch import ErasedRecords
 
 
 @pytest.mark.parametrize(
@@ -29,10 +31,10 @@ from compactor.core.model.schema import Field, Schema
 )
 def test_lines(kind: str, data: bytes, numbers: tuple[int, ...], total: int, made: bytes) -> None:
     """In JSON lines an empty line keeps the numbers of the others."""
-    assert raw_records.without(f"x.{kind}", kind, data, numbers, total, header=True) == made
-    packed = raw_records.without(f"x.{kind}.gz", kind, gzip.compress(data), numbers, total, header=True)
+    assert raw_records.without(f"x.{kind}", kind, data, ErasedRecords(numbers, total), header=True) == made
+    packed = raw_records.without(f"x.{kind}.gz", kind, gzip.compress(data), ErasedRecords(numbers, total), header=True)
     assert gzip.decompress(packed) == made
-    assert packed == raw_records.without(f"x.{kind}.gz", kind, gzip.compress(data), numbers, total, header=True)
+    assert packed == raw_records.without(f"x.{kind}.gz", kind, gzip.compress(data), ErasedRecords(numbers, total), header=True)
 
 
 SCHEMA: dict[str, Any] = {
@@ -74,12 +76,48 @@ def test_avro(codec: str) -> None:
     fastavro.writer(stream, SCHEMA, map(record, range(200)), codec=codec, sync_interval=500, metadata={"who": "me"})
     data = stream.getvalue()
     chosen = (1, 2, 50, 51, 52, 53, 54, 55, 199, 200)
-    made = raw_records.without("x.avro", "avro", data, chosen, 200)
+    made = raw_records.without("x.avro", "avro", data, ErasedRecords(chosen, 200))
     # fastavro reads timestamps as such
     left = [each["id"] for each in fastavro.reader(io.BytesIO(made))]  # type: ignore[call-overload, index]
     assert left == [-at * 1000 for at in range(200) if at + 1 not in chosen]
-    assert raw_records.without("x.avro", "avro", data, (), 200) == data
-    assert raw_records.without("x.avro", "avro", made, (), 190) == made
+    assert raw_records.without("x.avro", "avro", data, ErasedRecords((), 200)) == data
+    assert raw_records.without("x.avro", "avro", made, ErasedRecords((), 190)) == made
+
+
+TRANSACTION = '{"xid":7, "change" : [ {"kind":"insert","columnvalues":["a]}", 1e400]} ,{"kind":"delete"},\t{"kind":"update"}],"nextlsn":"0/1"}'
+CUT = '{"xid":7, "change" : [ {"kind":"message"} ,{"kind":"delete"},\t{"kind":"message"}],"nextlsn":"0/1"}'
+
+
+def kafka(value: str) -> str:
+    """A Kafka record whose value is text."""
+    return json.dumps({"payload": value, "offset": 3}, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "made"),
+    [
+        (TRANSACTION, CUT),
+        (f'{{"key": null, "value": {TRANSACTION}, "offset": 3}}', f'{{"key": null, "value": {CUT}, "offset": 3}}'),
+        (kafka(TRANSACTION.replace("a]", "ä]")), kafka(CUT)),
+        (f'{{"value": null, "payload": {TRANSACTION}}}', f'{{"value": null, "payload": {CUT}}}'),
+    ],
+)
+def test_a_record_of_several_changes_keeps_the_others_and_their_numbers(line: str, made: str) -> None:
+    """Byte for byte; a record without any other change goes as a whole."""
+    data = f"{line}\n{line}\n{line}".encode()
+    left = raw_records.without("x.json", "json", data, ErasedRecords((1, 2), 3, ((2, 0), (2, 2))))
+    assert left.decode() == f"\n{made}\n{line}"
+
+
+@pytest.mark.parametrize(
+    "line", ['{"change": []}', '{"change": [{}]} {}', '{"change": [{}], "change": [{}]}', "[]", '{"action": "I"}', "{'change': [{}]}"]
+)
+def test_a_record_without_such_a_change_is_refused(line: str) -> None:
+    """The wrong one might go."""
+    with pytest.raises(InputRefused, match="cannot be rewritten: "):
+        raw_records.without("x.json", "json", line.encode(), ErasedRecords((1,), 1, ((1, 3),)))
+    with pytest.raises(InputRefused, match="hold changes of other keys too, and are no JSON lines"):
+        raw_records.without("x.avro", "avro", b"", ErasedRecords((1,), 1, ((1, 0),)))
 
 
 @pytest.mark.parametrize(
@@ -93,8 +131,8 @@ def test_avro(codec: str) -> None:
 def test_what_does_not_fit_is_refused(path: str, kind: str, data: bytes, why: str) -> None:
     """Another number of records means that the wrong one might go."""
     with pytest.raises(InputRefused, match=why):
-        raw_records.without(path, kind, data, (1,), 3)
-    assert raw_records.problem("x.parquet", "parquet") == "parquet files cannot be rewritten record by record"
+        raw_records.without(path, kind, data, ErasedRecords((1,), 3))
+    assert raw_records.problem("x.orc", "orc") == "orc files cannot be rewritten record by record"
     assert raw_records.problem("x.json.zst", "json") == "only plain and gzip files can be rewritten"
     assert raw_records.problem(path, kind) is None
 

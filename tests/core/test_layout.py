@@ -19,6 +19,7 @@ GOOD = [
     (LAYOUT.failed(), "/lake/t/_compactor/notices/failed.json", "notice"),
     (LAYOUT.ledger(COMMIT), "/lake/t/_compactor/ledger/v00000007-0123abcd.jsonl.gz", "ledger"),
     (join(LAYOUT.delta(COMMIT), "part-0.parquet"), "/lake/t/delta/v00000007-0123abcd/part-0.parquet", "delta"),
+    (join(LAYOUT.rewriting(COMMIT, 3), "p"), "/lake/t/_compactor/rewriting/v00000007-0123abcd/3/p", "copy"),
     (join(LAYOUT.base(COMMIT), "segment=0-00001", "p"), "/lake/t/base/v00000007-0123abcd/segment=0-00001/p", "segment"),
     (join(LAYOUT.feed(COMMIT), "part-0.parquet"), "/lake/t/feed/v00000007-0123abcd/part-0.parquet", "feed"),
     (LAYOUT.archived("increment_2026010100/a.json"), "/lake/t/archive/increment_2026010100/a.json", "archive"),

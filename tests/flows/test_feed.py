@@ -156,7 +156,7 @@ def test_a_feed_switched_on_later_begins_there_and_says_so() -> None:
         parts(lake, 1)
     one(lake, "b", line("u", [1], [2], {"a": 2}))
     assert [each["a"] for each in told(lake, 1)] == [1, 2]
-    with pytest.raises(Refused, match=r"the changes from version 0 on are not available; the change feed was switched on at version 1"):
+    with pytest.raises(Refused, match=r"the changes from version 0 on are not available; the change feed begins at version 1"):
         parts(lake, 0)
     with pytest.raises(Refused, match="expected a version up to 2, the newest, found 3"):
         parts(lake, 3)
@@ -167,12 +167,12 @@ def test_a_feed_switched_on_later_begins_there_and_says_so() -> None:
     assert lake.newest().feed.mode == "off"  # type: ignore[union-attr]
     lake.spec = dataclasses.replace(lake.spec, feed="all")
     one(lake, "d", line("u", [1], [4], {"a": 4}))
-    with pytest.raises(Refused, match="switched on at version 3"):
+    with pytest.raises(Refused, match="begins at version 3"):
         parts(lake, 1)
     assert [each["a"] for each in told(lake, 3)] == [3, 4]
     lake.spec = dataclasses.replace(lake.spec, delete="soft")
     one(lake, "e", line("u", [1], [5], {"a": 5}))
-    with pytest.raises(Refused, match="switched on at version 4"):
+    with pytest.raises(Refused, match="begins at version 4"):
         parts(lake, 3)
 
 

@@ -23,6 +23,7 @@ from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.keys import with_keys
 from compactor.core.model import checksum, types
 from compactor.core.model.errors import CheckFailed, InputRefused, NoRowsYet, OrderRefused
+from compactor.core.model.files import FileInfo
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input
 from compactor.core.model.layout import Layout, relative
@@ -337,6 +338,11 @@ class ListEngine:
         segments = self._segments(spec, schema, commit, [(None, None, kept)], snapshot.version) if kept else ()
         return Staged(None, segments, {}), len(stored) - len(kept)
 
+    def history_without(self, spec: TableSpec, snapshot: Snapshot, erased: Erased, commit: str) -> tuple[History, int]:
+        """All events of the other keys again."""
+        assert snapshot.history is not None
+        return history_engine.without(self._storage, spec, snapshot.schema, snapshot.history, erased, commit)
+
     def records_of(
         self, spec: TableSpec, snapshot: Snapshot, inputs: Sequence[Input], locations: InputLocations, erased: Erased
     ) -> dict[str, ErasedRecords]:
@@ -350,6 +356,16 @@ class ListEngine:
             numbers = {event.position[-1] + 1 for event in _named(events, snapshot.schema) if erasing.gone(erased, event.key)}
             out[item.path] = ErasedRecords(tuple(sorted(numbers)), rows)
         return out
+
+    def write_without(self, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+        """The other lines, whatever the name of the file says."""
+        lines = self._storage.read(location).decode().splitlines()
+        if len(lines) != records.total:
+            raise InputRefused(f"{location}: {len(lines)} records, expected {records.total}")
+        kept = [line for number, line in enumerate(lines, 1) if number not in records.numbers]
+        self._storage.write(f"{staging}/part-00000.json", "\n".join(kept).encode())
+        (info,) = self._storage.list(staging)
+        return info
 
     # adopting -----------------------------------------------------------------------------------------------------
 

@@ -9,12 +9,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from compactor.core.erasure.erased import Erased
 from compactor.core.model.history import FOREVER, OPEN, History, HistoryPart
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.position import latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.spec import TableSpec
 from compactor.ports import Storage
+from tests.oracle import erasing
 from tests.oracle.history import Version, versions
 from tests.oracle.model import Change
 
@@ -31,6 +33,13 @@ def written(storage: Storage, spec: TableSpec, schema: Schema, known: History | 
     last = latest([event.position for event in events])
     whole = _part(storage, spec, commit, "open-00000", OPEN, [keeper, *opened])
     return History(f"{commit}.closed", tuple(parts), f"{commit}.open", (whole,), None, last=last)
+
+
+def without(storage: Storage, spec: TableSpec, schema: Schema, known: History, erased: Erased, commit: str) -> tuple[History, int]:
+    """The history with the events of other keys only."""
+    events = _kept(storage, spec, known)
+    kept = [event for event in events if not erasing.gone(erased, event.key)]
+    return written(storage, spec, schema, None, kept, commit), len(events) - len(kept)
 
 
 def _part(storage: Storage, spec: TableSpec, commit: str, name: str, day: str, rows: Sequence[dict[str, Any]]) -> HistoryPart:

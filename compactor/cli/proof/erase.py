@@ -22,7 +22,7 @@ def erase(
         Path | None, typer.Option("--keys-from", metavar="FILE", help="File with one key a line.", exists=True, dir_okay=False, show_default=False)
     ] = None,
     now: Annotated[bool, typer.Option("--now", help="Delete older versions at once. Queries that still read them fail or miss rows.")] = False,
-    delete_files: Annotated[bool, typer.Option("--delete-files", help="Delete archived files that cannot be rewritten, such as Parquet.")] = False,
+    delete_files: Annotated[bool, typer.Option("--delete-files", help="Delete archived files that cannot be rewritten, like snappy Avro.")] = False,
     leave_landing: Annotated[bool, typer.Option("--leave-landing", help="Go on although files lie in landing. They are not searched.")] = False,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
@@ -33,10 +33,10 @@ def erase(
 ) -> None:
     """Erase keys for good.
 
-    Removes the rows of these keys from the table, from its archived raw files and from the texts of older runs, and deletes every older version.
-    Events of the keys that come again are ignored. Only keyed hashes of the keys are stored: set COMPACTOR_HASH_KEY, for all later runs too.
-    Cannot be undone. Older versions go after `grace`, so that queries can end: exits 75 until then. Run it again without keys to finish. When
-    nothing is left, it writes a certificate into the table's folder and prints it.
+    Removes the rows of these keys from the table, its history, its archived raw files and the texts of older runs, and deletes every older
+    version. A change feed begins anew. Events of the keys that come again are ignored. Only keyed hashes of the keys are stored: set
+    COMPACTOR_HASH_KEY, for all later runs too. Cannot be undone. Older versions go after `grace`, so that queries can end: exits 75 until then.
+    Run it again without keys to finish. When nothing is left, it writes a certificate into the table's folder and prints it.
 
     \b
     Example:

@@ -48,6 +48,11 @@ def continued(spec: TableSpec, parent: Snapshot | None) -> Feed | None:
     return Feed(spec.feed, before.began if goes_on else version, before.kept, spec.soft)
 
 
+def begun_anew(before: Feed | None, version: int) -> Feed | None:
+    """Return the feed of a version from which on it begins anew, without a part: every older part is given up."""
+    return dataclasses.replace(before, began=version, part=None) if before else None
+
+
 def check_names(table: str, schema: Schema) -> None:
     """Raise Refused if a stored column has the name of one of the feed's columns. It was stored before these names were reserved."""
     taken = sorted({*schema.names} & {*FEED})
@@ -69,7 +74,7 @@ def check_start(spec: TableSpec, newest: Snapshot, version: int) -> None:
     if version >= feed.first:
         return
     if version < feed.began:
-        since = f"the change feed was switched on at version {feed.began}" + ("" if feed.began >= feed.kept else ", and")
+        since = f"the change feed begins at version {feed.began}" + ("" if feed.began >= feed.kept else ", and")
     else:
         since = "older changes are past `feed_retention`:"
     kept = f" it can be read from version {feed.first} on" if feed.began < feed.kept else ""

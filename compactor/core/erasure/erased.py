@@ -22,6 +22,8 @@ class Erased:
     """When that version was made, in epoch seconds of the store's clock."""
     rows: int = 0
     """Number of stored rows that all erases have removed, tombstones included."""
+    events: int = 0
+    """Number of events of the history that all erases have removed."""
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Erased:

@@ -1,7 +1,7 @@
 """Raw files without some of their records: what `compactor erase` writes in place of an archived file.
 
 Everything else in the file stays byte for byte as the source wrote it. In JSON lines an empty line takes the place of a record, so that the
-others keep their numbers, and with them their Positions.
+others keep their numbers, and with them their Positions. Of a record with changes of several keys only some may go (`change_list`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import re
 import zlib
 from collections.abc import Collection
 
-from compactor.core.erasure import avro_records
+from compactor.core.erasure import avro_records, change_list
 from compactor.core.model.errors import InputRefused
+from compactor.core.results.batch import ErasedRecords
 
-FORMATS = ("json", "csv", "avro")
-"""File formats that can be rewritten record by record."""
+FORMATS = ("json", "csv", "avro", "parquet")
+"""File formats that can be rewritten record by record: the engine writes Parquet (`Engine.write_without`), `without` the others."""
 
 _LINE_END = re.compile(rb"(\r\n|\n|\r)")
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
@@ -30,35 +31,42 @@ def problem(path: str, kind: str | None) -> str | None:
     return None
 
 
-def without(
-    path: str, kind: str, data: bytes, numbers: Collection[int], total: int, header: bool = False, delimiter: str = ",", quote: str = '"'
-) -> bytes:
-    """Return the content of a file without the records of these numbers, which begin at 1.
+def without(path: str, kind: str, data: bytes, erased: ErasedRecords, header: bool = False, delimiter: str = ",", quote: str = '"') -> bytes:
+    """Return the content of a file without these records.
 
-    `total`: how many records the engine found in it. `header`, `delimiter` and `quote` are for CSV files. The same arguments give the same bytes.
-    Raises InputRefused if the file has another number of records, or a form that cannot be rewritten.
+    `header`, `delimiter` and `quote` are for CSV files. The same arguments give the same bytes. Raises InputRefused if the file has another number of
+    records than the engine found, or a form that cannot be rewritten.
     """
+    numbers = erased.numbers
+    if erased.changes and kind != "json":
+        raise InputRefused(f"{path}: cannot be rewritten: its records hold changes of other keys too, and are no JSON lines")
     packed = path.lower().endswith(".gz")
     try:
         plain = gzip.decompress(data) if packed else data
         if kind == "json":
-            made, records = _lines(plain, numbers)
+            made, records = _lines(plain, erased)
         elif kind == "csv":
             made, records = _csv(plain, numbers, header, delimiter.encode(), quote.encode())
         else:
             made, records = avro_records.without(plain, numbers)
     except (OSError, EOFError, zlib.error, ValueError, IndexError) as error:
         raise InputRefused(f"{path}: cannot be rewritten: {error}") from error
-    if records != total:
-        raise InputRefused(f"{path}: cannot be rewritten: the engine read {total} records from it, and {records} were counted by its {kind} format")
+    if records != erased.total:
+        raise InputRefused(
+            f"{path}: cannot be rewritten: the engine read {erased.total} records from it, and {records} were counted by its {kind} format"
+        )
     return gzip.compress(made, mtime=0) if packed else made
 
 
-def _lines(data: bytes, numbers: Collection[int]) -> tuple[bytes, int]:
+def _lines(data: bytes, erased: ErasedRecords) -> tuple[bytes, int]:
     parts = _LINE_END.split(data)
     lines = len(parts) // 2 + (1 if parts[-1] else 0)
-    for number in numbers:
-        parts[2 * (number - 1)] = b""
+    shared: dict[int, set[int]] = {}
+    for number, change in erased.changes:
+        shared.setdefault(number, set()).add(change)
+    for number in erased.numbers:
+        at = 2 * (number - 1)
+        parts[at] = change_list.without(parts[at].decode(), shared[number]).encode() if number in shared else b""
     return b"".join(parts), lines
 
 

@@ -45,6 +45,10 @@ class ErasureReport:
     """Keyed hashes of the erased keys."""
     rows: int
     """Stored rows of these keys that were removed."""
+    events: int
+    """Events of these keys that were removed from the history."""
+    feed_from: int | None
+    """The version from which the change feed can be read; None for a table without one."""
     rewritten: tuple[Rewritten, ...]
     """Raw files in the archive from which records were removed."""
     deleted: tuple[str, ...]
@@ -72,6 +76,8 @@ class ErasureReport:
         lines = [
             f"table {self.table} ({self.uuid}) in {self.root}, version {self.version}, {self.time}",
             f"  {counted(len(self.keys), 'key')} erased, {counted(self.rows, 'stored row')} removed in version {self.erased_in}",
+            *([f"  {counted(self.events, 'event')} removed from the history"] if self.events else []),
+            *([f"  the change feed begins anew: it can be read from version {self.feed_from} on"] if self.feed_from is not None else []),
             f"  {counted(len(self.rewritten), 'raw file')} rewritten, {len(self.deleted):,} deleted as a whole",
             *(f"    {item.path}: {item.before:,} bytes before, {item.after:,} now" for item in self.rewritten),
             *(f"    {path}: deleted" for path in self.deleted),

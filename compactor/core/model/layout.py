@@ -17,6 +17,7 @@ _compactor/audit.json                       the verdict of `checks:` on the newe
 _compactor/last_run.json                    a copy of the newest run record, for `status`; nothing decides by it
 _compactor/publishing/<id>                  a publication that has begun
 _compactor/erased/<20 digits>.json, .txt    the certificate of an erase; the number is the version that it was written for
+_compactor/rewriting/<commit id>/<n>/*.parquet   a raw file without records of erased keys, before it takes its place in the archive
 _compactor/owner.json                       the owner of the catalog objects
 """
 
@@ -41,15 +42,17 @@ _KINDS = (
     ("audit", re.compile(r"_compactor/audit\.json")),
     ("last_run", re.compile(r"_compactor/last_run\.json")),
     ("certificate", re.compile(r"_compactor/erased/\d{20}\.(json|txt)")),
+    ("copy", re.compile(r"_compactor/rewriting/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>\d+)/(?P<file>[^/]+)")),
     ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
     ("archive", re.compile(r"archive/(?P<part>.+)")),
     ("quarantine", re.compile(r"quarantine/(?P<part>.+)")),
 )
 _UNIT = re.compile(
-    r"(?P<unit>base/(?P<base>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"
+    r"(?P<base_unit>base/(?P<base>[a-z]\d{8}-[0-9a-f]{8})/[^/]+)(/.+)?"
     r"|(?P<delta_unit>delta/(?P<delta>[a-z]\d{8}-[0-9a-f]{8}))/.+"
     r"|(?P<feed_unit>feed/(?P<feed>[a-z]\d{8}-[0-9a-f]{8}))/.+"
     r"|(?P<history_unit>history/(?P<history>[a-z]\d{8}-[0-9a-f]{8})/(history_part=|[_.])[^/]+)(/.+)?"
+    r"|(?P<copy_unit>_compactor/rewriting/(?P<copy>[a-z]\d{8}-[0-9a-f]{8}))/.+"
     r"|(?P<ledger_unit>_compactor/ledger/(?P<ledger>[a-z]\d{8}-[0-9a-f]{8})\.jsonl\.gz)"
 )
 
@@ -153,6 +156,10 @@ class Layout:
         """Return the certificate of an erase, as `json` or `txt`."""
         return join(self.root, f"_compactor/erased/{version:020d}.{suffix}")
 
+    def rewriting(self, commit: str, number: int) -> str:
+        """Return the directory with a rewritten raw file, before it takes its place in the archive."""
+        return join(self.root, "_compactor/rewriting", commit, str(number))
+
     def delta(self, commit: str) -> str:
         """Return the directory of a Delta."""
         return join(self.root, "delta", commit)
@@ -200,7 +207,8 @@ class Layout:
     def unit(self, location: str) -> tuple[str, str] | None:
         """Return the unit that a stored object belongs to, as (path below the root, id of the commit that wrote it), or None.
 
-        A unit is deleted as a whole: a Segment, a Delta, a part of the feed or the history, a ledger file, or what a dead engine left beside them.
+        A unit is deleted as a whole: a Segment, a Delta, a part of the feed or the history, a ledger file, the copies of a rewrite, or what a dead
+        engine left beside them.
         """
         try:
             match = _UNIT.fullmatch(relative(location, self.root))
@@ -208,8 +216,8 @@ class Layout:
             return None
         if match is None:
             return None
-        kinds = (("unit", "base"), ("delta_unit", "delta"), ("feed_unit", "feed"), ("history_unit", "history"), ("ledger_unit", "ledger"))
-        return next((match[unit], match[commit]) for unit, commit in kinds if match[unit])
+        kinds = ("base", "delta", "feed", "history", "copy", "ledger")
+        return next((match[f"{kind}_unit"], match[kind]) for kind in kinds if match[f"{kind}_unit"])
 
     def kind(self, location: str) -> str | None:
         """Return the kind of a location (`segment`, `snapshot`, ...; see `_KINDS`), or None if it is not ours."""

@@ -19,31 +19,27 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from compactor.core.erasure import raw_records
+from compactor.core.catalog import feed
 from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.report import ErasureReport, Rewritten
 from compactor.core.model import times
 from compactor.core.model.edit import Edit
-from compactor.core.model.errors import CheckFailed, InputRefused, Refused, TryLater
-from compactor.core.model.files import FileInfo
-from compactor.core.model.inputs import LATER, Input
+from compactor.core.model.errors import CheckFailed, Refused, TryLater
+from compactor.core.model.inputs import LATER
 from compactor.core.model.layout import commit_id, relative
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import retention
-from compactor.core.results.batch import ErasedRecords
 from compactor.core.results.phrases import counted
-from compactor.core.sources import increment
 from compactor.flows import ledger, logs
+from compactor.flows.keep import raw_files
 from compactor.flows.keep.discard import DISCARDED
+from compactor.flows.keep.raw_files import RawFile
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.publish import archive, publish
 from compactor.flows.read import quarantine
 from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import transact
-
-_ENVELOPES = ("flat", "debezium", "dms")
-"""Envelopes whose records belong to one key each."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +56,6 @@ class Request:
     """Whether to go on although files lie in landing, which are not searched."""
 
 
-@dataclass(frozen=True)
-class _RawFile:
-    """A file in the archive with records of erased keys."""
-
-    info: FileInfo
-    inputs: tuple[Input, ...]
-    records: ErasedRecords
-    size: int | None
-    """Bytes without the records; None if the file is deleted as a whole."""
-
-
 @logs.of_table
 def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
     """Erase keys, or finish an earlier erase. The report says what is left; without anything left it is stored as the certificate.
@@ -80,7 +65,7 @@ def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
     newest = _existing(table, table.newest())
     _check(table, newest, request)
     resume(table, newest)
-    chosen: list[_RawFile] = []
+    chosen: list[RawFile] = []
 
     def planned(parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         parent = _existing(table, parent)
@@ -90,18 +75,19 @@ def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
         erased = table.engine().erased_with(table.spec, parent, request.keys) if request.keys else parent.erased
         if erased is None:
             raise Refused(f"table {table.name}: no key was ever erased; name the keys to erase")
-        chosen[:] = _find(table, parent, erased, request)
-        return _edit(table, parent, erased, chosen)
+        writer = commit_id(parent.version + 1, table.env.nonce())
+        chosen[:] = raw_files.prepared(table, raw_files.find(table, parent, erased), writer, request.delete_files)
+        return _edit(table, parent, erased, chosen, writer)
 
     transact(table, planned, label)
     newest, erased = _erased(table)
     publish.publish(table, newest)
     with logs.phase(table, "erasing") as phase:
         for file in chosen:
-            _rewrite(table, file)
+            raw_files.rewrite(table, file)
         if chosen:
             phase.did(f"rewrote or deleted {counted(len(chosen), 'raw file')}", files=len(chosen))
-    if chosen and _find(table, newest, erased, request):
+    if chosen and raw_files.find(table, newest, erased):
         raise CheckFailed(f"table {table.name}: the rewritten raw files still have records of erased keys; do not rely on this erase, and report it")
     _remove_texts(table, erased)
     spec = dataclasses.replace(table.spec, keep=0.0, keep_versions=1, grace=0.0 if request.now else table.spec.grace)
@@ -129,14 +115,10 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
     problems = []
     if spec.keyless:
         problems.append("it has no key")
-    if spec.history or newest.history is not None:
-        problems.append("it has a history, whose parts cannot be rewritten yet (`history: true`)")
-    if spec.feed != "off" or newest.feed is not None:
-        problems.append("it has, or had, a change feed, whose parts cannot be rewritten yet (`change_feed`)")
     if spec.live_view:
         problems.append("its live view would show records of erased keys that wait in landing (`live_view: true`)")
-    if spec.envelope not in _ENVELOPES or spec.container != "value":
-        problems.append(f"a record of `envelope: {spec.envelope}`, `container: {spec.container}` may hold rows or keys beside those of one change")
+    if spec.source.full_loads:
+        problems.append("a row that is missing in a full load counts as deleted, so no load can be changed (`envelope: full-load`)")
     if table.adopted() is not None:
         problems.append("it was adopted, and a rebuild needs version 1, which has the rows it began with")
     waits = quarantine.waiting(table, newest)
@@ -157,72 +139,7 @@ def _landing(table: Table) -> list[str]:
     return [relative(info.path, table.spec.landing) for info in table.storage.list(table.spec.landing)]
 
 
-def _find(table: Table, snapshot: Snapshot, erased: Erased, request: Request) -> list[_RawFile]:
-    """Return the files in the archive that have records of erased keys."""
-    layout = table.layout
-    owners: dict[str, list[Input]] = {}
-    for item in ledger.latest(ledger.everything(table, snapshot)).values():
-        for place in dict.fromkeys((layout.archived(item.path), layout.archived(item.path, item.etag))):
-            owners.setdefault(place, []).append(item)
-    there = {info.path: info for info in table.storage.list(layout.inside("archive"))}
-    unaccounted = [location for location in there if location not in owners]
-    if unaccounted:
-        raise Refused(f"table {table.name}: no version ingested {unaccounted[0]}, so nobody knows what is in it. Nothing was erased. Move it.")
-    chosen = []
-    for group in _one_of_a_name({location: owners[location] for location in there}):
-        inputs = [dataclasses.replace(item, rows=0, outcome="absorbed", quarantined=0, reason="") for _, item in group]
-        locations = {(item.path, item.etag): location for location, item in group}
-        with logs.phase(table, "searching") as phase:
-            records = table.engine().records_of(table.spec, snapshot, inputs, locations, erased)
-            phase.did(f"searched {counted(len(group), 'raw file')}", files=len(group))
-        for location, item in group:
-            if records[item.path].numbers:
-                mine = tuple(each for each in owners[location] if archive.place(table, each) == location)
-                chosen.append(_RawFile(there[location], mine, records[item.path], _size(table, location, records[item.path], request)))
-    return chosen
-
-
-def _one_of_a_name(owners: dict[str, list[Input]]) -> list[list[tuple[str, Input]]]:
-    """Return all (location, input) in groups without two inputs of one path: two contents may have had one name (H1)."""
-    groups: list[list[tuple[str, Input]]] = []
-    for location, inputs in owners.items():
-        item = inputs[0]
-        fitting = next((group for group in groups if item.path not in {each.path for _, each in group}), None)
-        if fitting is None:
-            groups.append([(location, item)])
-        else:
-            fitting.append((location, item))
-    return groups
-
-
-def _kind(table: Table, location: str) -> str | None:
-    return table.spec.format if table.spec.format != "auto" else increment.file_format(location)
-
-
-def _size(table: Table, location: str, records: ErasedRecords, request: Request) -> int | None:
-    problem = raw_records.problem(location, _kind(table, location))
-    if problem is None:
-        try:
-            return len(_content(table, location, records))
-        except InputRefused as error:
-            problem = str(error)
-    if not request.delete_files:
-        raise InputRefused(
-            f"table {table.name}: {location} has {counted(len(records.numbers), 'record')} of erased keys, and {problem}. Nothing was erased. "
-            "With --delete-files such files are deleted as a whole; the table keeps the rows of all other keys, and cannot be rebuilt any more."
-        )
-    return None
-
-
-def _content(table: Table, location: str, records: ErasedRecords) -> bytes:
-    """Return the content of a raw file without these records."""
-    csv = table.spec.csv
-    header = csv.header if csv.header is not None else table.spec.source.csv_header and not csv.columns
-    data = table.storage.read(location)
-    return raw_records.without(location, str(_kind(table, location)), data, records.numbers, records.total, header, csv.delimiter, csv.quote)
-
-
-def _edit(table: Table, parent: Snapshot, erased: Erased, chosen: Sequence[_RawFile]) -> Edit | None:
+def _edit(table: Table, parent: Snapshot, erased: Erased, chosen: Sequence[RawFile], writer: str) -> Edit | None:
     """Return the Edit that erases; None if all its parts are committed."""
     entries = []
     for file in chosen:
@@ -234,22 +151,20 @@ def _edit(table: Table, parent: Snapshot, erased: Erased, chosen: Sequence[_RawF
             elif (item.size, item.was) != (file.size, file.info.size) and file.info.size in (item.size, item.was):
                 outcome = item.outcome if item.outcome in LATER else "erased"
                 entries.append(dataclasses.replace(item, outcome=outcome, size=file.size, was=file.info.size))
-    writer = commit_id(parent.version + 1, table.env.nonce())
     if parent.erased is not None and parent.erased.keys == erased.keys:
         return Edit("erase", writer, inputs=tuple(entries), pending=()) if entries else None
     with logs.phase(table, "erasing") as phase:
         staged, rows = table.engine().without(table.spec, parent, erased, writer)
+        history, events = parent.history, 0
+        if parent.history is not None:
+            history, events = table.engine().history_without(table.spec, parent, erased, writer)
         phase.did(f"wrote a base without {counted(rows, 'row')} of {counted(len(erased.keys), 'erased key')}", rows=rows)
-    state = dataclasses.replace(parent.state, base_id=writer, segments=staged.segments, delta=None, compacted_at=table.env.now())
-    erased = dataclasses.replace(erased, version=parent.version + 1, since=table.storage.now(), rows=erased.rows + rows)
-    return Edit("erase", writer, state, replaces=True, inputs=tuple(entries), pending=(), erased=erased)
-
-
-def _rewrite(table: Table, file: _RawFile) -> None:
-    if file.size is None:
-        table.storage.delete([file.info.path])
-    else:
-        table.storage.write(file.info.path, _content(table, file.info.path, file.records))
+    version = parent.version + 1
+    state = dataclasses.replace(parent.state, base_id=writer, segments=staged.segments, delta=None, compacted_at=table.env.now(), history=history)
+    erased = dataclasses.replace(erased, version=version, since=table.storage.now(), rows=erased.rows + rows, events=erased.events + events)
+    # the images of the erased rows would be in its part
+    begun = feed.begun_anew(parent.feed, version)
+    return Edit("erase", writer, state, replaces=True, inputs=tuple(entries), pending=(), feed=begun, erased=erased)
 
 
 def _remove_texts(table: Table, erased: Erased) -> None:
@@ -277,10 +192,24 @@ def _report(table: Table, request: Request) -> ErasureReport:
     # vacuum discards raw files too, by age
     deleted = tuple(item.path for item in entries if item.outcome == DISCARDED)
     report = ErasureReport(
-        table.name, newest.uuid, table.layout.root, newest.version, erased.version, table.env.now(), table.env.program, erased.keys,
-        erased.rows, rewritten, deleted, tuple(_landing(table)), sum(1 for _ in table.storage.list(table.spec.root)), tuple(left),
-        times.from_seconds(max([*due, erased.since + table.spec.grace])) if left else None,
-    )  # fmt: skip
+        table=table.name,
+        uuid=newest.uuid,
+        root=table.layout.root,
+        version=newest.version,
+        erased_in=erased.version,
+        time=table.env.now(),
+        program=table.env.program,
+        keys=erased.keys,
+        rows=erased.rows,
+        events=erased.events,
+        feed_from=newest.feed.first if newest.feed and newest.feed.mode != feed.OFF else None,
+        rewritten=rewritten,
+        deleted=deleted,
+        landing=tuple(_landing(table)),
+        objects=sum(1 for _ in table.storage.list(table.spec.root)),
+        left=tuple(left),
+        goes=times.from_seconds(max([*due, erased.since + table.spec.grace])) if left else None,
+    )
     if report.finished:
         table.storage.write(table.layout.certificate(newest.version, "txt"), f"{report.to_text()}\n".encode())
         table.storage.write(table.layout.certificate(newest.version, "json"), json.dumps(report.to_json(), indent=1).encode())

@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,12 +19,12 @@ from compactor.core.model import times
 from compactor.core.model.errors import InputRefused, Refused
 from compactor.core.model.history import History, HistoryPart, Truncated, compaction_due, rules, to_merge, tracked
 from compactor.core.model.layout import Layout
-from compactor.core.model.position import Position, event_part, latest, sort_key
+from compactor.core.model.position import Position, event_part, sort_key
 from compactor.core.model.snapshot import Snapshot
 from compactor.ports import Storage
 from compactor.spark import measured
 from compactor.spark.columns import MOVED_TO, POSITION, TIME, TO
-from compactor.spark.history.parts import Parts, Writer
+from compactor.spark.history.parts import BY_DAY, Parts, Writer, assembled
 from compactor.spark.history.versions import CLOSED, MOVED, OPEN, Versions
 from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
@@ -311,7 +310,7 @@ class _Work:
             rest = parts.rows(removed).selectExpr(*columns)
             mine = loaded.where(f"__origin = {CLOSED}").select(*versions.keys, POSITION)
             ended = ended.unionByName(rest.join(mine, [*self.keys, POSITION], "left_anti"))
-        closed = ended.selectExpr("*", "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd')) AS history_part")
+        closed = ended.selectExpr("*", BY_DAY)
         # a row of an open part that did not change stays there
         stays = "false" if self.whole else f"__origin = {OPEN} AND __same"
         last = made.where(f"__end_position IS NULL AND NOT ({stays})").selectExpr(*columns)
@@ -333,26 +332,7 @@ class _Work:
             writer.write_open(last, max(1, round(size / max(spec.target_file_bytes, 1))))
         else:
             writer.write(closed.unionByName(last.selectExpr("*", "'delta' AS history_part")), about + (kept.delta.rows if kept.delta else 0))
-        return self._named(kept, writer.written(), removed, compact)
-
-    def _named(self, kept: History, written: Sequence[HistoryPart], removed: Sequence[HistoryPart], compact: bool) -> History:
-        """Return the history with the parts that were written instead of those that were removed."""
-        closed = tuple(part for part in written if part.low is not None and not part.id.endswith(".delta") and ".open-" not in part.id)
-        closed = tuple(dataclasses.replace(part, low=None) for part in closed)
-        gone = {part.id for part in removed}
-        made = dataclasses.replace(
-            kept,
-            closed=(*(part for part in kept.closed if part.id not in gone), *closed),
-            set=f"{self.commit}.closed" if removed else kept.set,
-            delta=next((dataclasses.replace(part, low=None) for part in written if part.id.endswith(".delta")), None),
-            last=latest([kept.last, *(part.last for part in written)]),
-        )
-        if not compact:
-            return made
-        opened = [part for part in written if ".open-" in part.id]
-        lows: list[tuple[Any, ...] | None] = [None, *(part.low for part in opened[1:])]
-        tiled = [dataclasses.replace(part, low=low, high=high) for part, low, high in zip(opened, lows, [*lows[1:], None])]
-        return dataclasses.replace(made, open=tuple(tiled), open_id=f"{self.commit}.open", delta=None)
+        return assembled(kept, writer.written(), removed, compact, self.commit)
 
 
 def _timed(changes: DataFrame, batch: Resolution) -> DataFrame:

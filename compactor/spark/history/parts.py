@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,6 +15,7 @@ from compactor.core.model.errors import CheckFailed
 from compactor.core.model.history import OPEN as OPEN_DAY
 from compactor.core.model.history import History, HistoryPart
 from compactor.core.model.layout import Layout, join, relative
+from compactor.core.model.position import latest
 from compactor.core.model.schema import Schema
 from compactor.ports import Storage
 from compactor.spark.columns import POSITION
@@ -24,6 +27,9 @@ from compactor.spark.sql import named, quoted
 from compactor.spark.tables import table_writer
 
 _PART = "regexp_extract(_metadata.file_path, '(history_part=[a-z0-9-]+)/[^/]+$', 1)"
+
+BY_DAY = "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd')) AS history_part"
+"""SQL: the part of an event that has ended."""
 
 FILE_ROWS_MAX = 5_000_000
 """The number of stored events that one task sorts and writes, about."""
@@ -151,6 +157,26 @@ class Writer:
             low = tuple(json.loads(row.least))
             out.append(HistoryPart(f"{self.commit}.{name}", path, day, row.rows, row.shown, tuple(files[part]), position.from_row(row.last), low))
         return out
+
+
+def assembled(kept: History, written: Sequence[HistoryPart], removed: Sequence[HistoryPart], compact: bool, commit: str) -> History:
+    """Return the history with the parts that a commit wrote instead of those that were removed. `compact`: open parts were written, and no Delta."""
+    closed = tuple(part for part in written if part.low is not None and not part.id.endswith(".delta") and ".open-" not in part.id)
+    closed = tuple(dataclasses.replace(part, low=None) for part in closed)
+    gone = {part.id for part in removed}
+    made = dataclasses.replace(
+        kept,
+        closed=(*(part for part in kept.closed if part.id not in gone), *closed),
+        set=f"{commit}.closed" if removed else kept.set,
+        delta=next((dataclasses.replace(part, low=None) for part in written if part.id.endswith(".delta")), None),
+        last=latest([kept.last, *(part.last for part in written)]),
+    )
+    if not compact:
+        return made
+    opened = [part for part in written if ".open-" in part.id]
+    lows: list[tuple[Any, ...] | None] = [None, *(part.low for part in opened[1:])]
+    tiled = [dataclasses.replace(part, low=low, high=high) for part, low, high in zip(opened, lows, [*lows[1:], None])]
+    return dataclasses.replace(made, open=tuple(tiled), open_id=f"{commit}.open", delta=None)
 
 
 def _by_part(rows: DataFrame, schema: Schema) -> DataFrame:

@@ -7,6 +7,7 @@ here depends on the envelope. CSV has a module of its own, `csv_files`; its fram
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ from compactor.spark.sql import literal
 
 _IN_PARTITION = "monotonically_increasing_id() & 8589934591L"
 """The lower 33 bits count the rows of a Spark partition."""
+
+_REQUIRED = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
 
 
 @dataclass(frozen=True)
@@ -131,20 +134,10 @@ def origin(origins: Origins) -> tuple[str, ...]:
 
 def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable) -> dict[str, list[str]]:
     """Group Parquet files by the schema in their footer. The JVM's own reader is 20 times faster than `read.parquet(...).schema`."""
-    jvm: Any = spark._jvm
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
-    session_conf = spark._jsparkSession.sessionState().conf()
-    converter = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter(session_conf)
     groups: dict[str, list[str]] = {}
     for path in paths:
         try:
-            reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(
-                jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(jvm.org.apache.hadoop.fs.Path(path), conf)
-            )
-            try:
-                schema = converter.convert(reader.getFooter().getFileMetaData().getSchema()).json()
-            finally:
-                reader.close()
+            schema = _footer_schema(spark, path)
         except Exception as error:
             failures.raise_environment_error(error)
             why = reason(error)
@@ -153,6 +146,25 @@ def _by_footer(spark: SparkSession, paths: Sequence[str], unreadable: Unreadable
             continue
         groups.setdefault(schema, []).append(path)
     return groups
+
+
+def _footer_schema(spark: SparkSession, path: str) -> str:
+    """Return the schema in a Parquet file's footer, as Spark's JSON."""
+    jvm: Any = spark._jvm
+    state = spark._jsparkSession.sessionState()
+    converter = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter(state.conf())
+    location = jvm.org.apache.hadoop.fs.Path(path)
+    file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(location, state.newHadoopConf())
+    reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(file)
+    try:
+        return str(converter.convert(reader.getFooter().getFileMetaData().getSchema()).json())
+    finally:
+        reader.close()
+
+
+def parquet_schema(spark: SparkSession, path: str) -> T.StructType:
+    """Return the columns of a Parquet file, by its footer. All of them, and all their members, may be null."""
+    return T.StructType.fromJson(json.loads(_REQUIRED.sub(r'"\1":true', _footer_schema(spark, path))))
 
 
 def _parquet(spark: SparkSession, origins: Origins, schema: str, paths: list[str], reads: ConsistentReads) -> RawFrame:

@@ -212,7 +212,7 @@ def _key(frame: Frame, evolved: Evolved, name: str) -> str:
         return "_identity"
     after = _image_key(frame, evolved, field, AFTER)
     before = _image_key(frame, evolved, field, BEFORE)
-    record = _record_key(frame, evolved, field, RECORD_KEY)
+    record = record_key(frame, evolved, field, RECORD_KEY)
     return f"CASE WHEN _op = 't' THEN NULL WHEN _op = 'd' THEN {coalesce([value for value in (before, record) if value])} ELSE {after} END"
 
 
@@ -228,7 +228,7 @@ def _image_key(frame: Frame, evolved: Evolved, field: Field, image: str) -> str:
     return coalesce(out) if out else null(kind)
 
 
-def _record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str | None:
+def record_key(frame: Frame, evolved: Evolved, field: Field, column: str) -> str | None:
     """SQL for a key column out of a record key (JSON text). None if no writer of the frame has the column."""
     images = dict((frame.images or ("struct", ()))[1])
     for written in _variants(frame, evolved, field):
@@ -245,7 +245,7 @@ def _moved(frame: Frame, evolved: Evolved, keys: list[str], kinds: list[str]) ->
     if schema.key == (ROW_ID,):
         return "CAST(NULL AS STRING)"
     fields = [schema.field(name) for name in schema.key]
-    header = [_record_key(frame, evolved, field, OLD_KEY) or null(types.parse(field.type)) for field in fields]
+    header = [record_key(frame, evolved, field, OLD_KEY) or null(types.parse(field.type)) for field in fields]
     before = [_image_key(frame, evolved, field, BEFORE) for field in fields]
     from_header = " AND ".join(f"({value}) IS NOT NULL" for value in header)
     from_before = " AND ".join(f"({value}) IS NOT NULL" for value in before)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections import Counter
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from compactor.core.erasure.erased import Erased
 from compactor.core.erasure.keys import check_secret, with_keys
@@ -15,12 +17,14 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import BatchSummary, ErasedRecords
 from compactor.spark import measured
-from compactor.spark.columns import FILE, FROM, LINK_MARK, MOVED_TO, TO
+from compactor.spark.columns import BLOCK, FILE, FROM, LINK_MARK, MOVED_TO, ROW, TO
 from compactor.spark.keys import key_columns, key_text, key_types, row_key
 from compactor.spark.rows import survey
+from compactor.spark.rows.conform import EVENTS_MAX
 from compactor.spark.rows.invalid import record_place
 from compactor.spark.rows.protect import hashed, secret
 from compactor.spark.sql import literal
+from compactor.spark.sql import named as named_sql
 
 _WHY = "the table has erased keys"
 
@@ -52,37 +56,86 @@ def without_erased(changes: DataFrame, schema: Schema, erased: Erased, table: st
     return _naming_none(changes.where(f"NOT {own}"), (FROM, TO), erased, table), left_out
 
 
-def stored_rows(rows: DataFrame, schema: Schema, erased: Erased, table: str) -> tuple[DataFrame, int]:
-    """Return the stored rows of other keys, and the number of those left out. Raises Refused if a row's key was changed from or to an erased one."""
+def stored_rows(rows: DataFrame, schema: Schema, erased: Erased, table: str, naming: Sequence[str] = (FROM, MOVED_TO)) -> tuple[DataFrame, int]:
+    """Return the stored rows of other keys, and the number of those left out. `naming`: the columns that name another key.
+
+    Raises Refused if a row's key was changed from or to an erased one, and not both are erased.
+    """
     own = gone(erased, row_key(schema), table)
-    other = " OR ".join(f"({own} AND {name} IS NOT NULL AND NOT {_link(name)} AND NOT {gone(erased, name, table)})" for name in (FROM, MOVED_TO))
-    named = " OR ".join(f"(NOT {own} AND {gone(erased, name, table)})" for name in (FROM, MOVED_TO))
+    other = " OR ".join(f"({own} AND {name} IS NOT NULL AND NOT {_link(name)} AND NOT {gone(erased, name, table)})" for name in naming)
+    named = " OR ".join(f"(NOT {own} AND {gone(erased, name, table)})" for name in naming)
     numbers = measured.compute(rows, {"n": f"count_if({own})", "moved": f"count_if({other} OR {named})"})
     if numbers["moved"]:
         raise _moved(table)
     return rows.where(f"NOT {own}"), int(numbers["n"])
 
 
-def records(spec: TableSpec, summary: BatchSummary, changes: DataFrame, raws: Sequence[DataFrame], erased: Erased) -> dict[str, ErasedRecords]:
-    """Return which records of each input of a batch belong to erased keys. Raises InputRefused for unusable records."""
+def decides_all(spec: TableSpec) -> TableSpec:
+    """Return the spec with which every row in a raw file becomes a Change, those of ignored operations too: as deletes, which need a key only."""
+    operations = tuple((code, "d" if meaning == "ignore" else meaning) for code, meaning in spec.op_map)
+    return dataclasses.replace(spec.unguarded, truncate="ignore", op_map=operations)
+
+
+def check_readable(spec: TableSpec, summary: BatchSummary) -> None:
+    """Raise InputRefused if the batch has records that cannot be used."""
     invalid = [item for item in summary.inputs if item.reason or item.quarantined]
     if invalid:
         raise InputRefused(
             f"table {spec.name}: {invalid[0].path} in the archive has records that cannot be read, so nobody knows whether they belong to an erased "
             f"key{f' ({invalid[0].reason})' if invalid[0].reason else ''}. Nothing was erased. Repair or remove the file."
         )
+
+
+def records(
+    spec: TableSpec,
+    summary: BatchSummary,
+    changes: DataFrame,
+    raws: Sequence[DataFrame],
+    frames: Sequence[DataFrame],
+    erased: Erased,
+    others: Sequence[tuple[str, int, int]] = (),
+) -> dict[str, ErasedRecords]:
+    """Return which records of each input of a batch belong to erased keys, and which changes of records that hold others too.
+
+    `raws` and `frames`: the raw and the decoded rows of the batch. `others`: (FILE, BLOCK, ROW) of records that make no Change."""
     changes = changes.where("_op <> 't'")
     own = gone(erased, row_key(summary.evolved.schema), spec.name)
     named = gone(erased, FROM, spec.name)
     left = f"({own} <> {named} AND {FROM} IS NOT NULL AND NOT {_link(FROM)})"
-    rows = changes.where(f"{own} OR {left}").selectExpr(FILE, *record_place(spec), f"{left} AS moved").distinct().collect()
+    number = f"_position.row % {EVENTS_MAX}L" if spec.source.several_events else "0L"
+    rows = changes.where(f"{own} OR {left}").selectExpr(FILE, *record_place(spec), f"{left} AS moved", f"{number} AS change").distinct().collect()
     if any(row.moved for row in rows):
         raise _moved(spec.name)
-    numbers = survey.record_numbers([row[:3] for row in rows], raws)
+    numbers = survey.record_numbers([*(row[:3] for row in rows), *others], raws)
     chosen: dict[str, set[int]] = {}
-    for (path, _, _), number in numbers.items():
-        chosen.setdefault(path, set()).add(number)
-    return {item.path: ErasedRecords(tuple(sorted(chosen.get(item.path, ()))), item.rows) for item in summary.inputs}
+    for (path, _, _), record in numbers.items():
+        chosen.setdefault(path, set()).add(record)
+    shared = _shared(rows, frames) if spec.source.several_events else set()
+    parts: dict[str, set[tuple[int, int]]] = {}
+    for row in rows:
+        if row[:3] in shared:
+            parts.setdefault(row[FILE], set()).add((numbers[row[:3]], row.change))
+    totals = {**{item.path: item.rows for item in summary.inputs}, **(_record_counts(raws) if spec.source.several_events else {})}
+    return {
+        item.path: ErasedRecords(tuple(sorted(chosen.get(item.path, ()))), totals[item.path], tuple(sorted(parts.get(item.path, ()))))
+        for item in summary.inputs
+    }
+
+
+def _shared(rows: Sequence[Row], frames: Sequence[DataFrame]) -> set[tuple[str, int, int]]:
+    """Return (FILE, BLOCK, ROW) of the records with more changes than those in `rows`, of this table or another."""
+    mine = Counter(row[:3] for row in rows)
+    places = ", ".join(literal("\n".join(map(str, place))) for place in sorted(mine))
+    shared = set()
+    for frame in frames if mine else ():
+        counted = frame.where(f"concat_ws('\n', _file, _block, _row) IN ({places})").groupBy(FILE, BLOCK, ROW).agg(named_sql("count(1)", "n"))
+        shared |= {row[:3] for row in counted.collect() if row.n > mine[row[:3]]}
+    return shared
+
+
+def _record_counts(raws: Sequence[DataFrame]) -> dict[str, int]:
+    """Return path → number of records, of the files in `raws`. Their rows in a frame are changes."""
+    return {row[FILE]: row.n for raw in raws for row in raw.groupBy(FILE).agg(named_sql("count(1)", "n")).collect()}
 
 
 def _link(name: str) -> str:

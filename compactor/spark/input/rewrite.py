@@ -1,0 +1,47 @@
+"""Write a landed Parquet file again without some of its records.
+
+The other records keep their order, their values and the types that Spark reads. Everything else in the file is Spark's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from compactor.core.model.errors import CheckFailed, InputRefused
+from compactor.core.model.files import FileInfo
+from compactor.core.results.batch import ErasedRecords
+from compactor.ports import Storage
+from compactor.spark import measured
+from compactor.spark.input import files
+from compactor.spark.tables import footers
+
+_NUMBER = "_compactor_number"
+"""Column with the number of a record, from 1. It is not written."""
+
+
+def parquet_without(spark: SparkSession, storage: Storage, location: str, records: ErasedRecords, staging: str) -> FileInfo:
+    """Write the file into the new directory `staging` without these records, and return the one file there.
+
+    Raises InputRefused if it has another number of records, CheckFailed if what was written is not what was left.
+    """
+    if records.changes:
+        raise InputRefused(f"{location}: cannot be rewritten: its records hold changes of other keys too, and are no JSON lines")
+    schema = files.parquet_schema(spark, location)
+    info = storage.stat(location)
+    records_there = footers.count_rows(spark, {location: info.size}) if info else 0
+    if records_there != records.total:
+        raise InputRefused(f"{location}: cannot be rewritten: the engine read {records.total} records from it, and its footer has {records_there}")
+    rows = spark.read.schema(schema).parquet(location).selectExpr("*", f"_metadata.row_index + 1 AS {_NUMBER}")
+    chosen: Any = spark.createDataFrame([(number,) for number in records.numbers], f"{_NUMBER} BIGINT")
+    kept = rows.join(chosen.hint("broadcast"), [_NUMBER], "left_anti").repartition(1).sortWithinPartitions(_NUMBER)
+    measured.write_parquet(kept.drop(_NUMBER), staging)
+    made = [info for info in storage.list(staging) if not info.path.rpartition("/")[2].startswith(("_", "."))]
+    if len(made) != 1:
+        raise CheckFailed(f"{staging}: expected one file, found {len(made)}. Nothing was committed.")
+    rest = footers.count_rows(spark, {made[0].path: made[0].size})
+    left = records_there - len(records.numbers)
+    if rest != left or files.parquet_schema(spark, made[0].path) != schema:
+        raise CheckFailed(f"{made[0].path}: expected {left} records with the columns of {location}, found {rest}. Nothing was committed.")
+    return made[0]
