@@ -29,8 +29,8 @@ def widen_view_texts(jvm: Any, url: str) -> None:
 
 
 def _type(statement: Any, column: str) -> str:
-    found = statement.executeQuery(
+    answer = statement.executeQuery(
         "SELECT CAST(c.COLUMNDATATYPE AS VARCHAR(100)) FROM SYS.SYSCOLUMNS c JOIN SYS.SYSTABLES t ON c.REFERENCEID = t.TABLEID "
         f"WHERE t.TABLENAME = 'TBLS' AND c.COLUMNNAME = '{column}'"
     )
-    return str(found.getString(1)) if found.next() else ""
+    return str(answer.getString(1)) if answer.next() else ""
