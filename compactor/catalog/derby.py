@@ -16,6 +16,8 @@ def widen_view_texts(jvm: Any, url: str) -> None:
     account = jvm.java.util.Properties()
     account.setProperty("user", "APP")
     connection = jvm.org.apache.derby.jdbc.EmbeddedDriver().connect(url, account)
+    # one transaction: a process that is killed in the middle leaves the tables as they were
+    connection.setAutoCommit(False)
     try:
         statement = connection.createStatement()
         for column in _TEXTS:
@@ -24,7 +26,10 @@ def widen_view_texts(jvm: Any, url: str) -> None:
                 statement.execute(f"UPDATE TBLS SET NEW_{column} = CAST({column} AS CLOB)")
                 statement.execute(f"ALTER TABLE TBLS DROP COLUMN {column}")
                 statement.execute(f"RENAME COLUMN TBLS.NEW_{column} TO {column}")
+        connection.commit()
     finally:
+        # Derby does not close a connection with an open transaction; after the commit this does nothing
+        connection.rollback()
         connection.close()
 
 
