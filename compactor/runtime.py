@@ -100,7 +100,6 @@ class Runtime:
 
     def spark(self) -> SparkSession:
         """Return the Spark session, started at the first call. Where its JVM has ended, another one is started."""
-        self._leave_ended()
         session: SparkSession = self._once("spark", self._open_session)
         return session
 
@@ -111,8 +110,10 @@ class Runtime:
 
     def _cancel(self) -> None:
         """Cancel all jobs of Spark."""
-        if self.started:
-            self.spark().sparkContext.cancelAllJobs()
+        # not `spark()`, which starts another JVM where this one has ended
+        session: SparkSession | None = self._made.get("spark")
+        if session is not None:
+            session.sparkContext.cancelAllJobs()
 
     def check_commits(self) -> None:
         """Raise Refused if the store has no conditional puts, which commits need. Called before anything is computed."""
@@ -124,16 +125,6 @@ class Runtime:
             assert isinstance(store, S3Storage)  # noqa: S101 - `_s3` returns nothing else
             # below the warehouse, where we have write permission
             store.conditional_puts(join(home, "x"))
-
-    def _leave_ended(self) -> None:
-        with self._lock:
-            if not self.started:
-                return
-            from compactor.spark.gateway import jvm_has_ended
-
-            if jvm_has_ended():
-                log.warning("Spark's JVM has ended; starting another one")
-                self.close()
 
     def close(self) -> None:
         """Stop Spark if it was started, and drop all adapters."""
@@ -148,6 +139,12 @@ class Runtime:
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         # several tables run at the same time
         with self._lock:
+            if self.started:
+                from compactor.spark.gateway import jvm_has_ended
+
+                if jvm_has_ended():
+                    log.warning("Spark's JVM has ended; starting another one")
+                    self.close()
             if name not in self._made:
                 self._made[name] = make()
             return self._made[name]
@@ -161,14 +158,9 @@ class Runtime:
 
     def _engine(self) -> Engine:
         from compactor.spark.engine import SparkEngine
-        from compactor.spark.failures import environment_error
 
-        self._leave_ended()
         engine: Engine = self._once("engine", lambda: SparkEngine(self.spark(), self.storage, self._schemas))
-        try:
-            self._join_group()
-        except Exception as error:
-            raise environment_error(error) or error from error
+        self._join_group()
         return engine
 
     def _join_group(self) -> None:
@@ -182,7 +174,8 @@ class Runtime:
     def _tasks(self, group: str) -> Tasks | None:
         from compactor.spark.progress import tasks
 
-        return tasks(self.spark(), group) if self.started else None
+        session: SparkSession | None = self._made.get("spark")
+        return tasks(session, group) if session is not None else None
 
     def _catalog(self) -> Catalog:
         if self.config.catalog == "glue":
@@ -195,7 +188,6 @@ class Runtime:
             return glue
         from compactor.catalog.hive import HiveCatalog
 
-        self._leave_ended()
         catalog: Catalog = self._once("catalog", lambda: HiveCatalog(self.spark()))
         return catalog
 

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from compactor.core.model.errors import CompactorError, EngineEnded, InconsistentRead, Refused, Stopped, Unavailable
-from compactor.spark.gateway import jvm_end
+from compactor.spark.gateway import OUT_OF_MEMORY, jvm_end
 
 C = TypeVar("C", bound=type)
 
@@ -111,7 +111,7 @@ def environment_error(error: BaseException, stored: bool = False) -> CompactorEr
 
 def _ended(text: str) -> EngineEnded:
     end = jvm_end()
-    if "52" in end:
+    if end == OUT_OF_MEMORY:
         advice = "raise COMPACTOR_DRIVER_MEMORY. A record, or what a small compressed file unpacks to, may be larger than memory"
     else:
         advice = "most likely the machine has too little memory: use a larger one, or lower --parallel or COMPACTOR_DRIVER_MEMORY"
@@ -128,11 +128,13 @@ def translated(cls: C) -> C:
     """Decorate a class: its public methods raise `environment_error` of an error instead of the error itself, where there is one."""
     for name, method in vars(cls).items():
         if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(cls, name, _translating(method))
+            setattr(cls, name, translating(method))
     return cls
 
 
-def _translating(method: Callable[..., Any]) -> Callable[..., Any]:
+def translating(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function: it raises `environment_error` of an error instead of the error itself, where there is one."""
+
     @functools.wraps(method)
     def call(*arguments: Any, **options: Any) -> Any:
         try:

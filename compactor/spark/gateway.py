@@ -14,6 +14,10 @@ from pyspark import SparkContext
 
 _WAIT_SECONDS = 5.0
 _NOTICED_SECONDS = 10.0
+_SPARK_OOM = 52
+"""The exit code org.apache.spark.util.SparkExitCode.OOM."""
+OUT_OF_MEMORY = f"out of memory, exit code {_SPARK_OOM}"
+"""How a JVM ended whose heap was full."""
 
 
 def end_finalizer(gateway: Any) -> None:
@@ -38,9 +42,8 @@ def jvm_end() -> str:
         return ""
     if code is None:
         return ""
-    # Spark's own code, org.apache.spark.util.SparkExitCode.OOM
-    if code == 52:
-        return "out of memory, exit code 52"
+    if code == _SPARK_OOM:
+        return OUT_OF_MEMORY
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from compactor.core.results.reports import Tasks
+from compactor.spark import failures
 
 
+@failures.translating
 def join_group(spark: SparkSession, group: str, description: str) -> None:
     """Put all jobs that this thread starts from now on into a group. Spark's UI shows the description beside them."""
     spark.sparkContext.setJobGroup(group, description)

@@ -97,7 +97,8 @@ def records(
 ) -> dict[str, ErasedRecords]:
     """Return which records of each input of a batch belong to erased keys, and which changes of records that hold others too.
 
-    `raws` and `frames`: the raw and the decoded rows of the batch. `others`: (FILE, BLOCK, ROW) of records that make no Change."""
+    `raws` and `frames`: the raw and the decoded rows of the batch. `others`: (FILE, BLOCK, ROW) of records that make no Change.
+    """
     changes = changes.where("_op <> 't'")
     own = gone(erased, row_key(summary.evolved.schema), spec.name)
     named = gone(erased, FROM, spec.name)

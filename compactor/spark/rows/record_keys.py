@@ -24,7 +24,7 @@ from compactor.spark.input.files import RawFrame
 from compactor.spark.keys import key_text, key_types
 from compactor.spark.rows.conform import record_key
 from compactor.spark.rows.erase import gone
-from compactor.spark.sql import cast, literal, member
+from compactor.spark.sql import cast, from_json, literal, member
 
 _PLAIN = r"^(?s)(?!\s*(Struct)?\s*[{\[])[^\x00-\x1f]+$"
 """A text that may be the value of a key itself: no JSON, no text of a Struct, no bytes."""
@@ -71,7 +71,8 @@ def _readings(schema: Schema, evolved: Evolved, frames: Sequence[Frame]) -> list
     fields = [schema.field(name) for name in schema.key]
     kinds = key_types(schema)
     ways = [[record_key(frame, evolved, field, RECORD_KEY) for field in fields] for frame in frames]
-    ways.append([member(f"from_json({RECORD_KEY}, '{ddl(('struct', ((each.source, types.parse(each.type)),)))}')", each.source) for each in fields])
+    parsed = [from_json(RECORD_KEY, f"'{ddl(('struct', ((each.source, types.parse(each.type)),)))}'") for each in fields]
+    ways.append([member(value, each.source) for value, each in zip(parsed, fields)])
     if len(fields) == 1:
         plain = f"{RECORD_KEY} RLIKE {literal(_PLAIN)} AND {wire.of_text(RECORD_KEY)} IS NULL"
         text = f"CASE WHEN {RECORD_KEY} RLIKE '^\".*\"$' THEN substr({RECORD_KEY}, 2, length({RECORD_KEY}) - 2) ELSE {RECORD_KEY} END"
