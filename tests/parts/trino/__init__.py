@@ -29,6 +29,8 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <type>pom</type><scope>import</scope></dependency></dependencies></dependencyManagement>
 <dependencies><dependency><groupId>io.trino</groupId><artifactId>trino-main</artifactId><version>{0}</version></dependency></dependencies></project>
 """
+_HEADERS = {"X-Trino-User": "tests", "X-Trino-Catalog": "hive", "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME"}
+"""Without that capability Trino rounds timestamps to milliseconds for the client."""
 _CONFIG = """coordinator=true
 node-scheduler.include-coordinator=true
 http-server.http.port={port}
@@ -44,7 +46,8 @@ hive.hive-views.run-as-invoker=true
 _LOCAL = """fs.hadoop.enabled=false
 hive.hive-views.legacy-translation=true
 """
-_S3 = """fs.native-s3.enabled=true
+_S3 = """hive.timestamp-precision=MICROSECONDS
+fs.native-s3.enabled=true
 s3.endpoint={endpoint}
 s3.region=us-east-1
 s3.path-style-access=true
@@ -65,7 +68,7 @@ class Trino:
         names: list[str] = []
         rows: list[list[Any]] = []
         while url:
-            request = urllib.request.Request(url, body or None, {"X-Trino-User": "tests", "X-Trino-Catalog": "hive"})
+            request = urllib.request.Request(url, body or None, _HEADERS)
             with urllib.request.urlopen(request, timeout=120) as answer:
                 page = json.load(answer)
             if "error" in page:
@@ -89,7 +92,7 @@ def trino(tmp: Path, metastore_uri: str, s3: str | None = None) -> Iterator[Trin
     (home / "plugin").symlink_to(files / "plugin")
     node = {"environment": "tests", "id": "tests", "data-dir": home / "data", "bind-ip": "127.0.0.1", "internal-address": "127.0.0.1"}
     java = [
-        _java_of_24() if s3 else Path(find_java()) / "bin" / "java",
+        new_java() if s3 else Path(find_java()) / "bin" / "java",
         "-Xmx1g",
         "-XX:ReservedCodeCacheSize=256M",
         "-Djdk.attach.allowAttachSelf=true",
@@ -104,13 +107,13 @@ def trino(tmp: Path, metastore_uri: str, s3: str | None = None) -> Iterator[Trin
         yield server
 
 
-def _java_of_24() -> Path:
-    """A Java that is new enough, of those that the system has."""
+def new_java() -> Path:
+    """Return a Java that is new enough for NEW, of those that the system has. Raises PartsMissing."""
     for release in sorted(Path("/usr/lib/jvm").glob("*/release")):
         version = re.search(r'JAVA_VERSION="(\d+)', release.read_text(encoding="utf-8"))
         if version and int(version[1]) >= 24:
             return release.parent / "bin" / "java"
-    raise parts.PartsMissing(f"a Java of 24 or newer is needed for Trino {NEW}: put one into /usr/lib/jvm")
+    raise parts.PartsMissing(f"a Java of 24 or newer is needed for Trino {NEW}: install one into /usr/lib/jvm, such as Eclipse Temurin 25")
 
 
 def _answers(server: Trino) -> bool:
