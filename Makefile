@@ -70,7 +70,7 @@ test-sample: setup ## a sample of the slow and engines tests (needs what test-en
 test-faults: setup ## crashes, kill -9 and long random programs, at full size
 	@COMPACTOR_TESTS=full $(pytest) -m 'slow and not engines' $(ARGS)
 
-test-engines: setup ## real servers, at full size (needs PostgreSQL's server programs and a JDK)
+test-engines: setup ## real servers, at full size (needs PostgreSQL's server programs, a JDK, Maven, and Java 24 or newer for Trino)
 	@COMPACTOR_TESTS=full $(pytest) -m engines $(ARGS)
 
 test-terraform: setup $(tools)/.installed ## the Terraform module by terraform and checkov (COMPACTOR_TERRAFORM=none: without terraform)

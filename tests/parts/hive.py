@@ -63,14 +63,15 @@ def _leaves(path: tuple[str, ...], kind: Type) -> Iterator[tuple[tuple[str, ...]
         yield from _leaves((*path, name), member)
 
 
-def _asked(path: tuple[str, ...], kind: Type) -> str:
+def _asked(path: tuple[str, ...], kind: Type, since_1970: str = "") -> str:
+    """The SQL that asks for a leaf. `since_1970`: for a moment `{0}`, whole seconds, a point, and six digits."""
     value = ".".join(f"`{name}`" for name in path)
     if kind[0] in ("array", "map", "decimal"):
         # printed as JSON; Hive 2 casts a decimal of more than 20 digits to a null, and prints it right
         return value
     # Hive 2 shows days before 1582-10-15 in the Julian calendar and leaves out the era: what it has read is asked for as a number, in which
     # it is the day, and the moment, that it is
-    text = {"date": f"datediff({value}, '1970-01-01')", "timestamp": _SINCE_1970.format(value)}.get(kind[0], value)
+    text = {"date": f"datediff({value}, '1970-01-01')", "timestamp": (since_1970 or _SINCE_1970).format(value)}.get(kind[0], value)
     encoded = f"base64({value})" if kind[0] == "binary" else f"base64(CAST(CAST({text} AS STRING) AS BINARY))"
     return f"coalesce({encoded}, '{_NULL}')"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from compactor.core.catalog.ddl import Column, PartitionDef, TableDef, ViewDef, quoted
+from compactor.core.model import types
 
 _STORED = {"parquet": "PARQUET", "avro": "AVRO", "json": "TEXTFILE"}
 
@@ -79,7 +80,9 @@ def _name(database: str, name: str) -> str:
 
 
 def _column(column: Column) -> str:
-    return f"{quoted(column.name)} {column.type}" + (f" COMMENT {literal(column.comment)}" if column.comment else "")
+    # Hive's words may be names of a struct's members too, as `row` is in `_position`
+    kind = types.text(types.parse(column.type), quote=True)
+    return f"{quoted(column.name)} {kind}" + (f" COMMENT {literal(column.comment)}" if column.comment else "")
 
 
 def _properties(properties: Mapping[str, str]) -> str:

@@ -1,8 +1,11 @@
-"""Trino 435 on a metastore, with the legacy translation of Hive's views that the README recommends. Needs a JDK 17 and Maven (270 MB, once)."""
+"""Trino on a metastore: 435, with files of this machine and the legacy translation of Hive's views that the README recommends for it, and 476, with
+files in S3. Needs Maven (270 MB a version, once), a JDK 17, and for 476 a Java of 24 or newer.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import urllib.request
 import zipfile
@@ -15,9 +18,10 @@ from typing import Any
 from compactor.spark.java import find_java
 from tests.parts import metastore as parts
 from tests.parts import stack
+from tests.parts.s3 import CREDENTIALS
 
-VERSION = "435"
-"""The last one for Java 17."""
+OLD, NEW = "435", "476"
+"""The last one for Java 17; one that needs no setting for our views (448 or later)."""
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>compactor.tests</groupId><artifactId>trino</artifactId><version>1</version><packaging>pom</packaging>
@@ -25,6 +29,8 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <type>pom</type><scope>import</scope></dependency></dependencies></dependencyManagement>
 <dependencies><dependency><groupId>io.trino</groupId><artifactId>trino-main</artifactId><version>{0}</version></dependency></dependencies></project>
 """
+_HEADERS = {"X-Trino-User": "tests", "X-Trino-Catalog": "hive", "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME"}
+"""Without that capability Trino rounds timestamps to milliseconds for the client."""
 _CONFIG = """coordinator=true
 node-scheduler.include-coordinator=true
 http-server.http.port={port}
@@ -34,10 +40,19 @@ discovery.uri=http://127.0.0.1:{port}
 """
 _CATALOG = """connector.name=hive
 hive.metastore.uri={uri}
-fs.hadoop.enabled=false
 hive.hive-views.enabled=true
-hive.hive-views.legacy-translation=true
 hive.hive-views.run-as-invoker=true
+"""
+_LOCAL = """fs.hadoop.enabled=false
+hive.hive-views.legacy-translation=true
+"""
+_S3 = """hive.timestamp-precision=MICROSECONDS
+fs.native-s3.enabled=true
+s3.endpoint={endpoint}
+s3.region=us-east-1
+s3.path-style-access=true
+s3.aws-access-key={AWS_ACCESS_KEY_ID}
+s3.aws-secret-key={AWS_SECRET_ACCESS_KEY}
 """
 
 
@@ -53,7 +68,7 @@ class Trino:
         names: list[str] = []
         rows: list[list[Any]] = []
         while url:
-            request = urllib.request.Request(url, body or None, {"X-Trino-User": "tests", "X-Trino-Catalog": "hive"})
+            request = urllib.request.Request(url, body or None, _HEADERS)
             with urllib.request.urlopen(request, timeout=120) as answer:
                 page = json.load(answer)
             if "error" in page:
@@ -65,23 +80,40 @@ class Trino:
 
 
 @contextmanager
-def trino(tmp: Path, metastore_uri: str) -> Iterator[Trino]:
-    """Trino on that metastore."""
-    home, port, files = tmp / "trino", parts.free_port(), _files()
+def trino(tmp: Path, metastore_uri: str, s3: str | None = None) -> Iterator[Trino]:
+    """Trino on that metastore: OLD; with the endpoint `s3`, where the tables lie, NEW."""
+    home, port, files = tmp / "trino", parts.free_port(), _files(NEW if s3 else OLD)
     catalogs = home / "etc" / "catalog"
     catalogs.mkdir(parents=True)
     (home / "etc" / "config.properties").write_text(_CONFIG.format(port=port))
     (home / "etc" / "node.properties").write_text("")
-    (catalogs / "hive.properties").write_text(_CATALOG.format(uri=metastore_uri))
+    where = _S3.format(endpoint=s3, **CREDENTIALS) if s3 else _LOCAL
+    (catalogs / "hive.properties").write_text(_CATALOG.format(uri=metastore_uri) + where)
     (home / "plugin").symlink_to(files / "plugin")
     node = {"environment": "tests", "id": "tests", "data-dir": home / "data", "bind-ip": "127.0.0.1", "internal-address": "127.0.0.1"}
-    java = [Path(find_java()) / "bin" / "java", "-Xmx1g", "-XX:ReservedCodeCacheSize=256M", "-Djdk.attach.allowAttachSelf=true"]
+    java = [
+        new_java() if s3 else Path(find_java()) / "bin" / "java",
+        "-Xmx1g",
+        "-XX:ReservedCodeCacheSize=256M",
+        "-Djdk.attach.allowAttachSelf=true",
+    ]
     opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("nio", "lang")]
+    if s3:
+        opened += ["--add-modules=jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"]
     settings = [*(f"-Dnode.{name}={value}" for name, value in node.items()), "-Dconfig=etc/config.properties", "-Dfile.encoding=UTF-8"]
-    command = [*java, *opened, *settings, "-cp", f"{files / 'classes'}:{files / 'lib'}/*", "compactor.TrinoMain", VERSION]
+    command = [*java, *opened, *settings, "-cp", f"{files / 'classes'}:{files / 'lib'}/*", "compactor.TrinoMain", NEW if s3 else OLD]
     server = Trino(port)
     with parts._server("Trino", command, tmp / "trino.log", lambda: _answers(server), cwd=home):
         yield server
+
+
+def new_java() -> Path:
+    """Return a Java that is new enough for NEW, of those that the system has. Raises PartsMissing."""
+    for release in sorted(Path("/usr/lib/jvm").glob("*/release")):
+        version = re.search(r'JAVA_VERSION="(\d+)', release.read_text(encoding="utf-8"))
+        if version and int(version[1]) >= 24:
+            return release.parent / "bin" / "java"
+    raise parts.PartsMissing(f"a Java of 24 or newer is needed for Trino {NEW}: install one into /usr/lib/jvm, such as Eclipse Temurin 25")
 
 
 def _answers(server: Trino) -> bool:
@@ -92,29 +124,29 @@ def _answers(server: Trino) -> bool:
         return False
 
 
-def _files() -> Path:
-    """The server's jars, the Hive plugin with files of this machine, and our two classes."""
-    home = parts._CACHE / f"trino-{VERSION}"
+def _files(version: str) -> Path:
+    """The server's jars and our main class; the Hive plugin, for OLD with files of this machine."""
+    home = parts._CACHE / f"trino-{version}"
     if not home.exists():
         fetched = stack._empty(home)
-        (fetched / "pom.xml").write_text(_POM.format(VERSION))
+        (fetched / "pom.xml").write_text(_POM.format(version))
         where = [f"-DoutputDirectory={fetched / 'lib'}", "-DincludeScope=runtime"]
         stack._maven(["-f", fetched / "pom.xml", "dependency:copy-dependencies", *where], "Trino")
-        stack._maven(["dependency:copy", f"-Dartifact=io.trino:trino-hive:{VERSION}:zip", f"-DoutputDirectory={fetched}"], "Trino")
+        stack._maven(["dependency:copy", f"-Dartifact=io.trino:trino-hive:{version}:zip", f"-DoutputDirectory={fetched}"], "Trino")
         (archive,) = fetched.glob("*.zip")
         with zipfile.ZipFile(archive) as content:
             content.extractall(fetched / "plugin")
         archive.unlink()
         plugin = fetched / "plugin" / "hive"
-        (fetched / "plugin" / f"trino-hive-{VERSION}").rename(plugin)
-        (plugin / f"trino-hive-{VERSION}-services.jar").unlink()
-        jars = f"{fetched / 'lib'}/*:{plugin}/*"
-        _compile("TrinoMain", jars, fetched / "classes")
-        _compile("LocalHivePlugin", jars, fetched / "plugin-classes")
-        with zipfile.ZipFile(plugin / "local-files.jar", "w") as jar:
-            jar.writestr("META-INF/services/io.trino.spi.Plugin", "compactor.LocalHivePlugin\n")
-            for path in (fetched / "plugin-classes").rglob("*.class"):
-                jar.write(path, path.relative_to(fetched / "plugin-classes"))
+        (fetched / "plugin" / f"trino-hive-{version}").rename(plugin)
+        _compile("TrinoMain", ".", fetched / "classes")
+        if version == OLD:
+            (plugin / f"trino-hive-{version}-services.jar").unlink()
+            _compile("LocalHivePlugin", f"{fetched / 'lib'}/*:{plugin}/*", fetched / "plugin-classes")
+            with zipfile.ZipFile(plugin / "local-files.jar", "w") as jar:
+                jar.writestr("META-INF/services/io.trino.spi.Plugin", "compactor.LocalHivePlugin\n")
+                for path in (fetched / "plugin-classes").rglob("*.class"):
+                    jar.write(path, path.relative_to(fetched / "plugin-classes"))
         fetched.rename(home)
     return home
 
