@@ -13,6 +13,7 @@ from typing import Any
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import Columns, SourceColumn
 from compactor.core.reconcile.postgres_sql import PostgresSql, form, literal, quoted
+from compactor.core.reconcile.reached import PostgresLog
 from compactor.core.reconcile.side import Side, SqlSide
 
 _SETTINGS = (
@@ -33,6 +34,8 @@ _LSN = "select (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else
 
 class PostgresSource:
     """A table of a PostgreSQL database or of a standby. `connections`: statements at a time; `timeout`: seconds that one may take."""
+
+    log = PostgresLog()
 
     def __init__(self, url: str, table: str, connections: int = 2, timeout: float = 300.0) -> None:
         try:
@@ -76,13 +79,15 @@ class PostgresSource:
         rows = self.query(_COLUMNS.format(relation=f"{self._relation}::regclass"))
         return [SourceColumn(name, "generated column" if made else kind, None if made else form(kind, enum)) for name, kind, enum, made in rows]
 
-    def select(self, columns: Columns) -> None:
-        """Set which columns `side` reads."""
+    def select(self, columns: Columns, where: str = "") -> None:
+        """Set which columns `side` reads, and a SQL condition on its rows. Raises Refused for a condition that the source does not understand."""
+        if where:
+            self.query(f"select 1 from {self.table} where {where} limit 0")
         # the rows of a view have no xmin
         mark = "xmin::text" if self._kind in ("r", "p", "m") else "''"
-        self.side: Side = SqlSide(PostgresSql(), self.table, columns, self.query, mark)
+        self.side: Side = SqlSide(PostgresSql(), self.table, columns, self.query, mark, where)
 
-    def lsn(self) -> int | None:
+    def end(self) -> int | None:
         """Return the end of the log: on a standby what it has replayed."""
         ((number,),) = self.query(_LSN)
         return None if number is None else int(number)

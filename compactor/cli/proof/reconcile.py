@@ -24,6 +24,10 @@ def reconcile(
     source_table: Annotated[
         str | None, typer.Option(metavar="SCHEMA.TABLE", help="The table in the source; default from `source_table:`, `topic:` or the name.")
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Compare only these rows of the source; its SQL. Default: rows that `delete_when` does not delete."),
+    ] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="LSN", help="First wait until the lake has reached this LSN, or `now`.")] = None,
     wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the lake, in all.")] = 600.0,
     parallel: Annotated[int, typer.Option(min=1, help="Statements at a time on the source.")] = 2,
@@ -50,7 +54,7 @@ def reconcile(
         raise Refused(f"reconcile needs the source: --source postgresql://user@host/database, or the environment variable {_VARIABLE}")
     os.environ.setdefault("PGAPPNAME", "compactor reconcile")
     with options.opened(config, verbose, WAIT_SECONDS) as app:
-        result = app.reconcile(table, source, at, source_table, wait, timeout, Options(parallel, chunk, limit))
+        result = app.reconcile(table, source, at, source_table, wait, timeout, Options(parallel, chunk, limit), where)
     if output is Output.json:
         console.as_json(result.to_json())
     else:

@@ -31,6 +31,10 @@ _LAKE: dict[str, tuple[str, ...]] = {
 }
 """Form → the stored types (without their parameters) that can be compared in it."""
 
+DIRECT = frozenset({INTEGER, NUMBER, DATE, MOMENT, TIME, BYTES, UUID, PADDED, TEXT})
+"""The forms of which both sides can make a value of the column's type again, so that an index or file statistics find a key. A double has none:
+its form is its bits."""
+
 _BASE = re.compile(r"[^(\[]+")
 
 
@@ -114,7 +118,7 @@ class Sql(Protocol):
         """Return an expression for the canonical text of a column's value; null for null."""
 
     def operand(self, pair: Pair) -> str:
-        """Return what is compared with `value` to look a key up."""
+        """Return what is compared with `value` to look a key up: the column, or its text where its form is not DIRECT."""
 
     def value(self, pair: Pair, text: str) -> str:
         """Return an expression for the value that has this canonical text."""

@@ -6,6 +6,7 @@ from compactor.core.reconcile.canonical import (
     BOOLEAN,
     BYTES,
     DATE,
+    DIRECT,
     DOUBLE,
     INTEGER,
     MOMENT,
@@ -86,11 +87,13 @@ class PostgresSql:
 
     def operand(self, pair: Pair) -> str:
         """Return the column, so that an index on the key is used."""
-        return self.name(pair)
+        return self.name(pair) if pair.form in DIRECT else self.text(pair)
 
     def value(self, pair: Pair, text: str) -> str:
         """Return a value of the column's type."""
         given = literal(text)
+        if pair.form not in DIRECT:
+            return given
         if pair.form == INTEGER:
             return f"{given}::bigint"
         if pair.form == DATE:
