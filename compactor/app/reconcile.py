@@ -22,6 +22,7 @@ from compactor.core.reconcile.side import SqlSide
 from compactor.core.reconcile.spark_sql import SparkSql
 from compactor.flows.publish.publish import shown_version
 from compactor.flows.read.reconcile import Options, Pinned, reconcile
+from compactor.flows.record import remember_comparison
 from compactor.flows.table import Table
 
 _PAUSE = 2.0
@@ -125,9 +126,9 @@ class Reconcile(AppBase):
     ) -> ReconcileReport:
         """Compare a table with its source and name the rows and columns that differ.
 
-        `at`: a position in the source's log, or `now`, that the lake must reach first; `from_table`: the table in the source; `wait`: seconds that may be spent waiting
-        for the lake; `timeout`: seconds that one statement on the source may take; `where`: a condition on the source's rows, in its SQL. The
-        default leaves out the rows that `delete_when` makes deletes.
+        `at`: a position in the source's log, or `now`, that the lake must reach first; `from_table`: the table in the source; `wait`:
+        seconds that may be spent waiting for the lake; `timeout`: seconds that one statement on the source may take; `where`: a condition on
+        the source's rows, in its SQL. The default leaves out the rows that `delete_when` makes deletes.
         """
         from compactor.reconcile.postgres import open_source
 
@@ -149,7 +150,9 @@ class Reconcile(AppBase):
             lake = SparkLake(table, columns, self.runtime.spark, source.log)
             deadline = time.monotonic() + wait
             names = (name, f"{source.address} {source.table}")
-            return reconcile(names, columns, source, lake, options, lambda: self._pause(deadline), time.monotonic)
+            report = reconcile(names, columns, source, lake, options, lambda: self._pause(deadline), time.monotonic)
+        remember_comparison(table, report)
+        return report
 
     def _columns(self, table: Table, source: Any) -> Columns:
         snapshot = shown(table)

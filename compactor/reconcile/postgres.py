@@ -13,7 +13,7 @@ from typing import Any
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import Columns, SourceColumn
 from compactor.core.reconcile.postgres_sql import PostgresSql, form, literal, quoted
-from compactor.core.reconcile.reached import PostgresLog
+from compactor.core.reconcile.reached import PostgresLog, SourceLog
 from compactor.core.reconcile.side import Side, SqlSide
 
 _SETTINGS = (
@@ -35,7 +35,7 @@ _LSN = "select (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else
 class PostgresSource:
     """A table of a PostgreSQL database or of a standby. `connections`: statements at a time; `timeout`: seconds that one may take."""
 
-    log = PostgresLog()
+    log: SourceLog = PostgresLog()
 
     def __init__(self, url: str, table: str, connections: int = 2, timeout: float = 300.0) -> None:
         try:

@@ -13,7 +13,7 @@ from compactor.core.model.errors import Unavailable
 from compactor.core.reconcile.canonical import Columns, LakeColumn, Pair, SourceColumn, pair_columns
 from compactor.core.reconcile.parts import Checksum, Part, Split
 from compactor.core.reconcile.postgres_sql import PostgresSql, form
-from compactor.core.reconcile.reached import MysqlLog, PostgresLog
+from compactor.core.reconcile.reached import PostgresLog, SourceLog
 from compactor.core.reconcile.report import ReconcileReport
 from compactor.core.reconcile.side import Key, Row, SqlSide
 from compactor.core.reconcile.spark_sql import SparkSql
@@ -87,7 +87,7 @@ class Both:
     def side(self) -> Memory:
         return self.source
 
-    log = PostgresLog()
+    log: SourceLog = dataclasses.field(default_factory=PostgresLog)
 
     def end(self) -> int | None:
         self.happens(self)

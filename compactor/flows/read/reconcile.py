@@ -119,6 +119,7 @@ def reconcile(
         judged = _judge(columns, source, lake, suspects, pause, clock)
         outcome = reports.DIFFERENT if judged.proven else reports.UNPROVEN if judged.unproven else reports.EQUAL
     differences = [*judged.proven, *judged.unproven]
+    kinds, cells = reports.tally(differences)
     return ReconcileReport(
         table=names[0],
         source=names[1],
@@ -134,6 +135,8 @@ def reconcile(
         changing=judged.changing,
         differences=tuple(differences[: options.limit]),
         different=len(differences),
+        kinds=kinds,
+        cells=cells,
         seconds=round(clock() - began, 3),
     )
 
