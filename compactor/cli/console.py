@@ -127,8 +127,8 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
         failing(item.last_run)
         last = item.last_comparison
         if last is not None and last.comparison is not None and (wide or last.outcome != EQUAL):
-            found = last.comparison
-            text = f"{item.table}: compared with {found.source} at {moment(last.ended)} (version {last.version}): {last.outcome}; {found.summary}"
+            comparison = last.comparison
+            text = f"{item.table}: compared with {comparison.source} at {moment(last.ended)} (version {last.version}): {last.outcome}; {comparison.summary}"
             console().print(text, soft_wrap=True)
 
 

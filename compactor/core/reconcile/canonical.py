@@ -32,8 +32,8 @@ _LAKE: dict[str, tuple[str, ...]] = {
 """Form → the stored types (without their parameters) that can be compared in it."""
 
 DIRECT = frozenset({INTEGER, NUMBER, DATE, MOMENT, TIME, BYTES, UUID, PADDED, TEXT})
-"""The forms of which both sides can make a value of the column's type again, so that an index or file statistics find a key. A double has none:
-its form is its bits."""
+"""The forms whose text both sides can turn into a value of the column's type again, so that an index or file statistics find a key. That of a
+double is its bits, and SQL makes no number from them."""
 
 _BASE = re.compile(r"[^(\[]+")
 

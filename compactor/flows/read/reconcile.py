@@ -214,7 +214,7 @@ def _judge(columns: Columns, source: SourceSide, lake: LakeSide, keys: list[Key]
     judged, changes = _Judged(), Counter[Key]()
     # a row without a mark, and a row that is not there, may have changed and changed back between the two reads. The lake's row has a mark: if
     # it is the same in two looks, then it was there when the second look began, and the source must have had it too
-    seen: dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]] = {}
+    looked: dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]] = {}
     began = clock()
     while keys:
         look = _look(source, lake, keys, pause)
@@ -224,9 +224,9 @@ def _judge(columns: Columns, source: SourceSide, lake: LakeSide, keys: list[Key]
             if look.before.get(key, ()) == there and _values(there) == _values(shown):
                 continue
             marked = bool(there) and all(row.mark for row in there)
-            earlier = None if marked else seen.get(key)
-            seen[key] = (there, shown)
-            if look.before.get(key, ()) != there or earlier not in (None, seen[key]):
+            earlier = None if marked else looked.get(key)
+            looked[key] = (there, shown)
+            if look.before.get(key, ()) != there or earlier not in (None, looked[key]):
                 changes[key] += 1
                 if changes[key] < _CHANGING and look.in_time:
                     left.append(key)
