@@ -130,7 +130,7 @@ class Reconcile(AppBase):
         seconds that may be spent waiting for the lake; `timeout`: seconds that one statement on the source may take; `where`: a condition on
         the source's rows, in its SQL. The default leaves out the rows that `delete_when` makes deletes.
         """
-        from compactor.reconcile.postgres import open_source
+        from compactor.reconcile.source import open_source
 
         options = options or Options()
         check_reader(self.settings, "run it on EMR")

@@ -128,8 +128,8 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
         last = item.last_comparison
         if last is not None and last.comparison is not None and (wide or last.outcome != EQUAL):
             comparison = last.comparison
-            text = f"{item.table}: compared with {comparison.source} at {moment(last.ended)} (version {last.version}): {last.outcome}; {comparison.summary}"
-            console().print(text, soft_wrap=True)
+            text = f"{item.table}: compared with {comparison.source} at {moment(last.ended)} (version {last.version}): {last.outcome}"
+            console().print(f"{text}; {comparison.summary}", soft_wrap=True)
 
 
 def failing(last: RunRecord | None) -> None:

@@ -168,7 +168,7 @@ class RunRecord:
                 raise StateRefused(f"run record {place}: expected format {FORMAT}, found {raw['format']!r}")
             phases = tuple(Phase(**each) for each in raw["phases"])
             job = JobUsage(**raw["job"]) if raw["job"] else None
-            compared = raw["comparison"]
+            compared = raw.get("comparison")
             comparison = Comparison(**{**compared, "skipped": tuple(compared["skipped"])}) if compared else None
             lists = {name: tuple(raw[name]) for name in ("made", "notes")}
             return cls(**{**raw, **lists, "phases": phases, "job": job, "comparison": comparison})

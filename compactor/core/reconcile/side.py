@@ -104,19 +104,18 @@ class SqlSide:
         conditions += [f"{first} < {part.high}"] if part.high is not None else []
         if part.prefix:
             texts = [self._sql.text(pair) for pair in self._columns.key]
-            conditions.append(f"substr({self._sql.digest(_joined(texts))}, 1, {len(part.prefix)}) = '{part.prefix}'")
+            conditions.append(f"substr({self._sql.digest(self._joined(texts))}, 1, {len(part.prefix)}) = '{part.prefix}'")
         return " AND ".join(conditions) or "1 = 1"
 
     def _key_digest(self) -> str:
-        return self._sql.digest(_joined([f"c{at}" for at in range(len(self._columns.key))]))
+        return self._sql.digest(self._joined([f"c{at}" for at in range(len(self._columns.key))]))
 
     def _row_digest(self) -> str:
-        return self._sql.digest(_joined([f"c{at}" for at in range(len(self._columns.pairs))]))
+        return self._sql.digest(self._joined([f"c{at}" for at in range(len(self._columns.pairs))]))
 
-
-def _joined(texts: Iterable[str]) -> str:
-    """Return an expression that joins texts so that no two rows have the same result: each with its length before it, `-` for null."""
-    return " || ".join(f"coalesce(cast(length({text}) as varchar(10)) || ':' || {text}, '-')" for text in texts)
+    def _joined(self, texts: Iterable[str]) -> str:
+        """Return an expression that joins texts so that no two rows have the same result: each with its length before it, `-` for null."""
+        return " || ".join(f"coalesce({self._sql.characters(text)} || ':' || {text}, '-')" for text in texts)
 
 
 def _tuple(values: Sequence[str]) -> str:

@@ -82,6 +82,10 @@ class SparkSql:
             return f"timestamp_micros(cast({given} AS bigint))"
         return f"unhex({given})" if stored == "binary" else f"try_cast({given} AS {pair.type})"
 
+    def characters(self, text: str) -> str:
+        """Return the number of characters."""
+        return f"cast(length({text}) as varchar(10))"
+
     def digest(self, text: str) -> str:
         """Return the MD5."""
         return f"md5({text})"
