@@ -27,7 +27,9 @@ _BUSY = {0, 1040, 1203, 1205, 1213, 2002, 2003, 2006, 2013, 2014}
 """A connection that was lost before, too many connections, a lock that is waited for, a server that does not answer."""
 _TOO_LONG = {1317, 1969, 3024}
 _NO_RIGHT = 1227
-_COLUMNS = "select column_name, column_type, generation_expression from information_schema.columns where {} order by ordinal_position"
+_COLUMNS = (
+    "select column_name, column_type, character_set_name, generation_expression from information_schema.columns where {} order by ordinal_position"
+)
 
 
 class MysqlSource:
@@ -62,8 +64,11 @@ class MysqlSource:
 
     def columns(self) -> list[SourceColumn]:
         """Return the table's columns. A generated one has no form: whether it is in the change stream depends on the capture."""
-        rows = self.query(_COLUMNS.format(self._where))
-        return [SourceColumn(name, "generated column" if made else kind, None if made else form(kind)) for name, kind, made in rows]
+        columns = []
+        for name, kind, charset, made in self.query(_COLUMNS.format(self._where)):
+            text = "generated column" if made else f"{kind} character set {charset}" if charset else kind
+            columns.append(SourceColumn(name, text, None if made else form(text)))
+        return columns
 
     def select(self, columns: Columns, where: str = "") -> None:
         """Set which columns `side` reads, and a SQL condition on its rows. Raises Refused for a condition that the source does not understand."""

@@ -53,9 +53,9 @@ def test_a_column_is_compared_in_a_form_or_the_reason_is_named(stored: str, sour
 FORMS = {
     "id": ("bigint", "bigint(20) unsigned", "integer"), "price": ("decimal(12,2)", "decimal(12,2)", "number"), "ratio": ("double", "double", "double"),
     "yes": ("boolean", "tinyint(1)", "boolean"), "born": ("date", "date", "date"), "at": ("timestamp", "datetime(3)", "moment"),
-    "clock": ("string", "time(3)", "time"), "raw": ("binary", "blob", "bytes"), "fixed": ("string", "char(8)", "padded"), "o`k": ("string", "text", "text"),
+    "clock": ("string", "time(3)", "time"), "raw": ("binary", "blob", "bytes"), "fixed": ("string", "char(8)", "padded"), "o`k": ("string", "text character set latin1", "text"),
 }  # fmt: skip
-PAIRS = tuple(Pair(name.strip("`"), stored, name, source, kind, name == "id") for name, (stored, source, kind) in FORMS.items())
+PAIRS = tuple(Pair(name.replace("`", ""), stored, name, source, kind, name == "id") for name, (stored, source, kind) in FORMS.items())
 """A pair of each form."""
 
 
@@ -86,11 +86,13 @@ KEYS = [
     ("at", "-1", "`at`", "(timestamp '1970-01-01 00:00:00' + interval -1 microsecond)"),
     ("raw", "00ff", "`raw`", "x'00ff'"),
     ("fixed", "O'B\\", "`fixed`", "'O''B\\'"),
+    ("ok", "name", "`o``k`", "'name'"),
+    ("ok", "名", "`o``k`", "convert('名' using latin1)"),
     ("yes", "true", "(case `yes` + 0 <> 0 when 1 then 'true' when 0 then 'false' end)", "'true'"),
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "operand", "value"), KEYS, ids=[name for name, *_ in KEYS])
+@pytest.mark.parametrize(("name", "text", "operand", "value"), KEYS, ids=[f"{name} {text}" for name, text, *_ in KEYS])
 def test_a_key_is_looked_up_by_its_value(name: str, text: str, operand: str, value: str) -> None:
     """Except where its canonical text is no value of its type."""
     (pair,) = (pair for pair in PAIRS if pair.name == name)
@@ -246,5 +248,7 @@ def test_a_server_that_knows_only_the_new_statement_for_its_binlog_is_asked_by_i
 
 def test_a_generated_column_is_not_compared(server: FakeServer) -> None:
     """Whether it is in the stream depends on the capture."""
-    source: Any = SimpleNamespace(query=lambda text: [("id", "int(11)", None), ("made", "int(11)", "`id` + 1"), ("b", "int", "")], _where="")
-    assert [(column.name, column.form) for column in MysqlSource.columns(source)] == [("id", "integer"), ("made", None), ("b", "integer")]
+    source: Any = SimpleNamespace(
+        query=lambda text: [("id", "int(11)", None, None), ("made", "int", None, "`id` + 1"), ("b", "text", "latin1", "")], _where=""
+    )
+    assert [(column.name, column.form) for column in MysqlSource.columns(source)] == [("id", "integer"), ("made", None), ("b", "text")]

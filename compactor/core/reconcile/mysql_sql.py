@@ -37,11 +37,12 @@ _FORMS = {
     **dict.fromkeys(("varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"), TEXT),
 }
 _WORD = re.compile(r"[a-z]+")
+_CHARSET = re.compile(r" character set (\w+)$")
 _FRACTION = re.compile(r"\((?:\d+,)?[1-9]\d*\)")
 
 
 def form(type_text: str) -> str | None:
-    """Return the form of a type as `information_schema.columns.column_type` has it, or None.
+    """Return the form of a type, or None. `type_text`: `column_type` in information_schema, and ` character set X` behind it for text.
 
     None: several bits, geometries, and MySQL's `json`, whose text is another one in the binlog. (MariaDB's JSON is a longtext.)
 
@@ -112,7 +113,11 @@ class MysqlSql:
         if pair.form == MOMENT:
             # the time zone of the session is UTC, so this is a `timestamp`, too
             return f"(timestamp '1970-01-01 00:00:00' + interval {text} microsecond)"
-        return f"x'{text}'" if pair.form == BYTES else literal(text)
+        if pair.form == BYTES:
+            return f"x'{text}'"
+        charset = _CHARSET.search(pair.source_type)
+        # the server refuses to compare a column with a character that its character set does not have
+        return literal(text) if text.isascii() or not charset else f"convert({literal(text)} using {charset[1]})"
 
     def characters(self, text: str) -> str:
         """Return the number of characters."""
