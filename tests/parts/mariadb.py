@@ -108,6 +108,9 @@ class Capture:
             for event in stream:
                 op = {WriteRowsEvent: "c", UpdateRowsEvent: "u", DeleteRowsEvent: "d"}[type(event)]
                 begins = event.packet.log_pos - event.packet.event_size
+                if begins < self.position:
+                    # the library begins with the file, wherever it is told to
+                    continue
                 for number, row in enumerate(event.rows):
                     source = {"connector": "mariadb", "db": self.database, "table": self.table, "file": stream.log_file, "pos": begins, "row": number}
                     yield from self._changes(op, row, {**source, "ts_ms": event.timestamp * 1000})
