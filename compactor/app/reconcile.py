@@ -16,12 +16,13 @@ from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.reconcile.canonical import Columns, LakeColumn, pair_columns
-from compactor.core.reconcile.reached import parse_lsn, position_lsn
+from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.report import ReconcileReport
 from compactor.core.reconcile.side import SqlSide
 from compactor.core.reconcile.spark_sql import SparkSql
 from compactor.flows.publish.publish import shown_version
 from compactor.flows.read.reconcile import Options, Pinned, reconcile
+from compactor.flows.record import remember_comparison
 from compactor.flows.table import Table
 
 _PAUSE = 2.0
@@ -38,11 +39,13 @@ class SparkLake:
     """What is compared."""
     spark: Callable[[], Any]
     """Returns the session."""
+    log: SourceLog
+    """How the source writes positions."""
 
-    def newest_lsn(self) -> int | None:
+    def reached(self) -> int | None:
         """See LakeSide."""
         newest = self.table.newest()
-        return position_lsn(newest.order, newest.position) if newest else None
+        return self.log.reached(newest.order, newest.position) if newest else None
 
     def pin(self) -> Pinned:
         """See LakeSide."""
@@ -50,7 +53,7 @@ class SparkLake:
         deleted = f" WHERE NOT `{views.DELETED}`" if self.table.spec.soft else ""
         relation = f"(SELECT * FROM ({views.view_text(self.table.spec, snapshot, versions=True)}) v{deleted}) t"
         side = SqlSide(SparkSql(), relation, self.columns, self._query, f"`{views.ROW_VERSION}`")
-        return Pinned(snapshot.version, snapshot.rows, position_lsn(snapshot.order, snapshot.position), side)
+        return Pinned(snapshot.version, snapshot.rows, self.log.reached(snapshot.order, snapshot.position), side)
 
     def _query(self, text: str) -> list[tuple[Any, ...]]:
         return with_sql_errors(lambda: [tuple(row) for row in self.spark().sql(text).collect()])
@@ -72,6 +75,20 @@ def source_table(spec: TableSpec) -> str:
         return spec.source_table
     parts = (spec.topic or "").split(".")
     return ".".join(parts[-2:]) if len(parts) >= 3 else spec.name
+
+
+def _select(source: Any, columns: Columns, spec: TableSpec, where: str | None) -> None:
+    """Choose the columns and rows of the source that the table should have: of a table with `delete_when` only those that are no deletes."""
+    if where is not None or spec.delete_when is None:
+        source.select(columns, where or "")
+        return
+    try:
+        source.select(columns, f"NOT coalesce(({spec.delete_when}), false)")
+    except Refused as error:
+        raise Refused(
+            f"table {spec.name}: the source does not understand `delete_when: {spec.delete_when}`, which is Spark's SQL. {error}. "
+            "Set --where to a condition, in the source's SQL, on the rows that are not deleted."
+        ) from None
 
 
 class Reconcile(AppBase):
@@ -105,13 +122,15 @@ class Reconcile(AppBase):
         wait: float = 600.0,
         timeout: float = 300.0,
         options: Options | None = None,
+        where: str | None = None,
     ) -> ReconcileReport:
         """Compare a table with its source and name the rows and columns that differ.
 
-        `at`: an LSN, or `now`, that the lake must reach first; `from_table`: the table in the source; `wait`: seconds that may be spent waiting
-        for the lake; `timeout`: seconds that one statement on the source may take.
+        `at`: a position in the source's log, or `now`, that the lake must reach first; `from_table`: the table in the source; `wait`:
+        seconds that may be spent waiting for the lake; `timeout`: seconds that one statement on the source may take; `where`: a condition on
+        the source's rows, in its SQL. The default leaves out the rows that `delete_when` makes deletes.
         """
-        from compactor.reconcile.postgres import open_source
+        from compactor.reconcile.source import open_source
 
         options = options or Options()
         check_reader(self.settings, "run it on EMR")
@@ -120,18 +139,20 @@ class Reconcile(AppBase):
             raise Refused(f"table {name} has no key: only tables with a key can be compared.")
         with open_source(url, from_table or source_table(spec), options.parallel, timeout) as source:
             if at is not None:
-                lsn = source.lsn() if at == "now" else parse_lsn(at)
-                if lsn is None:
-                    raise Refused(f"expected `now` or an LSN such as 0/16B3748, got {at!r}")
-                options = dataclasses.replace(options, at=lsn)
+                position = source.end() if at == "now" else source.log.parse(at)
+                if position is None:
+                    raise Refused(f"expected `now` or a position such as {source.log.example}, got {at!r}")
+                options = dataclasses.replace(options, at=position)
             self._start(frozenset())
             table = self.runtime.table(spec)
             columns = self._columns(table, source.columns())
-            source.select(columns)
-            lake = SparkLake(table, columns, self.runtime.spark)
+            _select(source, columns, spec, where)
+            lake = SparkLake(table, columns, self.runtime.spark, source.log)
             deadline = time.monotonic() + wait
             names = (name, f"{source.address} {source.table}")
-            return reconcile(names, columns, source, lake, options, lambda: self._pause(deadline), time.monotonic)
+            report = reconcile(names, columns, source, lake, options, lambda: self._pause(deadline), time.monotonic)
+        remember_comparison(table, report)
+        return report
 
     def _columns(self, table: Table, source: Any) -> Columns:
         snapshot = shown(table)

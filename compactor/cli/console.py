@@ -19,6 +19,7 @@ from compactor.cli.grid import coloured, console, moment, size, table, warned
 from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import UNEXPECTED, see
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.reconcile.report import EQUAL
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import Progress as ProgressCallback
@@ -124,6 +125,11 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
             print(item.blocked)
     for item in statuses:
         failing(item.last_run)
+        last = item.last_comparison
+        if last is not None and last.comparison is not None and (wide or last.outcome != EQUAL):
+            comparison = last.comparison
+            text = f"{item.table}: compared with {comparison.source} at {moment(last.ended)} (version {last.version}): {last.outcome}"
+            console().print(f"{text}; {comparison.summary}", soft_wrap=True)
 
 
 def failing(last: RunRecord | None) -> None:

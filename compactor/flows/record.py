@@ -13,11 +13,12 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from compactor.core.measures.record import FAILED, Phase, RunRecord
+from compactor.core.measures.record import FAILED, Comparison, Phase, RunRecord
 from compactor.core.model import times
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
+from compactor.core.reconcile.report import ReconcileReport
 from compactor.core.results.reports import Progress, TableReport
 from compactor.flows.environment import Environment
 from compactor.flows.table import Table
@@ -126,10 +127,53 @@ class Recorder:
         return dataclasses.replace(report, record=record)
 
 
+def remember_comparison(table: Table, report: ReconcileReport) -> None:
+    """Write the record of a comparison that has just ended. A failure is only logged: the comparison itself needs no right to write."""
+    ended = table.env.clock()
+    comparison = Comparison(
+        report.source,
+        report.source_position,
+        report.lake_position,
+        report.rows[0],
+        report.different,
+        report.kinds,
+        report.cells,
+        report.changing,
+        tuple(name for name, _ in report.skipped),
+    )
+    record = RunRecord(
+        table.env.nonce(),
+        report.table,
+        "reconcile",
+        report.outcome,
+        started=times.from_seconds(ended - report.seconds, "milliseconds"),
+        ended=times.from_seconds(ended, "milliseconds"),
+        seconds=report.seconds,
+        program=table.env.program,
+        version=report.version,
+        rows=report.rows[1],
+        comparison=comparison,
+    )
+    try:
+        table.storage.write(table.layout.run(record.started, record.id), record.to_bytes())
+        table.storage.write(table.layout.last_comparison(), record.to_bytes())
+    except CompactorError as error:
+        log.warning("%s: the record of this comparison was not written: %s", table.name, error)
+
+
+def last_comparison(table: Table) -> RunRecord | None:
+    """Return the record of the last comparison with the source; None without one. A record that cannot be read counts for nothing."""
+    return _copy(table, table.layout.last_comparison())
+
+
 def last_run(table: Table) -> RunRecord | None:
     """Return the record of the last run that was not idle; None without one. A record that cannot be read counts for nothing."""
+    return _copy(table, table.layout.last_run())
+
+
+def _copy(table: Table, path: str) -> RunRecord | None:
     try:
-        return RunRecord.from_bytes(table.storage.read(table.layout.last_run()))
+        return RunRecord.from_bytes(table.storage.read(path))
     except (FileNotFoundError, CompactorError):
         return None
 

@@ -5,15 +5,15 @@ Needs psycopg 3 (`pip install "cdc-compactor[reconcile]"`).
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.reconcile.canonical import Columns, SourceColumn
 from compactor.core.reconcile.postgres_sql import PostgresSql, form, literal, quoted
+from compactor.core.reconcile.reached import PostgresLog, SourceLog
 from compactor.core.reconcile.side import Side, SqlSide
+from compactor.reconcile.pool import Pool
 
 _SETTINGS = (
     "default_transaction_read_only = on",
@@ -34,62 +34,56 @@ _LSN = "select (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else
 class PostgresSource:
     """A table of a PostgreSQL database or of a standby. `connections`: statements at a time; `timeout`: seconds that one may take."""
 
+    log: SourceLog = PostgresLog()
+
     def __init__(self, url: str, table: str, connections: int = 2, timeout: float = 300.0) -> None:
         try:
             import psycopg
         except ImportError:
             raise Refused('reconcile needs psycopg, which is not installed: pip install "cdc-compactor[reconcile]"') from None
         self._driver: Any = psycopg
-        self._open: list[Any] = []
-        self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._pool = Pool()
         try:
-            for _ in range(max(1, connections)):
-                connection = psycopg.connect(url, autocommit=True, client_encoding="UTF8", application_name="compactor reconcile", connect_timeout=15)
-                self._open.append(connection)
-                self._free.put(connection)
-                for setting in (*_SETTINGS, f"statement_timeout = {int(timeout * 1000)}"):
-                    connection.execute(f"set {setting}")
-            info = self._open[0].info
+            self._pool.fill(connections, lambda: self._connected(url, timeout))
+            with self._pool.connection() as connection:
+                info = connection.info
             self.address = f"postgresql://{info.host}:{info.port}/{info.dbname}"
         except psycopg.Error as error:
-            self.close()
+            self._pool.close()
             raise Unavailable(f"PostgreSQL could not be reached: {_sentence(error)}") from None
         try:
             self.table, self._relation, self._kind = self._resolve(table)
-        except Refused:
-            self.close()
+        except (Refused, Unavailable):
+            self._pool.close()
             raise
 
     def __enter__(self) -> PostgresSource:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close all connections."""
-        for connection in self._open:
-            connection.close()
+        self._pool.close()
 
     def columns(self) -> list[SourceColumn]:
         """Return the table's columns. A generated one has no form: it is not in the change stream."""
         rows = self.query(_COLUMNS.format(relation=f"{self._relation}::regclass"))
         return [SourceColumn(name, "generated column" if made else kind, None if made else form(kind, enum)) for name, kind, enum, made in rows]
 
-    def select(self, columns: Columns) -> None:
-        """Set which columns `side` reads."""
+    def select(self, columns: Columns, where: str = "") -> None:
+        """Set which columns `side` reads, and a SQL condition on its rows. Raises Refused for a condition that the source does not understand."""
+        if where:
+            self.query(f"select 1 from {self.table} where {where} limit 0")
         # the rows of a view have no xmin
         mark = "xmin::text" if self._kind in ("r", "p", "m") else "''"
-        self.side: Side = SqlSide(PostgresSql(), self.table, columns, self.query, mark)
+        self.side: Side = SqlSide(PostgresSql(), self.table, columns, self.query, mark, where)
 
-    def lsn(self) -> int | None:
+    def end(self) -> int | None:
         """Return the end of the log: on a standby what it has replayed."""
         ((number,),) = self.query(_LSN)
         return None if number is None else int(number)
 
     def query(self, text: str) -> Sequence[Sequence[Any]]:
         """Run a statement on a free connection. Raises Unavailable and Refused."""
-        with self._connection() as connection:
+        with self._pool.connection() as connection:
             try:
                 rows: Sequence[Sequence[Any]] = connection.execute(text.encode(), prepare=False).fetchall()
                 return rows
@@ -102,13 +96,11 @@ class PostgresSource:
             except self._driver.Error as error:
                 raise Refused(f"{self.address}: {_sentence(error)}") from None
 
-    @contextmanager
-    def _connection(self) -> Iterator[Any]:
-        connection = self._free.get()
-        try:
-            yield connection
-        finally:
-            self._free.put(connection)
+    def _connected(self, url: str, timeout: float) -> Any:
+        connection = self._driver.connect(url, autocommit=True, client_encoding="UTF8", application_name="compactor reconcile", connect_timeout=15)
+        for setting in (*_SETTINGS, f"statement_timeout = {int(timeout * 1000)}"):
+            connection.execute(f"set {setting}")
+        return connection
 
     def _resolve(self, table: str) -> tuple[str, str, str]:
         """Return (the quoted name, the name as a literal, relkind). Raises Refused for a table that does not exist."""
@@ -123,12 +115,3 @@ class PostgresSource:
 
 def _sentence(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def open_source(url: str, table: str, connections: int, timeout: float) -> PostgresSource:
-    """Open the source of a URL. Raises Refused for a system that is not supported."""
-    scheme = url.partition("://")[0].lower()
-    if scheme in ("postgresql", "postgres"):
-        return PostgresSource(url, table, connections, timeout)
-    shown = scheme if "://" in url else "no scheme"
-    raise Refused(f"reconcile compares with PostgreSQL only, expected postgresql://.., got {shown}. MySQL is not implemented.")

@@ -157,6 +157,8 @@ def _runs(runs: Sequence[RunRecord]) -> list[Html]:
         phases = ", ".join(f"{phase.name} {duration(phase.seconds)}" for phase in longest)
         cost = "–" if run.job is None or run.job.cost is None else f"{run.job.cost:.4f} {run.job.currency}"
         what = f"{run.error_class}: {run.error}" if run.error else ", ".join(run.made) or run.outcome
+        if run.comparison is not None:
+            what = f"compared with {run.comparison.source}: {run.comparison.summary}"
         rows.append((moment(run.started), run.outcome, what, duration(run.seconds), phases, age(run.source_lag_seconds), cost))
     columns = ("began (UTC)", "outcome", "made", "took", "longest phases", "source lag", "cost")
     return [tag("h3", "Runs that did something"), grid(columns, rows, right=("took", "source lag", "cost"))]

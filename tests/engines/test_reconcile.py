@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,16 @@ import pytest
 
 from compactor.app import App
 from compactor.core.model.errors import Refused, Unavailable
-from compactor.core.reconcile.report import DIFFERENT, EQUAL, ReconcileReport
+from compactor.core.reconcile.report import DIFFERENT, EQUAL
 from compactor.flows.read.reconcile import Options
-from tests.oracle.sizes import FULL
 from tests.parts import decoding
 from tests.parts.metastore import postgres_server
 from tests.parts.one_spark import app_on_one_spark
+from tests.parts.reconciling import ROUNDS, ROWS, Load, double, named
 
 __all__ = ["app_on_one_spark"]
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.spark, pytest.mark.usefixtures("app_on_one_spark")]
-
-ROUNDS = 50 if FULL else 3
-ROWS = 8_000
 
 _TABLE = """
 create type mood as enum ('good', 'so so');
@@ -51,62 +47,27 @@ insert into every (id, plain, ratio, single, born, at, zoned, clock, bytes) valu
 """
 
 
-class Load:
-    """Threads that change random rows, and the pipeline behind them: logical decoding, a landed file, a run."""
+_STATEMENTS = (
+    "update every set price = price + 0.0001, zoned = clock_timestamp() where id = %s",
+    "delete from every where id = %s",
+    "insert into every (id, ratio) values (%s, random()) on conflict (id) do update set ratio = random()",
+    "update every set doc = '{\"x\": [1, 2]}', bytes = null where id = %s",
+)
 
-    def __init__(self, url: str, app: App, landing: Path) -> None:
-        self.url, self.app, self.landing = url, app, landing
-        self.files = 0
-        self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()
 
-    def land(self, drop: Any = None) -> None:
-        """Bring the lake forward once. `drop`: changes to leave out or to falsify."""
-        with self._lock, psycopg.connect(self.url, autocommit=True) as connection:
-            changes = [change for each in decoding.documents(connection) if (change := drop(each) if drop else each)]
-            if changes:
-                self.files += 1
-                folder = self.landing / f"increment_2026112{self.files // 24 % 10}{self.files % 24:02d}"
-                folder.mkdir(parents=True, exist_ok=True)
-                (folder / f"part-{self.files:05d}.json").write_text(decoding.lines(changes), encoding="utf-8")
-            (report,) = self.app.run(["every"])
-            assert report.error is None, report.error
+def loaded(url: str, app: App, landing: Path) -> Load:
+    """The load on this database."""
 
-    def write(self, seed: int) -> None:
-        """Updates, deletes, inserts, key changes: some keys are hot."""
-        draw = random.Random(seed)
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            while not self._stop.wait(0.02):
-                key = draw.choice((draw.randint(1, ROWS), draw.randint(1, 20)))
-                connection.execute(
-                    draw.choice(
-                        (
-                            "update every set price = price + 0.0001, zoned = clock_timestamp() where id = %s",
-                            "delete from every where id = %s",
-                            "insert into every (id, ratio) values (%s, random()) on conflict (id) do update set ratio = random()",
-                            "update every set doc = '{\"x\": [1, 2]}', bytes = null where id = %s",
-                        )
-                    ),
-                    (key,),
-                )
+    @contextmanager
+    def connected() -> Iterator[Any]:
+        with psycopg.connect(url, autocommit=True) as connection:
+            yield connection.execute
 
-    def _pipeline(self) -> None:
-        while not self._stop.wait(0.5):
-            self.land()
+    def changes() -> list[dict[str, Any]]:
+        with psycopg.connect(url, autocommit=True) as connection:
+            return list(decoding.documents(connection))
 
-    def __enter__(self) -> Load:
-        works = [(self.write, (1,)), (self.write, (2,)), (self._pipeline, ())]
-        self._threads = [threading.Thread(target=target, args=args, daemon=True) for target, args in works]
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(120)
-            assert not thread.is_alive()
+    return Load(app, landing, connected, _STATEMENTS, changes)
 
 
 @pytest.fixture
@@ -121,11 +82,6 @@ def url(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-def named(report: ReconcileReport) -> dict[tuple[str, str], tuple[str, ...]]:
-    """(kind, key) → columns that differ."""
-    return {(item.kind, item.key["id"]): tuple(cell.column for cell in item.cells) for item in report.differences}
-
-
 def test_only_real_differences_are_reported_while_the_source_is_written_to(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing where all is equal; then one row lost, one cell changed, one row doubled, one row too many: each is named."""
     # the runs are in this process, on the session that a pause would otherwise close for the runs of other processes
@@ -137,7 +93,7 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(url: 
         f"tables: {{every: {{key: [id], increments: {landing}/increment_%Y%m%d%H}}}}\n"
     )
     with App.open(config) as app:
-        load = Load(url, app, landing)
+        load = loaded(url, app, landing)
         load.land()
         quiet = app.reconcile("every", url, from_table="public.every")
         assert (quiet.outcome, quiet.rows, quiet.differences) == (EQUAL, (ROWS + 6, ROWS + 6), ()), quiet
@@ -153,7 +109,7 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(url: 
             assert looked_again, "the load changed nothing between the looks"
 
         falsify(url, load)
-        with load_again(load):
+        with load:
             report = app.reconcile("every", url, wait=600)
         wrong = {("missing", "100001"): (), ("extra", "100002"): (), ("changed", "100003"): ("price", "weird_näme")}
         assert (report.outcome, report.exit_code, named(report)) == (DIFFERENT, 1, wrong), report
@@ -170,14 +126,38 @@ def test_only_real_differences_are_reported_while_the_source_is_written_to(url: 
             app.reconcile("every", url, at="FF/0", wait=0)
         with pytest.raises(Refused, match=r"has no table public\.nobody"):
             app.reconcile("every", url, from_table="public.nobody")
-        with pytest.raises(Refused, match=r"MySQL is not implemented"):
-            app.reconcile("every", "mysql://u@127.0.0.1/school")
 
 
-def load_again(load: Load) -> Load:
-    """The same pipeline with new threads."""
-    load._stop = threading.Event()
-    return load
+def test_rows_that_the_source_keeps_as_deleted_are_not_missing(url: str, tmp_path: Path) -> None:
+    """A table with `delete_when`: its view leaves them out, so the comparison does, too."""
+    landing = tmp_path / "landing/increment_2026112000"
+    landing.mkdir(parents=True)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("create table soft (id int primary key, status text, seq int)")
+        connection.execute("insert into soft select n, case n % 3 when 0 then 'deleted' when 1 then 'active' end, n from generate_series(1, 300) n")
+        rows = connection.execute("select json_build_object('id', id, 'status', status, 'seq', seq)::text from soft").fetchall()
+    (landing / "part-0.json").write_text("\n".join(text for (text,) in rows), encoding="utf-8")
+    config = tmp_path / "compactor.yaml"
+    table = f"key: [id], order_by: [seq], increments: {tmp_path}/landing/increment_%Y%m%d%H"
+    config.write_text(
+        f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ntables:\n  soft: {{{table}, delete_when: \"status = 'deleted'\"}}\n"
+    )
+    with App.open(config) as app:
+        (done,) = app.run(["soft"])
+        assert done.error is None, done.error
+        report = app.reconcile("soft", url, wait=0)
+        assert (report.outcome, report.rows) == (EQUAL, (200, 200)), report
+        every = app.reconcile("soft", url, wait=0, where="")
+        assert (every.outcome, every.kinds, every.rows) == (DIFFERENT, {"missing": 100}, (300, 200))
+        (state,) = app.status(["soft"])
+        assert state.last_comparison is not None
+        assert state.last_comparison.outcome == DIFFERENT
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("update soft set status = 'active' where id = 3")
+        late = app.reconcile("soft", url, wait=0)
+        assert named(late) == {("missing", "3"): ()}
+        with pytest.raises(Refused, match='column "nothing" does not exist'):
+            app.reconcile("soft", url, where="nothing = 1")
 
 
 def falsify(url: str, load: Load) -> None:
@@ -200,23 +180,3 @@ def falsify(url: str, load: Load) -> None:
         return change
 
     load.land(lossy)
-
-
-def double(app: App, key: int) -> None:
-    """A second file with one row in the directory of the Delta or Segment that has it."""
-    table = app.runtime.table(app.specs(["every"])[0])
-    snapshot = table.newest()
-    assert snapshot is not None
-    spark = app.runtime.spark()
-    directories = [*([snapshot.delta.path] if snapshot.delta else []), *(segment.path for segment in snapshot.segments)]
-    for directory in directories:
-        place = Path(table.layout.inside(directory))
-        rows = spark.read.parquet(str(place)).where(f"id = {key} and _op <> 'd'")
-        if rows.count():
-            scratch = place.parent.parent / "scratch"
-            rows.coalesce(1).write.parquet(str(scratch))
-            (part,) = scratch.glob("*.parquet")
-            part.rename(place / "part-doubled.parquet")
-            spark.catalog.clearCache()
-            return
-    raise AssertionError(f"no file has the row {key}")

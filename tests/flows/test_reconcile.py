@@ -12,10 +12,11 @@ import pytest
 from compactor.core.model.errors import Unavailable
 from compactor.core.reconcile.canonical import Columns, LakeColumn, Pair, SourceColumn, pair_columns
 from compactor.core.reconcile.parts import Checksum, Part, Split
-from compactor.core.reconcile.postgres_sql import form
-from compactor.core.reconcile.reached import lsn_text, parse_lsn, position_lsn
+from compactor.core.reconcile.postgres_sql import PostgresSql, form
+from compactor.core.reconcile.reached import PostgresLog, SourceLog
 from compactor.core.reconcile.report import ReconcileReport
-from compactor.core.reconcile.side import Key, Row
+from compactor.core.reconcile.side import Key, Row, SqlSide
+from compactor.core.reconcile.spark_sql import SparkSql
 from compactor.flows.read.reconcile import Options, Pinned, reconcile
 
 
@@ -86,22 +87,33 @@ class Both:
     def side(self) -> Memory:
         return self.source
 
-    def lsn(self) -> int | None:
+    log: SourceLog = dataclasses.field(default_factory=PostgresLog)
+
+    def end(self) -> int | None:
         self.happens(self)
         return self.at
-
-    def newest_lsn(self) -> int | None:
-        return self.reached
-
-    def pin(self) -> Pinned:
-        return Pinned(7, len(self.lake.all), self.reached, Memory(self.lake.all, self.lake.ranged))
 
     def pause(self) -> bool:
         self.time += 1
         return self.time <= self.patience
 
     def compared(self, **options: Any) -> ReconcileReport:
-        return reconcile(("t", "pg t"), columns(), self, self, Options(**options), self.pause, lambda: self.time)
+        lake = LakeOf(self)
+        return reconcile(("t", "pg t"), columns(), self, lake, Options(**options), lambda: self.pause(), lambda: self.time)
+
+
+@dataclasses.dataclass
+class LakeOf:
+    """The lake's side of Both."""
+
+    both: Both
+
+    def reached(self) -> int | None:
+        return self.both.reached
+
+    def pin(self) -> Pinned:
+        lake = self.both.lake
+        return Pinned(7, len(lake.all), self.both.reached, Memory(lake.all, lake.ranged))
 
 
 def rows(count: int) -> list[tuple[str, str | None, str]]:
@@ -172,6 +184,71 @@ def test_a_lake_without_positions_is_judged_by_time() -> None:
     both = Both(Memory(edited(rows(10), 3, "new")), Memory(rows(10)), reached=None)
     report = both.compared()
     assert (report.outcome, report.differences[0].proof) == ("different", "the source has not changed it for 31 s")
+
+
+def test_a_row_that_only_a_lake_without_positions_has_is_judged_by_time() -> None:
+    """One look is all that there is time for."""
+    report = Both(Memory(rows(10)[:-1]), Memory(rows(10)), reached=None).compared()
+    assert [(item.kind, item.proof) for item in report.differences] == [("extra", "the source has not changed it for 31 s")]
+
+
+def test_a_standby_that_is_behind_the_lake_is_waited_for() -> None:
+    """Until then it cannot show that it has the lake's value, too."""
+    both = Both(Memory(rows(10)), Memory(edited(rows(10), 3, "new")), at=10, reached=20)
+
+    def pause() -> bool:
+        both.time += 1
+        if both.time > 5:
+            both.source, both.at = Memory(edited(rows(10), 3, "new")), 20
+        return both.time < 30
+
+    both.pause = pause  # type: ignore[method-assign]
+    report = both.compared()
+    assert (report.outcome, report.suspects, both.time) == ("equal", 1, 6)
+    behind = Both(Memory(rows(10)), Memory(edited(rows(10), 3, "new")), at=10, reached=20).compared()
+    assert (behind.outcome, behind.different) == ("unproven", 1)
+
+
+def without_marks(there: list[tuple[str, str | None, str]]) -> Memory:
+    """MySQL's rows, or those of a view."""
+    return Memory([(key, value, "") for key, value, _ in there])
+
+
+def test_a_source_without_marks_must_show_the_same_row_in_two_looks() -> None:
+    """In the first look the row had another value between the two reads, and the lake shows that one."""
+    there, looks = rows(10), []
+
+    def there_and_back(both: Both) -> None:
+        looks.append(1)
+        # the comparison itself begins with the first
+        both.lake = Memory(edited(there, 3, "between") if len(looks) <= 2 else there)
+
+    report = Both(without_marks(there), Memory(edited(there, 3, "between")), happens=there_and_back).compared()
+    assert (report.outcome, report.suspects, len(looks)) == ("equal", 1, 3)
+    looks.clear()
+    proven = Both(without_marks(there), Memory(edited(there, 3, "wrong")), happens=lambda both: looks.append(1)).compared()
+    assert (proven.outcome, proven.different, len(looks)) == ("different", 1, 3)
+
+
+def test_only_the_rows_that_count_are_read_from_a_side() -> None:
+    """Of a table with `delete_when` those that are no deletes; each statement has the condition, and a text key never becomes part of it."""
+    statements: list[str] = []
+
+    def query(text: str) -> list[tuple[int, int]]:
+        statements.append(text)
+        return [(1, 2)] if text.startswith("SELECT min") else []
+
+    side = SqlSide(PostgresSql(), '"t"', columns(), query, "xmin::text", "a or b")
+    side.bounds(), side.checksums(Part(1, 5), Split(1, 2)), side.digests([Part(1, 2), Part(3, 4)]), side.rows([("1",)])
+    assert all('FROM "t" WHERE (a or b) AND ' in text for text in statements)
+    assert 'WHERE (a or b) AND (("id" >= 1 AND "id" < 2) OR ("id" >= 3 AND "id" < 4))' in statements[2]
+
+
+def test_a_key_of_floating_numbers_is_looked_up_by_its_text() -> None:
+    """Its canonical text is its bits, of which SQL makes no number again."""
+    pair = Pair("x", "double", "x", "double precision", "double", True)
+    for sql in (PostgresSql(), SparkSql()):
+        assert (sql.operand(pair), sql.value(pair, "4607182418800017408")) == (sql.text(pair), "'4607182418800017408'")
 
 
 def test_a_row_that_the_source_changes_in_every_look_is_not_judged() -> None:
@@ -247,12 +324,13 @@ def test_a_comparison_begins_when_the_lake_has_come_far_enough() -> None:
 )
 def test_the_position_of_a_version_shows_how_far_it_has_the_log(order: Any, position: Any, expected: int | None) -> None:
     """Only order columns that are LSNs do."""
-    assert position_lsn(order, position) == expected
+    assert PostgresLog().reached(order, position) == expected
 
 
 def test_an_lsn_is_written_as_postgresql_does() -> None:
     """There and back."""
-    assert [lsn_text(parse_lsn(text)) for text in ("0/0", "16/B374D848", "now")] == ["0/0", "16/B374D848", "unknown"]
+    log = PostgresLog()
+    assert [log.text(log.parse(text)) for text in ("0/0", "16/B374D848", "now")] == ["0/0", "16/B374D848", "unknown"]
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,9 @@ def _server(
     ready: Callable[[], bool],
     environment: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    end: signal.Signals = signal.SIGINT,
 ) -> Iterator[None]:
-    """A process group of its own, alive and ready inside the block, gone after it."""
+    """A process group of its own, alive and ready inside the block, gone after it. `end`: the signal that ends it."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             _text(command),
@@ -167,7 +168,7 @@ def _server(
         _until(name, ready, process, log)
         yield
     finally:
-        for how in (signal.SIGINT, signal.SIGKILL):
+        for how in (end, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, how)
             with contextlib.suppress(subprocess.TimeoutExpired):

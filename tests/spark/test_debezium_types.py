@@ -90,6 +90,7 @@ TYPES: list[tuple[str, dict[str, Any], Any, str, Any]] = [
     ("time in milliseconds", of("int32", "io.debezium.time.Time"), 43200005, "string", "12:00:00.005000"),
     ("time in microseconds", of("int64", "io.debezium.time.MicroTime"), 43200 * 10**6, "string", "12:00:00"),
     ("the end of a day", of("int64", "io.debezium.time.MicroTime"), 86400 * 10**6, "string", "24:00:00"),
+    ("a negative time of MySQL", of("int64", "io.debezium.time.MicroTime"), -3020399 * 10**6 - 100, "string", "-838:59:59.000100"),
     ("time in nanoseconds", of("int64", "io.debezium.time.NanoTime"), 43200 * 10**9 + 1999, "string", "12:00:00.000001"),
     ("time with zone", of("string", "io.debezium.time.ZonedTime"), "12:00:00Z", "string", "12:00:00Z"),
     ("an interval", of("int64", "io.debezium.time.MicroDuration"), 31557600000000, "bigint", 31557600000000),

@@ -19,12 +19,25 @@ _VARIABLE = "COMPACTOR_SOURCE"
 def reconcile(
     table: OneTable,
     source: Annotated[
-        str, typer.Option("--source", metavar="URL", envvar=_VARIABLE, help="postgresql://user@host/database. Keep the password in PGPASSWORD.")
+        str,
+        typer.Option(
+            "--source",
+            metavar="URL",
+            envvar=_VARIABLE,
+            help="postgresql:// or mysql://user@host/database. Keep the password in PGPASSWORD or MYSQL_PWD.",
+        ),
     ] = "",
     source_table: Annotated[
         str | None, typer.Option(metavar="SCHEMA.TABLE", help="The table in the source; default from `source_table:`, `topic:` or the name.")
     ] = None,
-    at: Annotated[str | None, typer.Option("--at", metavar="LSN", help="First wait until the lake has reached this LSN, or `now`.")] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Compare only these rows of the source; its SQL. Default: rows that `delete_when` does not delete."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="POSITION", help="First wait until the lake has reached this LSN, or file:byte of the binlog, or `now`."),
+    ] = None,
     wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the lake, in all.")] = 600.0,
     parallel: Annotated[int, typer.Option(min=1, help="Statements at a time on the source.")] = 2,
     chunk: Annotated[int, typer.Option(min=1000, metavar="ROWS", help="Rows that one statement on the source should read.")] = 100_000,
@@ -38,19 +51,21 @@ def reconcile(
 
     Names the rows and columns that differ. Both sides compute counts and checksums of key ranges; ranges that differ are divided down to
     single rows. Each differing row is then looked at again: the source's row, the lake's row when the lake has reached the source's
-    position, and the source's row once more. So a row that changes meanwhile, or that the lake does not have yet, is not reported. Reads
-    only. Exits 0 if nothing differs, 1 if rows differ, 75 if rows differ and the lake has not reached the source's position within --wait.
+    position, and the source's row once more. So a row that changes meanwhile, or that the lake does not have yet, is not reported. Changes
+    neither side; the result is recorded for `compactor status`. Exits 0 if nothing differs, 1 if rows differ, 75 if rows differ and the lake
+    has not reached the source's position within --wait.
 
     \b
     Example:
       compactor reconcile student --source postgresql://reader@standby/school
+      compactor reconcile student --source mysql://reader@db/school
       compactor reconcile student --source postgresql://reader@standby/school --at now --wait 3600 --output json
     """
     if not source:
-        raise Refused(f"reconcile needs the source: --source postgresql://user@host/database, or the environment variable {_VARIABLE}")
+        raise Refused(f"reconcile needs the source: --source postgresql://user@host/database or mysql://.., or the environment variable {_VARIABLE}")
     os.environ.setdefault("PGAPPNAME", "compactor reconcile")
     with options.opened(config, verbose, WAIT_SECONDS) as app:
-        result = app.reconcile(table, source, at, source_table, wait, timeout, Options(parallel, chunk, limit))
+        result = app.reconcile(table, source, at, source_table, wait, timeout, Options(parallel, chunk, limit), where)
     if output is Output.json:
         console.as_json(result.to_json())
     else:

@@ -1,6 +1,6 @@
 """RunRecord: what one run did with one table, stored as `_compactor/runs/<time>-<id>.json`. `docs/run-record.schema.json` is its JSON Schema.
 
-The newest record is also at `_compactor/last_run.json`, if `shows_state`.
+The newest record is also at `_compactor/last_run.json`, if `shows_state`; that of the last comparison at `_compactor/last_comparison.json`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,37 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """What `compactor reconcile` found. It has no keys and no values of rows."""
+
+    source: str
+    """The source's table, without password."""
+    source_position: str
+    """Where the source's log ended when the comparison began; `unknown` if that is unknown."""
+    lake_position: str
+    """Up to where the compared version has the source's log; `unknown` if that is unknown."""
+    source_rows: int
+    """Compared rows of the source."""
+    different: int
+    """Number of keys whose rows differ."""
+    kinds: Mapping[str, int]
+    """Number of these keys by kind: `missing`, `extra`, `changed`, `repeated`."""
+    cells: Mapping[str, int]
+    """Number of changed rows by the column in which they differ."""
+    changing: int
+    """Keys that the source changed in every look; they were not judged."""
+    skipped: tuple[str, ...]
+    """Columns that were not compared."""
+
+    @property
+    def summary(self) -> str:
+        """Return what differs, in a few words."""
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds.items())
+        cells = ", ".join(f"{column} in {count:,}" for column, count in self.cells.items())
+        return f"{self.different:,} rows differ" + (f" ({kinds}{f'; {cells}' if cells else ''})" if kinds else "")
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """What one run did with one table. Idle runs have no record."""
 
@@ -45,10 +76,10 @@ class RunRecord:
     table: str
     """The table's name."""
     operation: str
-    """The verb: `run`, `replay`, `reabsorb`, `restore`, `rebuild` or `adopt`."""
+    """The verb: `run`, `replay`, `reabsorb`, `restore`, `rebuild`, `adopt` or `reconcile`."""
     outcome: str
     """`committed`, `resumed` (it only finished an earlier run), `blocked` (committed, and not shown because a rule of `checks:` does not hold),
-    `failed`, `later` (try again), or `stopped` (by Ctrl-C)."""
+    `failed`, `later` (try again), or `stopped` (by Ctrl-C). Of a comparison: `equal`, `different`, `unproven` or `too many`."""
     started: str
     """When the run began, ISO 8601, UTC."""
     ended: str
@@ -111,13 +142,15 @@ class RunRecord:
     """Sentences for the operator."""
     job: JobUsage | None = None
     """What the EMR job used and cost, as this table's share; null for any other run, and until the job's bill is known."""
+    comparison: Comparison | None = None
+    """What was found, if the operation is `reconcile`; null for any other."""
     format: int = FORMAT
     """The version of this JSON format."""
 
     @property
     def shows_state(self) -> bool:
-        """Return whether the run shows the state of the table. A command that an operator's mistake or Ctrl-C ended does not."""
-        return self.outcome != "stopped" and (self.operation == "run" or self.outcome not in FAILED)
+        """Return whether the run shows the state of the table. A command that an operator's mistake or Ctrl-C ended does not, nor a comparison."""
+        return self.comparison is None and self.outcome != "stopped" and (self.operation == "run" or self.outcome not in FAILED)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -135,7 +168,10 @@ class RunRecord:
                 raise StateRefused(f"run record {place}: expected format {FORMAT}, found {raw['format']!r}")
             phases = tuple(Phase(**each) for each in raw["phases"])
             job = JobUsage(**raw["job"]) if raw["job"] else None
-            return cls(**{**raw, "phases": phases, "made": tuple(raw["made"]), "notes": tuple(raw["notes"]), "job": job})
+            compared = raw.get("comparison")
+            comparison = Comparison(**{**compared, "skipped": tuple(compared["skipped"])}) if compared else None
+            lists = {name: tuple(raw[name]) for name in ("made", "notes")}
+            return cls(**{**raw, **lists, "phases": phases, "job": job, "comparison": comparison})
         except (TypeError, KeyError, ValueError) as error:
             raise StateRefused(f"run record {place} cannot be read: {error}. Delete the file; the table does not need it.") from error
 

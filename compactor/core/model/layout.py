@@ -15,6 +15,7 @@ _compactor/notices/failed.json              since when a reported failure lasts
 _compactor/shown.json                       what the catalog shows; remembered so that an idle run need not ask it
 _compactor/audit.json                       the verdict of `checks:` on the newest audited version
 _compactor/last_run.json                    a copy of the newest run record, for `status`; nothing decides by it
+_compactor/last_comparison.json             a copy of the run record of the last comparison with the source
 _compactor/publishing/<id>                  a publication that has begun
 _compactor/erased/<20 digits>.json, .txt    the certificate of an erase; the number is the version that it was written for
 _compactor/rewriting/<commit id>/<n>/*.parquet   a raw file without records of erased keys, before it takes its place in the archive
@@ -41,6 +42,7 @@ _KINDS = (
     ("shown", re.compile(r"_compactor/shown\.json")),
     ("audit", re.compile(r"_compactor/audit\.json")),
     ("last_run", re.compile(r"_compactor/last_run\.json")),
+    ("last_comparison", re.compile(r"_compactor/last_comparison\.json")),
     ("certificate", re.compile(r"_compactor/erased/\d{20}\.(json|txt)")),
     ("copy", re.compile(r"_compactor/rewriting/(?P<commit>[a-z]\d{8}-[0-9a-f]{8})/(?P<part>\d+)/(?P<file>[^/]+)")),
     ("publishing", re.compile(r"_compactor/publishing/(?P<id>[^/]+)")),
@@ -143,6 +145,10 @@ class Layout:
     def last_run(self) -> str:
         """Return the file with a copy of the newest run record."""
         return join(self.root, "_compactor/last_run.json")
+
+    def last_comparison(self) -> str:
+        """Return the file with a copy of the record of the last comparison with the source."""
+        return join(self.root, "_compactor/last_comparison.json")
 
     def publications(self) -> str:
         """Return the directory of the marks of publications that have begun."""

@@ -31,6 +31,13 @@ _LAKE: dict[str, tuple[str, ...]] = {
 }
 """Form → the stored types (without their parameters) that can be compared in it."""
 
+_INSTEAD = {(NUMBER, "float"): DOUBLE, (NUMBER, "double"): DOUBLE, (INTEGER, "boolean"): BOOLEAN}
+"""(form, stored type) → the form in which both are compared. MySQL's booleans are numbers."""
+
+DIRECT = frozenset({INTEGER, NUMBER, DATE, MOMENT, TIME, BYTES, UUID, PADDED, TEXT})
+"""The forms whose text both sides can turn into a value of the column's type again, so that an index or file statistics find a key. That of a
+double is its bits, and SQL makes no number from them."""
+
 _BASE = re.compile(r"[^(\[]+")
 
 
@@ -114,10 +121,13 @@ class Sql(Protocol):
         """Return an expression for the canonical text of a column's value; null for null."""
 
     def operand(self, pair: Pair) -> str:
-        """Return what is compared with `value` to look a key up."""
+        """Return what is compared with `value` to look a key up: the column, or its text where its form is not DIRECT."""
 
     def value(self, pair: Pair, text: str) -> str:
         """Return an expression for the value that has this canonical text."""
+
+    def characters(self, text: str) -> str:
+        """Return an expression for the number of characters of a text, as text."""
 
     def digest(self, text: str) -> str:
         """Return an expression for the 32 hexadecimal digits of the MD5 of a text's UTF-8 bytes."""
@@ -149,7 +159,7 @@ def pair_columns(lake: Sequence[LakeColumn], source: Sequence[SourceColumn], key
         if other is None or reason or other.form is None:
             skipped.append((column.name, reason))
             continue
-        form = DOUBLE if other.form == NUMBER and base(column.type) in ("float", "double") else other.form
+        form = _INSTEAD.get((other.form, base(column.type)), other.form)
         pairs.append(Pair(column.name, column.type, column.source, other.type, form, column.name in key))
     skipped += [(name, "only the source has it") for name in there]
     return Columns(tuple(sorted(pairs, key=lambda pair: (not pair.key, key.index(pair.name) if pair.key else 0))), tuple(skipped))
@@ -162,8 +172,6 @@ def _reason(column: LakeColumn, other: SourceColumn | None) -> str:
         return f"{other.type} has no canonical form"
     if column.protection:
         return f"stored by the rule {column.protection} of `columns:`"
-    kinds = _LAKE[other.form]
-    floating = other.form == NUMBER and base(column.type) in ("float", "double")
-    if base(column.type) not in kinds and not floating:
+    if base(column.type) not in _LAKE[other.form] and (other.form, base(column.type)) not in _INSTEAD:
         return f"stored as {column.type}, {other.type} in the source"
     return ""

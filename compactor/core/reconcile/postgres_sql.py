@@ -6,6 +6,7 @@ from compactor.core.reconcile.canonical import (
     BOOLEAN,
     BYTES,
     DATE,
+    DIRECT,
     DOUBLE,
     INTEGER,
     MOMENT,
@@ -74,6 +75,8 @@ class PostgresSql:
             # adding zero makes 0 of -0; a real is widened, which is exact
             number = f"{value}::real::double precision" if pair.form == SINGLE else f"{value}::double precision"
             return f"(('x' || encode(float8send({number} + 0), 'hex'))::bit(64)::bigint::text)"
+        if pair.form == BOOLEAN:
+            return f"({value}::int <> 0)::text"
         if pair.form == DATE:
             return f"(case when isfinite({value}) then ({value} - date '1970-01-01')::text end)"
         if pair.form == MOMENT:
@@ -86,11 +89,13 @@ class PostgresSql:
 
     def operand(self, pair: Pair) -> str:
         """Return the column, so that an index on the key is used."""
-        return self.name(pair)
+        return self.name(pair) if pair.form in DIRECT else self.text(pair)
 
     def value(self, pair: Pair, text: str) -> str:
         """Return a value of the column's type."""
         given = literal(text)
+        if pair.form not in DIRECT:
+            return given
         if pair.form == INTEGER:
             return f"{given}::bigint"
         if pair.form == DATE:
@@ -102,6 +107,10 @@ class PostgresSql:
         if pair.form == BYTES:
             return f"decode({given}, 'hex')"
         return f"{given}::{pair.source_type}"
+
+    def characters(self, text: str) -> str:
+        """Return the number of characters."""
+        return f"cast(length({text}) as varchar(10))"
 
     def digest(self, text: str) -> str:
         """Return the MD5 of the UTF-8 bytes, whatever the encoding of the database is."""

@@ -1,42 +1,103 @@
-"""How far a version has come in the source's log, and what PostgreSQL's LSNs look like."""
+"""How far a version has come in the source's log, and how PostgreSQL and MySQL write positions there.
+
+A position is one number here, so that two of them can be compared: PostgreSQL's LSN; the number of MySQL's binlog file, and the byte in it.
+"""
 
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 from compactor.core.model.position import Order, Position
 
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+_BINLOG = re.compile(r"(?:.*[^0-9])?([0-9]{1,10}):([0-9]{1,15})")
+_FILE = 1 << 50
+"""More bytes than a binlog file can have."""
 
 
-def parse_lsn(text: str) -> int | None:
-    """Return PostgreSQL's `0/44CF6F8` as a number, or None for other text.
+class SourceLog(Protocol):
+    """The positions in the log of a source."""
 
-    >>> parse_lsn("1/10"), parse_lsn("now")
-    (4294967312, None)
-    """
-    match = _LSN.fullmatch(text)
-    return (int(match[1], 16) << 32) + int(match[2], 16) if match else None
+    example: str
+    """A position as this source writes it, for messages."""
+
+    def parse(self, text: str) -> int | None:
+        """Return a position that somebody has written, or None for other text."""
+
+    def text(self, position: int | None) -> str:
+        """Return a position as the source writes it; "unknown" for None."""
+
+    def reached(self, order: Order, position: Position | None) -> int | None:
+        """Return up to where a version has the source's log, or None if its order columns are no positions in such a log."""
 
 
-def lsn_text(number: int | None) -> str:
-    """Return a number as PostgreSQL writes an LSN; "unknown" for None."""
-    return "unknown" if number is None else f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
+class PostgresLog:
+    """LSNs."""
+
+    example = "0/16B3748"
+
+    def parse(self, text: str) -> int | None:
+        """See SourceLog.
+
+        >>> PostgresLog().parse("1/10"), PostgresLog().parse("now")
+        (4294967312, None)
+        """
+        match = _LSN.fullmatch(text)
+        return (int(match[1], 16) << 32) + int(match[2], 16) if match else None
+
+    def text(self, position: int | None) -> str:
+        """See SourceLog."""
+        return "unknown" if position is None else f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+
+    def reached(self, order: Order, position: Position | None) -> int | None:
+        """See SourceLog.
+
+        The stream comes in the order of commits. An event whose last commit before it is C proves that everything committed up to C came before
+        it; an event that was written at L belongs to a later commit than everything committed before L.
+
+        >>> PostgresLog().reached((("commit_lsn", "bigint"), ("lsn", "bigint")), (0, 100, 160, "f", 0, 0))
+        159
+        """
+        values = _values(order, position)
+        written = [values.get(name) for name in ("lsn", "change_lsn")]
+        ends = [value for value in (values.get("commit_lsn"),) if isinstance(value, int)]
+        ends += [value - 1 for value in written if isinstance(value, int)]
+        return max(ends, default=None)
 
 
-def position_lsn(order: Order, position: Position | None) -> int | None:
-    """Return up to where a version has the source's log, or None if its order columns are no LSNs.
+class MysqlLog:
+    """Binlog files and bytes in them. GTIDs have no order, so they are not used."""
 
-    The stream comes in the order of commits. An event whose last commit before it is C proves that everything committed up to C came before it; an
-    event that was written at L belongs to a later commit than everything committed before L.
+    example = "binlog.000012:4711"
 
-    >>> position_lsn((("commit_lsn", "bigint"), ("lsn", "bigint")), (0, 100, 160, "f", 0, 0))
-    159
-    """
-    if position is None:
-        return None
-    values = dict(zip((name for name, _ in order), position[1:]))
-    commit = values.get("commit_lsn")
-    written = [values.get(name) for name in ("lsn", "change_lsn")]
-    ends = [value for value in (commit,) if isinstance(value, int)] + [value - 1 for value in written if isinstance(value, int)]
-    return max(ends, default=None)
+    def parse(self, text: str) -> int | None:
+        """See SourceLog.
+
+        >>> MysqlLog().text(MysqlLog().parse("mysql-bin.000012:4711"))
+        '000012:4711'
+        """
+        match = _BINLOG.fullmatch(text)
+        return self.position(int(match[1]), int(match[2])) if match else None
+
+    def text(self, position: int | None) -> str:
+        """See SourceLog. The name before the file's number is the server's own and no part of a position."""
+        return "unknown" if position is None else f"{position // _FILE:06d}:{position % _FILE}"
+
+    def position(self, file: int, byte: int) -> int:
+        """Return a position."""
+        return file * _FILE + byte
+
+    def reached(self, order: Order, position: Position | None) -> int | None:
+        """See SourceLog. An event that begins at a byte comes after every transaction that ends there or before.
+
+        >>> MysqlLog().text(MysqlLog().reached((("file_number", "bigint"), ("pos", "bigint")), (0, 3, 900, 0)))
+        '000003:900'
+        """
+        values = _values(order, position)
+        file, byte = values.get("file_number"), values.get("pos")
+        return self.position(file, byte) if isinstance(file, int) and isinstance(byte, int) else None
+
+
+def _values(order: Order, position: Position | None) -> dict[str, object]:
+    return {} if position is None else dict(zip((name for name, _ in order), position[1:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,6 +74,10 @@ class ReconcileReport:
     """The keys whose rows differ, at most as many as were asked for."""
     different: int
     """Number of keys whose rows differ."""
+    kinds: dict[str, int]
+    """Kind → number of the keys whose rows differ."""
+    cells: dict[str, int]
+    """Column → number of the `changed` rows in which it differs."""
     seconds: float
     """Duration."""
 
@@ -94,3 +99,10 @@ def difference(columns: Columns, key: Key, source: Sequence[Row], lake: Sequence
         triples = zip(columns.names, source[0].values, lake[0].values)
         cells = tuple(Cell(name, theirs, ours) for name, theirs, ours in triples if theirs != ours)
     return RowDifference({pair.name: text for pair, text in zip(columns.key, key)}, kind, (len(source), len(lake)), cells, proof)
+
+
+def tally(differences: Sequence[RowDifference]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return (kind → rows, column → changed rows), the most frequent first."""
+    kinds = Counter(each.kind for each in differences)
+    cells = Counter(cell.column for each in differences for cell in each.cells)
+    return dict(kinds.most_common()), dict(cells.most_common())

@@ -44,17 +44,18 @@ class Side(Protocol):
 
 
 class SqlSide:
-    """A side that runs SQL. `relation`: what follows FROM; `mark`: an expression for `Row.mark`."""
+    """A side that runs SQL. `relation`: what follows FROM; `mark`: an expression for `Row.mark`; `where`: a condition on the rows that count."""
 
-    def __init__(self, sql: Sql, relation: str, columns: Columns, query: Query, mark: str = "''") -> None:
+    def __init__(self, sql: Sql, relation: str, columns: Columns, query: Query, mark: str = "''", where: str = "") -> None:
         self._sql, self._relation, self._columns, self._query, self._mark = sql, relation, columns, query, mark
+        self._counted = f"({where}) AND " if where else ""
 
     def bounds(self) -> tuple[int, int] | None:
         """See Side."""
         if not self._columns.ranged:
             return None
         name = self._sql.name(self._columns.key[0])
-        ((low, high),) = self._query(f"SELECT min({name}), max({name}) FROM {self._relation}")
+        ((low, high),) = self._query(f"SELECT min({name}), max({name}) FROM {self._relation} WHERE {self._counted}1 = 1")
         return None if low is None else (int(low), int(high))
 
     def checksums(self, part: Part, split: Split) -> dict[str, Checksum]:
@@ -85,7 +86,7 @@ class SqlSide:
         right = [[self._sql.value(pair, text) for pair, text in zip(pairs, key)] for key in keys]
         condition = f"{_tuple(left)} IN ({', '.join(_tuple(values) for values in right)})"
         rows: dict[Key, list[Row]] = defaultdict(list)
-        for *values, mark in self._query(f"SELECT {self._text_columns()}, {self._mark} FROM {self._relation} WHERE {condition}"):
+        for *values, mark in self._query(f"SELECT {self._text_columns()}, {self._mark} FROM {self._relation} WHERE {self._counted}{condition}"):
             rows[tuple(values[: len(pairs)])].append(Row(tuple(values), str(mark)))
         return {key: tuple(sorted(each, key=lambda row: [value or "" for value in row.values])) for key, each in rows.items()}
 
@@ -95,7 +96,7 @@ class SqlSide:
     def _texts(self, parts: Sequence[Part]) -> str:
         first = self._columns.key[0]
         conditions = " OR ".join(f"({self._condition(part)})" for part in parts)
-        return f"SELECT {self._text_columns()}, {self._sql.name(first)} AS k FROM {self._relation} WHERE {conditions}"
+        return f"SELECT {self._text_columns()}, {self._sql.name(first)} AS k FROM {self._relation} WHERE {self._counted}({conditions})"
 
     def _condition(self, part: Part) -> str:
         first = self._sql.name(self._columns.key[0])
@@ -103,19 +104,18 @@ class SqlSide:
         conditions += [f"{first} < {part.high}"] if part.high is not None else []
         if part.prefix:
             texts = [self._sql.text(pair) for pair in self._columns.key]
-            conditions.append(f"substr({self._sql.digest(_joined(texts))}, 1, {len(part.prefix)}) = '{part.prefix}'")
+            conditions.append(f"substr({self._sql.digest(self._joined(texts))}, 1, {len(part.prefix)}) = '{part.prefix}'")
         return " AND ".join(conditions) or "1 = 1"
 
     def _key_digest(self) -> str:
-        return self._sql.digest(_joined([f"c{at}" for at in range(len(self._columns.key))]))
+        return self._sql.digest(self._joined([f"c{at}" for at in range(len(self._columns.key))]))
 
     def _row_digest(self) -> str:
-        return self._sql.digest(_joined([f"c{at}" for at in range(len(self._columns.pairs))]))
+        return self._sql.digest(self._joined([f"c{at}" for at in range(len(self._columns.pairs))]))
 
-
-def _joined(texts: Iterable[str]) -> str:
-    """Return an expression that joins texts so that no two rows have the same result: each with its length before it, `-` for null."""
-    return " || ".join(f"coalesce(cast(length({text}) as varchar(10)) || ':' || {text}, '-')" for text in texts)
+    def _joined(self, texts: Iterable[str]) -> str:
+        """Return an expression that joins texts so that no two rows have the same result: each with its length before it, `-` for null."""
+        return " || ".join(f"coalesce({self._sql.characters(text)} || ':' || {text}, '-')" for text in texts)
 
 
 def _tuple(values: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from compactor.core.reconcile.canonical import (
     BOOLEAN,
     BYTES,
     DATE,
+    DIRECT,
     DOUBLE,
     INTEGER,
     MOMENT,
@@ -30,7 +31,7 @@ def _without_zeros(value: str) -> str:
 
 def _direct(pair: Pair) -> bool:
     """Return whether the column itself can be compared with a value."""
-    return base(pair.type) != "string" or pair.form == TEXT
+    return pair.form in DIRECT and (base(pair.type) != "string" or pair.form == TEXT)
 
 
 class SparkSql:
@@ -80,6 +81,10 @@ class SparkSql:
         if stored == "timestamp":
             return f"timestamp_micros(cast({given} AS bigint))"
         return f"unhex({given})" if stored == "binary" else f"try_cast({given} AS {pair.type})"
+
+    def characters(self, text: str) -> str:
+        """Return the number of characters."""
+        return f"cast(length({text}) as varchar(10))"
 
     def digest(self, text: str) -> str:
         """Return the MD5."""

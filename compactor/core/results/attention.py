@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from compactor.core.model import times
+from compactor.core.reconcile.report import DIFFERENT
 from compactor.core.results.timeline import Problem, Timeline
 
 SILENT_SECONDS = 86400.0
@@ -39,6 +40,11 @@ def _of(table: Timeline, now: float) -> Iterator[Problem]:
     if table.debt > 1:
         text = f"The Delta is {table.debt:.1f} times as large as a fast join allows, so readers are slower. Compaction is behind."
         yield Problem(name, False, text, (f"compactor compact {name}",))
+    compared = table.compared
+    if compared is not None and compared.comparison is not None and compared.outcome == DIFFERENT:
+        summary = compared.comparison.summary
+        text = f"The table is not equal to its source: {summary}, compared at {compared.ended[:16].replace('T', ' ')}."
+        yield Problem(name, True, text, (f"compactor reconcile {name} --source URL", f"compactor verify {name}"))
     quiet = quiet_for(table, now)
     if quiet is not None and failure is None:
         text = f"No new data for {duration(quiet[0])}; the table usually gets some every {duration(quiet[1])}. Check the source and its sink."
@@ -47,7 +53,8 @@ def _of(table: Timeline, now: float) -> Iterator[Problem]:
 
 def last_run(table: Timeline) -> float | None:
     """Return when a run last looked at the table, in epoch seconds; None if unknown."""
-    moments = [table.idle, table.runs[-1].ended if table.runs else None, table.newest.time if table.newest else None]
+    run = next((run.ended for run in reversed(table.runs) if run.comparison is None), None)
+    moments = [table.idle, run, table.newest.time if table.newest else None]
     return max((times.to_seconds(moment) for moment in moments if moment is not None), default=None)
 
 

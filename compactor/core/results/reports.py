@@ -161,6 +161,8 @@ class TableStatus:
     """Why readers do not see the newest version (`checks:`); None if nothing blocks it."""
     last_run: RunRecord | None = None
     """The record of the last run that was not idle; None if none is known."""
+    last_comparison: RunRecord | None = None
+    """The record of the last comparison with the source; None if none is known."""
     whole_to: str | None = None
     """The end of the newest hour that is known to be whole, ISO 8601; None if none is."""
     whole_note: str | None = None

@@ -113,6 +113,11 @@ class Timeline:
         return next((run for run in reversed(self.runs) if run.shows_state), None)
 
     @property
+    def compared(self) -> RunRecord | None:
+        """Return the record of the last comparison with the source, if it is among the runs."""
+        return next((run for run in reversed(self.runs) if run.comparison is not None), None)
+
+    @property
     def last_outcome(self) -> str | None:
         """Return the outcome of the last run that is known."""
         run = self._last_run

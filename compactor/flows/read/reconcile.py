@@ -17,7 +17,7 @@ from compactor.core.model.errors import Unavailable
 from compactor.core.reconcile import report as reports
 from compactor.core.reconcile.canonical import Columns
 from compactor.core.reconcile.parts import NOTHING, Checksum, Part, Split, differing
-from compactor.core.reconcile.reached import lsn_text
+from compactor.core.reconcile.reached import SourceLog
 from compactor.core.reconcile.report import ReconcileReport, RowDifference, difference
 from compactor.core.reconcile.side import Key, Row, Side
 
@@ -42,7 +42,7 @@ class Pinned:
     """Its number."""
     rows: int
     """About how many rows it has."""
-    lsn: int | None
+    reached: int | None
     """Up to where it has the source's log; None if that is unknown."""
     side: Side
     """Its rows."""
@@ -51,7 +51,7 @@ class Pinned:
 class LakeSide(Protocol):
     """The lake as `reconcile` uses it. Whoever can answer the queries of a Side about one version can be a lake."""
 
-    def newest_lsn(self) -> int | None:
+    def reached(self) -> int | None:
         """Return up to where the newest version has the source's log; cheap, as it is called every few seconds."""
 
     def pin(self) -> Pinned:
@@ -63,8 +63,10 @@ class SourceSide(Protocol):
 
     side: Side
     """Its rows, as they are when they are read."""
+    log: SourceLog
+    """How its positions are written."""
 
-    def lsn(self) -> int | None:
+    def end(self) -> int | None:
         """Return the end of its log: everything that was visible in earlier reads lies before it. None if it has no such number."""
 
 
@@ -81,7 +83,7 @@ class Options:
     suspects: int = 20_000
     """More keys than this are not looked at one by one."""
     at: int | None = None
-    """The LSN that the lake must have reached before the comparison begins."""
+    """The position in the source's log that the lake must have reached before the comparison begins."""
 
 
 @dataclass
@@ -106,9 +108,9 @@ def reconcile(
 
     Raises Unavailable if the lake does not reach `options.at` in time.
     """
-    began, start = clock(), source.lsn()
+    began, start = clock(), source.end()
     if options.at is not None:
-        _await(lake, options.at, pause)
+        _await(source.log, lake, options.at, pause)
     pinned = lake.pin()
     parts, counts, suspects = _suspects(source.side, pinned, options)
     judged = _Judged()
@@ -117,13 +119,14 @@ def reconcile(
         judged = _judge(columns, source, lake, suspects, pause, clock)
         outcome = reports.DIFFERENT if judged.proven else reports.UNPROVEN if judged.unproven else reports.EQUAL
     differences = [*judged.proven, *judged.unproven]
+    kinds, cells = reports.tally(differences)
     return ReconcileReport(
         table=names[0],
         source=names[1],
         outcome=outcome,
         version=pinned.version,
-        lake_position=lsn_text(pinned.lsn),
-        source_position=lsn_text(start),
+        lake_position=source.log.text(pinned.reached),
+        source_position=source.log.text(start),
         rows=counts,
         columns=columns.names,
         skipped=columns.skipped,
@@ -132,14 +135,17 @@ def reconcile(
         changing=judged.changing,
         differences=tuple(differences[: options.limit]),
         different=len(differences),
+        kinds=kinds,
+        cells=cells,
         seconds=round(clock() - began, 3),
     )
 
 
-def _await(lake: LakeSide, lsn: int, pause: Callable[[], bool]) -> None:
-    while (reached := lake.newest_lsn()) is None or reached < lsn:
+def _await(log: SourceLog, lake: LakeSide, position: int, pause: Callable[[], bool]) -> None:
+    while (reached := lake.reached()) is None or reached < position:
         if reached is None or not pause():
-            raise Unavailable(f"the lake has not reached {lsn_text(lsn)}, it is at {lsn_text(reached)}. Wait longer (--wait), or run the table.")
+            at = log.text(reached)
+            raise Unavailable(f"the lake has not reached {log.text(position)}, it is at {at}. Wait longer (--wait), or run the table.")
 
 
 def _suspects(source: Side, pinned: Pinned, options: Options) -> tuple[int, tuple[int, int], list[Key]]:
@@ -206,56 +212,89 @@ def _batch(parts: list[tuple[Part, int]]) -> list[Part]:
 def _judge(columns: Columns, source: SourceSide, lake: LakeSide, keys: list[Key], pause: Callable[[], bool], clock: Callable[[], float]) -> _Judged:
     """Look at keys until each is equal, proven to differ, changed by the source in every look, or no time is left."""
     judged, changes = _Judged(), Counter[Key]()
-    # what is not in the source has no mark there: it may have come and gone between the two reads. The lake's row has one: if it is the same
-    # in two looks, then it was there when the second look began, and the source must have had it too
-    extra: dict[Key, tuple[Row, ...]] = {}
+    # a row without a mark, and a row that is not there, may have changed and changed back between the two reads. The lake's row has a mark: if
+    # it is the same in two looks, then it was there when the second look began, and the source must have had it too
+    looked: dict[Key, tuple[tuple[Row, ...], tuple[Row, ...]]] = {}
     began = clock()
     while keys:
-        before, target = _rows(source.side, keys), source.lsn()
-        in_time = _passed(lake, target, pause)
-        pinned = lake.pin()
-        ours, after = _rows(pinned.side, keys), _rows(source.side, keys)
-        reached = target is not None and pinned.lsn is not None and pinned.lsn >= target
+        look = _look(source, lake, keys, pause)
         left = []
         for key in keys:
-            shown, earlier = ours.get(key, ()), extra.get(key)
-            extra[key] = () if key in after else shown
-            if before.get(key) != after.get(key) or (earlier and extra[key] and earlier != shown):
+            there, shown = look.after.get(key, ()), look.lake.get(key, ())
+            if look.before.get(key, ()) == there and _values(there) == _values(shown):
+                continue
+            marked = bool(there) and all(row.mark for row in there)
+            earlier = None if marked else looked.get(key)
+            looked[key] = (there, shown)
+            if look.before.get(key, ()) != there or earlier not in (None, looked[key]):
                 changes[key] += 1
-                if changes[key] < _CHANGING and in_time:
+                if changes[key] < _CHANGING and look.in_time:
                     left.append(key)
                 else:
                     judged.changing += 1
-            elif _values(after, key) != _values(ours, key):
-                certain = key in after or bool(earlier)
-                proof = f"lake at {lsn_text(pinned.lsn)}, source read at {lsn_text(target)}" if reached else ""
-                if not in_time and not reached and pinned.lsn is None:
-                    proof = f"the source has not changed it for {clock() - began:.0f} s"
-                if not proof and len(shown) > max(1, len(after.get(key, ()))):
-                    # a view has a key once, whatever the source did since
-                    certain, proof = True, f"version {pinned.version} has the key {len(shown)} times"
-                if proof and certain:
-                    judged.proven.append(difference(columns, key, after.get(key, ()), shown, proof))
-                elif in_time:
-                    left.append(key)
-                else:
-                    judged.unproven.append(difference(columns, key, after.get(key, ()), shown, ""))
+                continue
+            proof = look.proof if marked or earlier else ""
+            if not look.in_time and look.pinned.reached is None:
+                proof = f"the source has not changed it for {clock() - began:.0f} s"
+            if not proof and len(shown) > max(1, len(there)):
+                # a view has a key once, whatever the source did since
+                proof = f"version {look.pinned.version} has the key {len(shown)} times"
+            if proof:
+                judged.proven.append(difference(columns, key, there, shown, proof))
+            elif look.in_time:
+                left.append(key)
+            else:
+                judged.unproven.append(difference(columns, key, there, shown, ""))
         keys = left
     return judged
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Keys as the source had them, as the lake has them, and as the source had them afterwards."""
+
+    before: dict[Key, tuple[Row, ...]]
+    lake: dict[Key, tuple[Row, ...]]
+    after: dict[Key, tuple[Row, ...]]
+    pinned: Pinned
+    in_time: bool
+    """Whether there is time for another look."""
+    proof: str
+    """The positions that show that the lake has what `before` had, and that `after` has what the lake had; "" if they do not."""
+
+
+def _look(source: SourceSide, lake: LakeSide, keys: Sequence[Key], pause: Callable[[], bool]) -> _Look:
+    before, target = _rows(source.side, keys), source.end()
+    in_time = _passed(lake, target, pause)
+    pinned = lake.pin()
+    ours = _rows(pinned.side, keys)
+    # a standby may be behind the lake: then it would not show yet that a row has changed since
+    caught_up = pinned.reached is None or target is None or pinned.reached <= target or _passed_by(source, pinned.reached, pause)
+    reached = target is not None and pinned.reached is not None and pinned.reached >= target and caught_up
+    proof = f"lake at {source.log.text(pinned.reached)}, source read at {source.log.text(target)}" if reached else ""
+    return _Look(before, ours, _rows(source.side, keys), pinned, in_time and caught_up, proof)
 
 
 def _passed(lake: LakeSide, target: int | None, pause: Callable[[], bool]) -> bool:
     """Wait until the lake has come to `target`. Return False if the time is over first."""
     while True:
-        reached = lake.newest_lsn()
+        reached = lake.reached()
         if target is not None and reached is not None and reached >= target:
             return True
         if not pause():
             return False
 
 
-def _values(rows: dict[Key, tuple[Row, ...]], key: Key) -> list[tuple[str | None, ...]]:
-    return [row.values for row in rows.get(key, ())]
+def _passed_by(source: SourceSide, position: int, pause: Callable[[], bool]) -> bool:
+    """Wait until the source's log has come to `position`. Return False if the time is over first."""
+    while (end := source.end()) is None or end < position:
+        if not pause():
+            return False
+    return True
+
+
+def _values(rows: Sequence[Row]) -> list[tuple[str | None, ...]]:
+    return [row.values for row in rows]
 
 
 def _rows(side: Side, keys: Sequence[Key]) -> dict[Key, tuple[Row, ...]]:

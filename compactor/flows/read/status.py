@@ -11,7 +11,7 @@ from compactor.flows.land import discover
 from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit
 from compactor.flows.read import quarantine
-from compactor.flows.record import last_run
+from compactor.flows.record import last_comparison, last_run
 from compactor.flows.table import Table
 
 
@@ -61,6 +61,7 @@ def status(table: Table) -> TableStatus:
         history_since=history.since if history else None,
         blocked=audit.blocked(table, snapshot) if snapshot else None,
         last_run=last_run(table),
+        last_comparison=last_comparison(table),
         whole_to=snapshot.watermark.whole_to if snapshot else None,
         whole_note=whole_hours.note(snapshot.watermark, table.spec.streams) if snapshot else None,
     )

@@ -149,10 +149,11 @@ def _moment(micros: str, short: str) -> str:
 
 
 def _time_of_day(micros: str) -> str:
-    seconds = f"({micros} div 1000000L)"
-    whole = f"format_string('%02d:%02d:%02d', {seconds} div 3600L, ({seconds} div 60L) % 60L, {seconds} % 60L)"
-    fraction = f"concat({whole}, format_string('.%06d', {micros} % 1000000L))"
-    return f"CASE WHEN {micros} % 1000000L = 0L THEN {whole} WHEN {micros} IS NOT NULL THEN {fraction} END"
+    # MySQL's times may be negative, and longer than a day
+    sign, seconds = "CASE WHEN _t < 0L THEN '-' ELSE '' END", "(abs(_t) div 1000000L)"
+    whole = f"format_string('%s%02d:%02d:%02d', {sign}, {seconds} div 3600L, ({seconds} div 60L) % 60L, {seconds} % 60L)"
+    fraction = f"concat({whole}, format_string('.%06d', abs(_t) % 1000000L))"
+    return _let(micros, "_t", f"CASE WHEN _t % 1000000L = 0L THEN {whole} WHEN _t IS NOT NULL THEN {fraction} END")
 
 
 def _bytes(value: str, kind: types.Type) -> str:

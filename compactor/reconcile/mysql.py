@@ -1,0 +1,142 @@
+"""MySQL or MariaDB as the source of a comparison: a few connections that only read, each statement a short transaction of its own.
+
+Needs PyMySQL (`pip install "cdc-compactor[reconcile]"`). A row has no mark that changes with each write, so every difference takes two looks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.reconcile.canonical import Columns, SourceColumn
+from compactor.core.reconcile.mysql_sql import MysqlSql, form, literal, quoted
+from compactor.core.reconcile.reached import MysqlLog, SourceLog
+from compactor.core.reconcile.side import Side, SqlSide
+from compactor.reconcile.pool import Pool
+
+_SETTINGS = (
+    "sql_mode = 'PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES'",
+    "time_zone = '+00:00'",
+    "lock_wait_timeout = 5",
+    "transaction read only",
+)
+_BUSY = {0, 1040, 1203, 1205, 1213, 2002, 2003, 2006, 2013, 2014}
+"""A connection that was lost before, too many connections, a lock that is waited for, a server that does not answer."""
+_TOO_LONG = {1317, 1969, 3024}
+_NO_RIGHT = 1227
+_COLUMNS = (
+    "select column_name, column_type, character_set_name, generation_expression from information_schema.columns where {} order by ordinal_position"
+)
+
+
+class MysqlSource:
+    """A table of a MySQL or MariaDB server whose binlog the stream comes from. `connections`: statements at a time; `timeout`: seconds for each."""
+
+    log: SourceLog = MysqlLog()
+
+    def __init__(self, url: str, table: str, connections: int = 2, timeout: float = 300.0) -> None:
+        try:
+            import pymysql
+        except ImportError:
+            raise Refused('reconcile needs PyMySQL, which is not installed: pip install "cdc-compactor[reconcile]"') from None
+        self._driver: Any = pymysql
+        self._pool = Pool()
+        given = _arguments(url)
+        self.address = f"mysql://{given['host']}:{given['port']}/{given['database']}"
+        try:
+            self._pool.fill(connections, lambda: self._connected(given, timeout))
+            self.table, self._where = self._resolve(table, given["database"])
+        except pymysql.Error as error:
+            self._pool.close()
+            raise self._translated(error) from None
+        except (Refused, Unavailable):
+            self._pool.close()
+            raise
+
+    def __enter__(self) -> MysqlSource:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.close()
+
+    def columns(self) -> list[SourceColumn]:
+        """Return the table's columns. A generated one has no form: whether it is in the change stream depends on the capture."""
+        columns = []
+        for name, kind, charset, made in self.query(_COLUMNS.format(self._where)):
+            text = "generated column" if made else f"{kind} character set {charset}" if charset else kind
+            columns.append(SourceColumn(name, text, None if made else form(text)))
+        return columns
+
+    def select(self, columns: Columns, where: str = "") -> None:
+        """Set which columns `side` reads, and a SQL condition on its rows. Raises Refused for a condition that the source does not understand."""
+        if where:
+            self.query(f"select 1 from {self.table} where {where} limit 0")
+        self.side: Side = SqlSide(MysqlSql(), self.table, columns, self.query, where=where)
+
+    def end(self) -> int | None:
+        """Return the end of this server's own binlog; None if it writes none."""
+        try:
+            rows = self.query("show master status")
+        except Refused as error:
+            if "syntax" not in str(error):
+                raise
+            # MySQL 8.4 knows only the new name
+            rows = self.query("show binary log status")
+        return self.log.parse(f"{rows[0][0]}:{rows[0][1]}") if rows else None
+
+    def query(self, text: str) -> Sequence[Sequence[Any]]:
+        """Run a statement on a free connection. Raises Unavailable and Refused."""
+        with self._pool.connection() as connection:
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(text)
+                    rows: Sequence[Sequence[Any]] = cursor.fetchall()
+                    return rows
+            except self._driver.Error as error:
+                raise self._translated(error) from None
+
+    def _connected(self, given: dict[str, Any], timeout: float) -> Any:
+        connection = self._driver.connect(**given, charset="utf8mb4", autocommit=True, connect_timeout=15, read_timeout=timeout + 30)
+        with connection.cursor() as cursor:
+            cursor.execute("select version()")
+            limit = f"max_statement_time = {timeout}" if "MariaDB" in cursor.fetchone()[0] else f"max_execution_time = {int(timeout * 1000)}"
+            for setting in (*_SETTINGS, limit):
+                cursor.execute(f"set session {setting}")
+        return connection
+
+    def _translated(self, error: Exception) -> Refused | Unavailable:
+        """Return the error to raise for one of the driver's."""
+        code, *_ = (*error.args, 0)
+        (sentence, *_) = str(error.args[-1] if error.args else "").splitlines() or ["the connection was lost"]
+        text = f"{self.address}: {sentence}"
+        if code in _TOO_LONG:
+            return Unavailable(f"{text}. Read fewer rows at a time (--chunk) or allow more time (--timeout).")
+        if code == _NO_RIGHT:
+            return Refused(f"{text}. The user needs REPLICATION CLIENT (MySQL) or BINLOG MONITOR (MariaDB), to see where the binlog ends.")
+        return Unavailable(text) if code in _BUSY else Refused(text)
+
+    def _resolve(self, table: str, database: str) -> tuple[str, str]:
+        """Return (the quoted name, the condition that chooses the table in information_schema). Raises Refused for a table that does not exist."""
+        schema, _, name = table.rpartition(".")
+        schema = schema or database
+        where = f"table_schema = {literal(schema)} and table_name = {literal(name)}"
+        if not self.query(f"select 1 from information_schema.tables where {where}"):
+            raise Refused(f"{self.address} has no table {table}. Name it with --source-table DATABASE.TABLE.")
+        return f"{quoted(schema)}.{quoted(name)}", where
+
+
+def _arguments(url: str) -> dict[str, Any]:
+    """Return the driver's arguments. The password may be in MYSQL_PWD; the only parameter is `ssl_ca`, the file of the server's authority."""
+    parts = urlsplit(url)
+    more = dict(parse_qsl(parts.query))
+    if set(more) - {"ssl_ca"}:
+        raise Refused(f"--source: unknown parameter {', '.join(sorted(set(more) - {'ssl_ca'}))} of a mysql:// URL, expected ssl_ca")
+    if not parts.hostname or not parts.path.strip("/"):
+        raise Refused("--source: expected mysql://user@host/database")
+    password = unquote(parts.password) if parts.password is not None else os.environ.get("MYSQL_PWD", "")
+    tls = {"ssl_ca": more["ssl_ca"], "ssl_verify_cert": True, "ssl_verify_identity": True} if more else {}
+    user = unquote(parts.username or "")
+    return {"host": parts.hostname, "port": parts.port or 3306, "user": user, "password": password, "database": unquote(parts.path.strip("/")), **tls}

@@ -1,0 +1,172 @@
+"""`compactor reconcile` against a real MariaDB that is written to meanwhile. Its capture is read from the server's own binlog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.app import App
+from compactor.core.model.errors import Refused, Unavailable
+from compactor.core.reconcile.report import DIFFERENT, EQUAL
+from compactor.flows.read.reconcile import Options
+from compactor.reconcile.mysql import MysqlSource
+from tests.parts.mariadb import Capture, mariadb_server
+from tests.parts.one_spark import app_on_one_spark
+from tests.parts.reconciling import ROUNDS, ROWS, Load, double, named
+
+__all__ = ["app_on_one_spark"]
+
+pytestmark = [
+    *(pytest.mark.engines, pytest.mark.slow, pytest.mark.spark, pytest.mark.usefixtures("app_on_one_spark")),
+    # mysql-replication's names for PyMySQL's arguments
+    pytest.mark.filterwarnings("ignore:'(db|passwd)' is deprecated:DeprecationWarning"),
+]
+
+_TABLE = """
+create table every (
+  id int unsigned primary key, tiny tinyint, small smallint unsigned, medium mediumint, big bigint, filled int(8) unsigned zerofill,
+  price decimal(20, 4), whole decimal(30, 0), ratio double, single float, yes tinyint(1), flag bit(1), bits bit(12), born date,
+  at datetime, at3 datetime(3), at6 datetime(6), stamp timestamp(3) null, clock time, clock4 time(4), since year, kind enum('good', 'so so'),
+  tags set('a', 'b', 'c'), fixed char(8), name varchar(60), doc json, long_text longtext character set utf8mb4, raw varbinary(20), fixed_raw binary(4),
+  blob_ blob, `Weird Näme` varchar(40) character set utf8mb4, made bigint as (id + 1) stored)
+"""
+_SEVERAL = f"""
+insert into every (id, tiny, small, medium, big, filled, price, whole, ratio, single, yes, flag, bits, born, at, at3, at6, stamp, clock, clock4, since,
+  kind, tags, fixed, name, doc, long_text, raw, fixed_raw, blob_, `Weird Näme`)
+select seq, cast(seq % 256 as int) - 128, seq % 65536, -cast(seq as int), seq * 1000000007, seq, seq * 1.2500, cast(seq as decimal(30, 0)) * 10000000000000000000, seq / 3e0, seq / 7e0, seq % 2,
+  seq % 3 = 0, seq % 4096, date '1899-12-30' + interval seq day, timestamp '1969-12-31 23:59:59' + interval seq hour,
+  timestamp '2024-03-31 00:30:00.125' + interval seq minute, timestamp '1969-12-31 23:59:59.999999' + interval seq * 3600000001 microsecond,
+  timestamp '2024-03-31 00:30:00.250' + interval seq * 17 minute, sec_to_time(cast(seq as int) * 300 - 60000), sec_to_time(seq * 1.5), 1901 + seq % 200,
+  if(seq % 2, 'good', 'so so'), if(seq % 2, 'c,a', 'b'), 'ab ', if(seq % 3, concat('caf\u00e9 ', seq), null), '{{"a": 1, "b":null}}',
+  concat('\u540d\u524d \U0001f600 ', seq), unhex(md5(seq)), 'x', '', if(seq % 4, 'O''Brien "q" \\\\ ', null) from seq_1_to_{ROWS}
+"""
+_EDGES = (
+    "insert into every (id) values (0), (4294967295)",
+    """insert into every (id, price, whole, ratio, single, born, at, at6, stamp, clock, clock4, big, raw) values
+    (100000, -0.05, -1, -0e0, -0e0, '0001-01-01', '1000-01-01 00:00:00', '9999-12-31 23:59:59.999999', '2038-01-19 03:14:07.999', '-838:59:59', '00:00:00.1',
+     -9223372036854775808, x'00ff'), (100010, 9999999999999999.9999, 0, 1.7976931348623157e308, 3.4e38, '9999-12-31', null, null, null, '838:59:59',
+     '-26:00:00', 9223372036854775807, ''), (100020, 0, null, 5e-324, 1e-38, null, null, null, '1970-01-01 00:00:01', null, null, 0, x'00')""",
+)
+_STATEMENTS = (
+    "update every set price = price + 0.0001, stamp = now(3) where id = %s",
+    "delete from every where id = %s",
+    "insert into every (id, ratio) values (%s, rand()) on duplicate key update ratio = rand()",
+    "update every set doc = '{\"x\": [1, 2]}', raw = null where id = %s",
+)
+_WEIRD = "Weird Näme"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Capture]:
+    """A database with one row of every type, whose sessions are neither in UTC nor in UTF-8 unless they say so."""
+    with mariadb_server(tmp_path, "school") as port:
+        capture = Capture(port, "school", "every")
+        execute(capture, "set time_zone = '+00:00'", _TABLE, _SEVERAL, *_EDGES)
+        yield capture
+
+
+def execute(capture: Capture, *statements: str) -> None:
+    """Run statements in one session, each a transaction."""
+    with capture.connected() as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def loaded(capture: Capture, app: App, landing: Path) -> Load:
+    """The load on this database."""
+
+    @contextmanager
+    def connected() -> Iterator[Any]:
+        with capture.connected() as connection, connection.cursor() as cursor:
+            yield cursor.execute
+
+    return Load(app, landing, connected, _STATEMENTS, capture.documents)
+
+
+def test_only_real_differences_are_reported_while_the_source_is_written_to(source: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing where all is equal; then one row lost, one cell changed, one row doubled, one row too many: each is named."""
+    # the runs are in this process, on the session that a pause would otherwise close for the runs of other processes
+    monkeypatch.setattr(App, "_release_metastore", lambda app: None)
+    monkeypatch.setenv("MYSQL_PWD", "it's")
+    url = f"mysql://hive@127.0.0.1:{source.port}/school"
+    config = tmp_path / "compactor.yaml"
+    config.write_text(
+        f"warehouse: {tmp_path / 'warehouse'}\ncatalog: {{database: proof}}\ndefaults: {{envelope: debezium}}\n"
+        f"tables: {{every: {{key: [id], increments: {tmp_path}/landing/increment_%Y%m%d%H}}}}\n"
+    )
+    with App.open(config) as app:
+        load = loaded(source, app, tmp_path / "landing")
+        load.land()
+        quiet = app.reconcile("every", url, from_table="school.every")
+        assert (quiet.outcome, quiet.rows, quiet.differences) == (EQUAL, (ROWS + 5, ROWS + 5), ()), quiet
+        assert dict(quiet.skipped) == {"bits": "bit(12) has no canonical form", "made": "generated column has no canonical form"}
+        assert quiet.parts > 1
+
+        with load:
+            looked_again = 0
+            for number in range(ROUNDS):
+                report = app.reconcile("every", url, wait=600, options=Options(parallel=2, chunk=5000))
+                assert (report.outcome, report.differences) == (EQUAL, ()), f"round {number}: {report}"
+                looked_again += report.suspects
+            assert looked_again, "the load changed nothing between the looks"
+
+        falsify(source, load)
+        with load:
+            report = app.reconcile("every", url, wait=600)
+        wrong = {("missing", "100001"): (), ("extra", "100002"): (), ("changed", "100003"): ("price", "weird_näme")}
+        assert (report.outcome, report.exit_code, named(report)) == (DIFFERENT, 1, wrong), report
+        assert all("source read at 00000" in item.proof for item in report.differences)
+
+        # a file too many stops the runs, so the lake does not come any further; a key that is there twice needs no other proof
+        load.land()
+        double(app, 77)
+        report = app.reconcile("every", url, wait=0)
+        assert (report.outcome, named(report)) == (DIFFERENT, {**wrong, ("repeated", "77"): ()}), report
+        assert [item.proof[:8] for item in report.differences if item.proof] == ["version "]
+        refusals(app, url, monkeypatch)
+
+
+def refusals(app: App, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison that cannot be done says why."""
+    with pytest.raises(Unavailable, match="the lake has not reached 000099:4, it is at 000001:"):
+        app.reconcile("every", url, at="bin-1.000099:4", wait=0)
+    with pytest.raises(Refused, match=r"has no table school\.nobody"):
+        app.reconcile("every", url, from_table="school.nobody")
+    with pytest.raises(Refused, match="Unknown column 'nothing'"):
+        app.reconcile("every", url, where="nothing = 1")
+    with pytest.raises(Refused, match="Access denied"):
+        app.reconcile("every", url.replace("hive@", "hive:wrong@"))
+    monkeypatch.setattr("compactor.core.reconcile.mysql_sql.MysqlSql.digest", lambda self, text: f"concat(sleep(5), md5({text}))")
+    with pytest.raises(Unavailable, match="allow more time"):
+        app.reconcile("every", url, timeout=1)
+
+
+def falsify(source: Capture, load: Load) -> None:
+    """Changes that the stream loses on the way: an insert, a delete, the values of a row."""
+    load.land()
+    execute(source, "insert into every (id, price) values (100002, 1), (77, 1) on duplicate key update price = 1")
+    load.land()
+    right = f"insert into every (id, price, `{_WEIRD}`) values (100003, 5, 'right')"
+    execute(source, "insert into every (id) values (100001)", "delete from every where id = 100002", right)
+
+    def lossy(change: dict[str, Any]) -> dict[str, Any] | None:
+        payload = change["payload"]
+        values = payload["after"] or payload["before"]
+        if values["id"] in (100001, 100002):
+            return None
+        if values["id"] == 100003:
+            values["price"], values[_WEIRD] = "AMNR", "wrong"
+        return change
+
+    load.land(lossy)
+
+
+def test_a_connection_only_reads(source: Capture) -> None:
+    """Also where the user may write."""
+    url = f"mysql://hive:it%27s@127.0.0.1:{source.port}/school"
+    with MysqlSource(url, "every") as opened, pytest.raises(Refused, match="READ ONLY"):
+        opened.query("delete from every")
