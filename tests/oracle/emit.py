@@ -128,6 +128,14 @@ def flat(names: Sequence[str], transaction: Sequence[Event], truncates: bool = F
             yield {**row, **meta, "__source_sequence": source["sequence"], "__source_ts_ms": source["ts_ms"]}
 
 
+def flat_of_mysql(names: Sequence[str], transaction: Sequence[Event], truncates: bool = False) -> Iterator[Record]:
+    """The same rows with MySQL's place in the binlog, whose file number grows while the position in the file begins anew."""
+    for row in flat(names, transaction, truncates):
+        commit = row["__source_txId"]
+        place = {"__source_file": f"bin.{1 + commit // 1000:06}", "__source_pos": commit % 1000, "__source_row": 0}
+        yield {**{name: value for name, value in row.items() if name not in ("__lsn", "__source_txId", "__source_sequence")}, **place}
+
+
 def flat_at(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Record]:
     """Hand-made rows whose order is a time in text: with and without fraction, in several zones and spellings."""
     for event in transaction:

@@ -43,8 +43,8 @@ NAMES = ("part", "id")
 KINDS = {"part": "int32", "id": "int32", "a": "int32", "b": "string", "c": "string", "d": "int32", "e": "string"}
 
 
-FORMS = ("debezium", "debezium", "flat", "bare", "debezium")
-"""What a table's connector sends, by its seed: envelopes, rows with a schema, or rows without one."""
+FORMS = ("debezium", "debezium", "flat", "bare", "binlog", "debezium")
+"""What a table's connector sends, by its seed: envelopes, rows with a schema, rows without one, or rows of MySQL with a schema."""
 
 
 def form(seed: int) -> str:
@@ -59,7 +59,9 @@ def made(seed: int, parts: int = PARTS) -> Program:
     if form(seed) == "debezium":
         return whole
     # two underscores begin the names of columns that a connector adds
-    return replace(whole, names={name: odd for name, odd in whole.names.items() if not odd.startswith("__")})
+    names = {name: odd for name, odd in whole.names.items() if not odd.startswith("__")}
+    # MySQL's own `pos` decides, whatever the table has under that name
+    return replace(whole, names={**names, "a": "pos"} if form(seed) == "binlog" and "pos" not in names.values() else names)
 
 
 class Connect:
@@ -107,9 +109,10 @@ def records(program_: Program) -> list[list[str]]:
     """What the connector sends for each event."""
     events, connect = [json.loads(each) for each in program_.events], Connect(program_)
     if form(program_.seed) != "debezium":
-        write = connect.flat if form(program_.seed) == "flat" else connect.bare
+        write = connect.bare if form(program_.seed) == "bare" else connect.flat
+        rows = emit.flat_of_mysql if form(program_.seed) == "binlog" else emit.flat
         # the order inside an LSN is lost, so each event is a transaction
-        return [[write(row, event.get("defaults", {})) for row in emit.flat(NAMES, [event], truncates=True)] for event in events]
+        return [[write(row, event.get("defaults", {})) for row in rows(NAMES, [event], truncates=True)] for event in events]
     return _enveloped(program_, events, connect)
 
 

@@ -108,6 +108,22 @@ def test_a_value_that_came_after_its_delete_follows_a_later_key_change(lake: Lak
 
 
 @pytest.mark.slow
+def test_a_value_that_no_event_had_when_its_row_was_deleted_is_learned_later(lake: Lake) -> None:
+    """The tombstone hides a row without the value. A late create has it: the deleted row shows it, and so does the row under its new key."""
+    spec = debezium(lake, delete="soft", write_mode="merge-on-read")
+    lake.land(spec, 0, [event("u", 10, after={"id": n, "v": GONE, "w": n}) for n in (1, 2)])
+    lake.land(spec, 0, [event("d", 20 + n, before={"id": n}, commit=90) for n in (1, 2)], "part-1.json")
+    lake.run(spec)
+    lake.land(spec, 1, [event("c", 22, after={"id": 9, "v": GONE, "w": 9}, commit=90)])
+    lake.run(spec)
+    assert {1: (None, True), 2: (None, True), 9: (None, False)} == {each["id"]: (each["v"], each["_deleted"]) for each in lake.rows(spec)}
+    lake.land(spec, 2, [event("c", 5, after={"id": n, "v": "long", "w": 0}) for n in (1, 2)])
+    lake.run(spec)
+    assert {1: ("long", 1), 2: ("long", 2), 9: ("long", 9)} == {each["id"]: (each["v"], each["w"]) for each in lake.rows(spec)}
+    assert [] == lake.problems(spec)
+
+
+@pytest.mark.slow
 def test_a_key_change_that_is_sent_again_changes_nothing(lake: Lake) -> None:
     """Its old key has another row by then, and an event of a still older row comes again beside it, in a file whose name sorts last."""
     spec = debezium(lake, write_mode="merge-on-read")

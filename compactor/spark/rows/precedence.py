@@ -274,14 +274,18 @@ class Resolver:
         return f"({best}.r.known AND {best}.r.at IS NOT NULL AND (_floor IS NULL OR {best}.r.at >= _floor){after})"
 
     def _entry(self, name: str) -> str:
-        """SQL: the `_older` entry of a register. Null if a live row's value is as new as the row, or if a tombstone hides no value."""
+        """SQL: the `_older` entry of a register. Null if a live row's value is as new as the row, or if a tombstone hides no value.
+
+        Beside an entry for ALL a tombstone has one for each partial column: without it the column would count as known, and null.
+        """
         best = _best(name)
         lowest = f"CASE WHEN _floor IS NULL OR {best}.r.at >= _floor THEN {best}.r.at ELSE _floor END"
         unknown = f"named_struct('at', {lowest}, 'via', CAST(NULL AS {position.ddl(self.order)}), 'known', false)"
         pair = f"named_struct('key', {literal(name)}, 'value', CASE WHEN {self._has_value(name)} THEN {best}.r ELSE {unknown} END)"
         current = f"({self._has_value(name)} AND {best}.r.at = _position AND {best}.r.via = _position)"
         live = "false" if name == ALL else f"(_op = 'u' AND NOT coalesce({current}, false))"
-        return f"CASE WHEN {live} OR (_op = 'd' AND {self._has_value(name)}) THEN {pair} END"
+        hidden = f"(_op = 'd' AND ({self._has_value(name)} OR {self._has_value(ALL)}))"
+        return f"CASE WHEN {live} OR {hidden} THEN {pair} END"
 
     def heads(self, outcomes: DataFrame) -> DataFrame:
         """Return the rows that stay, one for each key, as states. ORIGIN says where each comes from."""
