@@ -56,10 +56,8 @@ class LocalSql:
                 return Rows(["namespace", "tableName", "isTemporary"], list(self._listed()))
             described = statements.described(text)
             defined = self._define(statements.mentioned(text), moment)
-            if described is not None:
-                return _described(defined, described)
             try:
-                return Rows(*self._session.query(text))
+                return _described(defined, described) if described is not None else Rows(*self._session.query(text))
             except UnknownTable as error:
                 self._explain(error, moment)
                 raise
@@ -110,8 +108,11 @@ class LocalSql:
                     yield json.dumps({"namespace": spec.database, "tableName": name, "isTemporary": False}, ensure_ascii=False, separators=(",", ":"))
 
     def _explain(self, error: UnknownTable, moment: int | None) -> None:
-        """Raise Refused if the table is one of ours that has no history to read it as of a time."""
+        """Raise Refused if the table is one of ours that has no version yet, or no history to read it as of a time."""
         for spec in self._specs:
+            if _kind(spec, error.name.lower()) is not None and self._app.table(spec.name).newest() is None:
+                message = f"sql: table {spec.name} has no version yet. `compactor run {spec.name}` makes the first from the landed files"
+                raise Refused(message) from error
             if moment is not None and spec.view == error.name.lower() and not spec.history:
                 raise Refused(f"table {spec.name} has no history: set `history: true`, or omit --as-of") from error
 
