@@ -62,6 +62,12 @@ class Storage(Protocol):
         source has changed. Raises FileExistsError if `target` has other content, and FileNotFoundError if neither side has the content.
         """
 
+    def encrypt(self, path: str) -> bool:
+        """Encrypt one object as a new one in its place would be, unless it is so already. Content and name stay.
+
+        Returns whether it was changed: False for a missing object, and where a store encrypts nothing.
+        """
+
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects. Missing ones are ignored. On a local file system, directories that become empty are deleted too."""
 

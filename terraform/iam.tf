@@ -64,7 +64,7 @@ locals {
   glue     = "arn:${local.partition}:glue:${local.region}:${local.account}"
   tables   = [for name in values(local.databases) : "${local.glue}:table/${name}/*"]
   names    = [for name in values(local.databases) : "${local.glue}:database/${name}"]
-  own_keys = distinct(concat([local.kms_key_arn], compact([var.lake.kms_key_arn]), local.landing_keys))
+  own_keys = distinct(concat([local.kms_key_arn], compact([var.lake.kms_key_arn]), local.landing_keys, values(local.archive_key_arns)))
 
   metric_statements = var.alarms == null ? [] : [{
     Effect    = "Allow"

@@ -22,6 +22,9 @@ locals {
 
   kms_key_arn = var.kms_key == null ? one(aws_kms_key.this[*].arn) : var.kms_key.arn
 
+  archive_keys     = { for name, key in var.archive_keys : name => key if key.existing == null }
+  archive_key_arns = { for name, key in var.archive_keys : name => key.existing == null ? aws_kms_key.archive[name].arn : key.existing.arn }
+
   # The keys of every `count` and `for_each` are known at plan time, even where names and ARNs are not: they depend on whether an object is given,
   # not on what it contains.
   databases = merge({ views = var.database.name }, var.database.tables == null ? {} : { tables = var.database.tables.name })
@@ -86,6 +89,49 @@ resource "aws_kms_alias" "this" {
 
   name          = "alias/${var.name}"
   target_key_id = aws_kms_key.this[0].key_id
+}
+
+# Raw files. The account administers the keys, and only jobs use them: unlike the lake's key, no policy in IAM can open them to others.
+resource "aws_kms_key" "archive" {
+  for_each = local.archive_keys
+
+  description             = "${var.name}: raw files, ${each.key}"
+  enable_key_rotation     = true
+  deletion_window_in_days = 30
+  tags                    = var.tags
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid       = "TheAccountAdministersIt"
+        Effect    = "Allow"
+        Principal = { AWS = "arn:${local.partition}:iam::${local.account}:root" }
+        Action = [
+          "kms:CancelKeyDeletion", "kms:CreateAlias", "kms:DeleteAlias", "kms:DescribeKey", "kms:DisableKey", "kms:DisableKeyRotation", "kms:EnableKey",
+          "kms:EnableKeyRotation", "kms:GetKeyPolicy", "kms:GetKeyRotationStatus", "kms:ListAliases", "kms:ListGrants", "kms:ListKeyPolicies",
+          "kms:ListKeyRotations", "kms:ListResourceTags", "kms:PutKeyPolicy", "kms:RevokeGrant", "kms:RotateKeyOnDemand", "kms:ScheduleKeyDeletion",
+          "kms:TagResource", "kms:UntagResource", "kms:UpdateAlias", "kms:UpdateKeyDescription",
+        ]
+        Resource = "*"
+      },
+      {
+        Sid       = "OnlyJobsUseIt"
+        Effect    = "Allow"
+        Principal = { AWS = "arn:${local.partition}:iam::${local.account}:root" }
+        Action    = local.job_actions.key
+        Resource  = "*"
+        Condition = { ArnEquals = { "aws:PrincipalArn" = concat(aws_iam_role.job[*].arn, aws_iam_role.cluster_instance[*].arn, each.value.role_arns) } }
+      },
+    ]
+  })
+}
+
+resource "aws_kms_alias" "archive" {
+  for_each = local.archive_keys
+
+  name          = "alias/${var.name}-archive-${each.key}"
+  target_key_id = aws_kms_key.archive[each.key].key_id
 }
 
 resource "aws_glue_catalog_database" "this" {

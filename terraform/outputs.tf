@@ -23,6 +23,11 @@ output "kms_key_arn" {
   value       = local.kms_key_arn
 }
 
+output "archive_key_arns" {
+  description = "The KMS keys of raw files by name (`archive_keys`), for `archive_kms_key` in compactor.yaml."
+  value       = local.archive_key_arns
+}
+
 output "application_id" {
   description = "The EMR Serverless application, for `runner: emr-serverless`; null if there is none."
   value       = one(aws_emrserverless_application.this[*].id)
@@ -93,6 +98,7 @@ locals {
     { defaults = merge(
       local.runner == "local" ? {} : { runner = local.runner },
       var.database.tables == null ? {} : { tables_in = var.database.tables.name },
+      { for name, arn in local.archive_key_arns : "archive_kms_key" => arn if name == "default" },
     ) },
     var.alarms == null ? {} : { metrics = { deployment = var.name, namespace = var.alarms.namespace } },
   )

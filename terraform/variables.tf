@@ -112,6 +112,35 @@ variable "archive" {
   }
 }
 
+variable "archive_keys" {
+  description = <<-EOT
+    KMS keys of raw files, for `archive_kms_key` in compactor.yaml: only jobs can read the archive then, not everybody who may use the lake's key. By
+    name: `default` for all tables, else the table. `{}` creates a key; `existing` is a key of your own, whose policy must let jobs use it.
+    `role_arns`: more roles that may use a created key, such as one with `job_policies` that runs `rebuild`, `erase` or `reencrypt`.
+  EOT
+  type = map(object({
+    existing  = optional(object({ arn = string }))
+    role_arns = optional(list(string), [])
+  }))
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = alltrue([for name in keys(var.archive_keys) : can(regex("^[a-z0-9_]+$", name))])
+    error_message = "archive_keys: expected `default` or table names as in compactor.yaml."
+  }
+
+  validation {
+    condition     = alltrue([for key in values(var.archive_keys) : key.existing == null ? true : can(regex("^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/", key.existing.arn))])
+    error_message = "archive_keys: expected the ARN of a key (not of an alias) as `existing.arn`."
+  }
+
+  validation {
+    condition     = alltrue(flatten([for key in values(var.archive_keys) : [for arn in key.role_arns : can(regex("^arn:[a-z-]+:iam::[0-9]{12}:role/", arn))]]))
+    error_message = "archive_keys: expected ARNs of roles as `role_arns`, never `*`."
+  }
+}
+
 variable "code_bucket" {
   description = "Name of the bucket for job packages, plans and DAGs (default: `name`, `code`, account and region)."
   type        = string

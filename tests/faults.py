@@ -149,6 +149,10 @@ class FaultyStorage:
         self.faults.call("move", source.path, lambda: None)
         return self.faults.call("move", source.path, lambda: self.inner.move(source, target, keep), half)
 
+    def encrypt(self, path: str) -> bool:
+        """One call."""
+        return self.faults.call("encrypt", path, lambda: self.inner.encrypt(path))
+
     def delete(self, paths: Iterable[str]) -> None:
         """One call a path."""
         for path in paths:

@@ -31,7 +31,7 @@ from compactor.core.model.snapshot import Feed, FeedPart, Pin, Snapshot
 from compactor.core.planning.landing import Landing
 from compactor.core.reconcile.report import Cell, ReconcileReport, RowDifference
 from compactor.core.results.checks import Check, Difference
-from compactor.core.results.reports import AdoptReport, RebuildReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
+from compactor.core.results.reports import AdoptReport, RebuildReport, ReencryptReport, Swept, TablePlan, TableReport, TableStatus, VacuumReport
 from compactor.demo import HERE, MARKER, STEPS, commands, deliver, prepare
 from compactor.flows.read.quarantine import QuarantinedFile
 from compactor.flows.read.reconcile import Options
@@ -55,6 +55,7 @@ COMMANDS = (
         "reconcile",
         "publish",
         "vacuum",
+        "reencrypt",
         "restore",
         "rebuild",
         "adopt",
@@ -107,7 +108,7 @@ class FakeApp:
     def __init__(self) -> None:
         self.reports = [TableReport("student", "committed", 3, ("commit 3",), counts={"read": 2})]
         self.rows = Rows(["a", "b"], ['{"a":1.50,"b":null}', '{"a":2,"b":"x, \\"y\\""}'])
-        self.ok = True
+        self.ok, self.key = True, "arn:aws:kms:eu-central-1:123456789012:key/1"
         self.asked: dict[str, Any] = {}
 
     def __enter__(self) -> FakeApp:
@@ -116,7 +117,7 @@ class FakeApp:
     def __exit__(self, *_: object) -> None: ...
 
     def specs(self, names: Sequence[str]) -> list[Any]:
-        return [type("Spec", (), {"name": name})() for name in names or ("student", "broken")]
+        return [type("Spec", (), {"name": name, "archive_kms_key": self.key})() for name in names or ("student", "broken")]
 
     def run(self, names: Sequence[str], progress: Any, **more: Any) -> list[TableReport]:
         self.asked = {"names": list(names), **more}
@@ -138,6 +139,10 @@ class FakeApp:
     def vacuum(self, names: Sequence[str], dry: bool, label: str) -> list[VacuumReport]:
         self.asked = {"names": list(names), "dry": dry, "label": label}
         return [dataclasses.replace(VACUUM, dry=dry) for name in names if self._fine(name)]
+
+    def reencrypt(self, names: Sequence[str]) -> list[ReencryptReport]:
+        self.asked = {"names": list(names)}
+        return [ReencryptReport(name, self.key, 1200, 7) for name in names if self._fine(name)]
 
     def restore(self, name: str, **more: Any) -> list[TableReport]:
         self.asked = {"name": name, **{key: value for key, value in more.items() if key != "progress"}}
@@ -592,6 +597,19 @@ def test_vacuum_only_tells_unless_it_is_told_to_run(fake: FakeApp) -> None:
     code, shown, told = called("vacuum", "--output", "json")
     assert (code, [entry["table"] for entry in json.loads(shown)]) == (1, ["student"])
     assert "broken (failed, input-refused)" in told
+
+
+def test_reencrypt_tells_how_many_files_had_another_key(fake: FakeApp) -> None:
+    """For the tables with a key; one that fails stops no other; without such tables nothing is called."""
+    code, shown, _ = called("reencrypt", "student")
+    assert (code, fake.asked) == (0, {"names": ["student"]})
+    assert shown.split()[-4:] == ["student", "1,200", "7", fake.key]
+    code, shown, told = called("reencrypt", "--output", "json")
+    assert (code, json.loads(shown)) == (1, [{"table": "student", "key": fake.key, "files": 1200, "changed": 7}])
+    assert "broken (failed, input-refused)" in told
+    fake.key, fake.asked = "", {}
+    assert called("reencrypt")[:2] == (0, "no table has `archive_kms_key`\n")
+    assert fake.asked == {}
 
 
 def test_restore_asks_for_a_version_or_a_time(fake: FakeApp) -> None:

@@ -85,13 +85,13 @@ class AppBase:
         (spec,) = self.specs([name])
         return self.runtime.table(spec, files_only=True)
 
-    def job_config(self, names: Sequence[str] | None = None, schemas: bool = False) -> JobConfig:
-        """Return what a Runtime needs; for a cluster, with the specs of these tables. Starts no JVM.
+    def job_config(self, names: Sequence[str] = (), schemas: bool = False) -> JobConfig:
+        """Return what a Runtime needs, here or on a cluster, with the specs of these tables (default: all). Starts no JVM.
 
         `schemas`: ask the registry for the tables' newest schemas, and for every schema that their Kafka records may reference by id.
         """
         settings = self.settings
-        specs = tuple(self._with_schema(spec) if schemas else spec for spec in self.specs(names)) if names is not None else ()
+        specs = tuple(self._with_schema(spec) if schemas else spec for spec in self.specs(names))
         return JobConfig(
             specs,
             settings.warehouse_dir,

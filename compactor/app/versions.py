@@ -12,7 +12,7 @@ from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused
 from compactor.core.model.inputs import Input
 from compactor.core.model.snapshot import Pin, Snapshot
-from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, TableReport, VacuumReport, silent
+from compactor.core.results.reports import AdoptReport, Progress, RebuildReport, ReencryptReport, TableReport, VacuumReport, silent
 
 
 class Versions(AppBase):
@@ -28,6 +28,12 @@ class Versions(AppBase):
         if dry:
             return [vacuum(self.runtime.table(spec, files_only=True), True, label) for spec in self.specs(names)]
         return [vacuum_if_due(self.runtime.table(spec), label) for spec in self.specs(names)]
+
+    def reencrypt(self, names: Sequence[str] = ()) -> list[ReencryptReport]:
+        """Encrypt raw files again that have another key than the table's `archive_kms_key`. Default: all tables that have one. Starts no JVM."""
+        from compactor.flows.keep.reencrypt import reencrypt
+
+        return [reencrypt(self.runtime.table(spec, files_only=True)) for spec in self.specs(names) if names or spec.archive_kms_key]
 
     def restore(
         self,

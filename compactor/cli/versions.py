@@ -1,4 +1,4 @@
-"""`compactor vacuum`, `restore`, `rebuild`, `pin`, `adopt`: delete, restore, rebuild, keep and take over versions."""
+"""`compactor vacuum`, `reencrypt`, `restore`, `rebuild`, `pin`, `adopt`: delete, restore, rebuild, keep and take over versions."""
 
 from __future__ import annotations
 
@@ -49,6 +49,36 @@ def vacuum(
         console.as_json([item.to_json() for item in results])
     else:
         _show(results)
+    raise typer.Exit(code)
+
+
+def reencrypt(
+    tables: Tables = None,
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
+) -> None:
+    """Encrypt archived files under `archive_kms_key`.
+
+    Needed once after this key was set or changed: files that are archived later have it. Copies each ingested or quarantined file of
+    these tables (default: all with `archive_kms_key`) onto itself if it has another key. Can be interrupted and repeated. A versioned
+    bucket keeps the earlier contents under their earlier key until its lifecycle rule deletes them. Do not run it beside `erase`.
+
+    \b
+    Example:
+      compactor reencrypt
+      compactor reencrypt student --config compactor.yaml
+    """
+    with options.opened(config, verbose, 0.0, log_format) as app:
+        specs = [spec for spec in app.specs(tables or ()) if tables or spec.archive_kms_key]
+        reports, code = options.each(specs, app.reencrypt)
+    if output is Output.json:
+        console.as_json([item.to_json() for item in reports])
+    else:
+        rows = [(item.table, item.files, item.changed, item.key) for item in reports]
+        empty = "" if code else "no table has `archive_kms_key`"
+        grid.table(("table", "files", "encrypted again", "key"), rows, right=("files", "encrypted again"), empty=empty)
     raise typer.Exit(code)
 
 

@@ -131,6 +131,12 @@ class Table(Section):
     archive_retention: Annotated[float | None, Read(values.retention, {"type": ["string", "null"], "examples": ["90d", "forever"]})] = setting(
         None, "Age at which vacuum deletes ingested files from the archive. Then the table cannot be rebuilt from it any more.", written="forever"
     )
+    archive_kms_key: Annotated[str, Read(values.kms_key, {"type": ["string", "null"]})] = setting(
+        "",
+        "(S3) ARN of a KMS key for ingested files in the archive and for files in quarantine. Then only identities that may use this key can read "
+        "them. Default: the key of all other files.",
+        written=None,
+    )
     publish_window: Duration = setting(600.0, "Time limit of publishing. A publish that takes longer is finished by the next run.", written="10min")
     view: Text | None = setting(None, "Name of the view; default: the table's name.")
     tables_in: Text | None = setting(None, "Database of <table>_base and <table>_delta; default: the view's.")
@@ -183,7 +189,8 @@ class Table(Section):
     columns: Annotated[tuple[Protection, ...], Read(compound.protections, {"type": "object"})] = setting(
         (),
         "Column: what happens to its values before anything is written. exclude: no such column; hash: HMAC-SHA256 with the secret in "
-        "COMPACTOR_HASH_KEY; mask(4): all but the last 4 characters are *; null. Needs an explicit `archive:`, as raw files hold the values.",
+        "COMPACTOR_HASH_KEY; mask(4): all but the last 4 characters are *; null. Needs `archive_kms_key` or an explicit `archive:`, as raw files "
+        "hold the values.",
     )
     checks: Checks = setting(Checks(), "Checks before a commit.")
     notify: Annotated[tuple[tuple[str, ...], ...], Read(compound.notify, compound.NOTIFY)] = setting(

@@ -36,6 +36,13 @@ def problems(keys: Keys) -> Iterator[Problem]:
     for name, table in keys.tables.items():
         for place, sentence in _table_problems(keys, name, table):
             yield ("tables", name, *place), sentence
+        moved = table.archive_kms_key and not table.source_table and name not in others
+        if table.columns and "archive" not in table.model_fields_set and not moved:
+            yield (
+                ("tables", name, "columns"),
+                "landed files hold the values as they are; set `archive_kms_key:`, so that only identities that may use this key can read their "
+                "archive, or `archive:` (move, copy or keep) to say that they may stay, best with `archive_retention`",
+            )
         if name in others and table.archive == "move":
             sentence = f"table {others[name]} reads the same landing files and would lose the files that this one moves; set `archive: keep`"
             yield ("tables", name, "archive"), sentence
@@ -129,6 +136,11 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
     yield from _file_problems(table)
     if table.archive == "keep" and table.archive_retention is not None:
         yield ("archive_retention",), "with `archive: keep` there is no archive, and vacuum deletes nothing from landing; remove one of the two"
+    if table.archive_kms_key and not is_s3(keys.warehouse_dir):
+        yield (
+            ("archive_kms_key",),
+            f"local disks have no KMS keys, and the warehouse is {keys.warehouse_dir}; set `warehouse: s3://bucket/prefix`, or remove this key",
+        )
     if views.ATHENA in table.engines and keys.catalog.type != "glue":
         yield ("engines",), "athena reads from Glue; set `catalog: {type: glue}`, or remove athena"
     if table.live_view:
@@ -261,11 +273,6 @@ def _column_problems(table: Table) -> Iterator[Problem]:
         yield ("columns",), "needs rows with a key: rows without one are recognised by all their values"
     if table.live_view:
         yield ("columns",), "excludes `live_view`, which shows landed files as they are; remove one of the two"
-    if "archive" not in table.model_fields_set:
-        yield (
-            ("columns",),
-            "landed files hold the values as they are; set `archive:` (move, copy or keep) to say that they may stay, best with `archive_retention`",
-        )
 
 
 def _landing_problems(keys: Keys, name: str, table: Table) -> Iterator[str]:

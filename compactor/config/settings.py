@@ -254,8 +254,8 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 _SAME = (
     *("envelope", "format", "source_table", "topic", "partitions", "order_by", "op", "delete_when", "metadata_columns", "delete", "patch_rows"),
     *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "timestamps", "target_file_bytes", "small_batch"),
-    *("settle", "complete", "hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "engines", "notify"),
-    *("feed_retention", "columns", "history", "track", "track_except", "history_end", "history_zero_length"),
+    *("settle", "complete", "hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "archive_kms_key", "engines"),
+    *("notify", "feed_retention", "columns", "history", "track", "track_except", "history_end", "history_zero_length"),
 )
 """Fields of a TableSpec that equal the key of the same name."""
 

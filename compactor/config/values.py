@@ -82,6 +82,16 @@ def s3_folder(value: Any) -> str | None:
     return None if value is None else absolute(value, "")
 
 
+def kms_key(value: Any) -> str:
+    """Parse the ARN of a KMS key; None is no key.
+
+    An alias is refused: S3 reports the key of an object by its ARN, and so it could not be compared.
+    """
+    if value is not None and not re.fullmatch(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+", str(value)):
+        raise ValueError(f"expected the ARN of a KMS key, such as arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd, found {shown(value)}")
+    return str(value or "")
+
+
 # ---- times and sizes -------------------------------------------------------------------------------------------------
 
 

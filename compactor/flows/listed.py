@@ -14,7 +14,7 @@ class Listed:
 
     def __init__(self, storage: Storage) -> None:
         self.list, self.read, self.read_range = storage.list, storage.read, storage.read_range
-        self.checksum, self.now = storage.checksum, storage.now
+        self.checksum, self.encrypt, self.now = storage.checksum, storage.encrypt, storage.now
         self.write, self.put_if_absent, self.move, self.delete = storage.write, storage.put_if_absent, storage.move, storage.delete
         self._folders: dict[str, dict[str, FileInfo]] = {}
 

@@ -107,6 +107,10 @@ class LocalStorage:
         with os_errors(end):
             return move(start, end, source, keep)
 
+    def encrypt(self, path: str) -> bool:
+        """Return False: nothing is encrypted here."""
+        return False
+
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files, then the directories that became empty, upwards to the first one that is not."""
         names = [local_path(path) for path in paths]

@@ -91,6 +91,10 @@ class MemoryStorage:
                 self.delete([source.path])
             return True
 
+    def encrypt(self, path: str) -> bool:
+        """Return False: nothing is encrypted here."""
+        return False
+
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects. Missing ones are ignored."""
         names = [*paths]

@@ -58,6 +58,10 @@ class RoutedStorage:
         """Move within the store of `source`."""
         return self.at(source.path).move(source, target, keep)
 
+    def encrypt(self, path: str) -> bool:
+        """Encrypt in the store of `path`."""
+        return self.at(path).encrypt(path)
+
     def delete(self, paths: Iterable[str]) -> None:
         """Delete each object from its store."""
         locations = list(paths)

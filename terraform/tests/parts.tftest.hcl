@@ -113,3 +113,42 @@ run "a_cluster_with_a_metastore_service" {
     error_message = "No job reaches Glue unless it asks for it."
   }
 }
+
+run "keys_of_archives" {
+  variables {
+    archive_keys = {
+      default  = { role_arns = ["arn:aws:iam::123456789012:role/erasers"] }
+      payments = { existing = { arn = "arn:aws:kms:eu-west-1:123456789012:key/payments" } }
+    }
+  }
+
+  override_resource {
+    target = aws_kms_key.archive
+    values = { arn = "arn:aws:kms:eu-west-1:123456789012:key/archive" }
+  }
+  assert {
+    condition     = keys(aws_kms_key.archive) == ["default"] && output.archive_key_arns == { default = "arn:aws:kms:eu-west-1:123456789012:key/archive", payments = "arn:aws:kms:eu-west-1:123456789012:key/payments" }
+    error_message = "A key is made unless there is one."
+  }
+
+  assert {
+    condition     = yamldecode(output.compactor_yaml).defaults.archive_kms_key == "arn:aws:kms:eu-west-1:123456789012:key/archive"
+    error_message = "The default is in compactor.yaml."
+  }
+
+  assert {
+    condition     = alltrue([for arn in values(output.archive_key_arns) : strcontains(output.job_policies.storage, arn) && !strcontains(output.caller_policy, arn)])
+    error_message = "Jobs use them; callers do not."
+  }
+
+  assert {
+    condition = jsonencode([
+      for statement in jsondecode(aws_kms_key.archive["default"].policy).Statement : [statement.Action, statement.Condition]
+      if anytrue([for action in statement.Action : can(regex("Decrypt|Encrypt|DataKey|CreateGrant|[*]", action))])
+      ]) == jsonencode([[
+        ["kms:Decrypt", "kms:GenerateDataKey"],
+        { ArnEquals = { "aws:PrincipalArn" = [aws_iam_role.job[0].arn, "arn:aws:iam::123456789012:role/erasers"] } },
+    ]])
+    error_message = "The policy of the key lets nobody else use it."
+  }
+}

@@ -67,6 +67,24 @@ run "an_archive_gone_before_it_moves" {
   expect_failures = [var.archive]
 }
 
+run "an_alias_instead_of_an_archive_key" {
+  command = plan
+  variables { archive_keys = { default = { existing = { arn = "arn:aws:kms:eu-west-1:123456789012:alias/mine" } } } }
+  expect_failures = [var.archive_keys]
+}
+
+run "an_archive_key_for_everybody" {
+  command = plan
+  variables { archive_keys = { default = { role_arns = ["*"] } } }
+  expect_failures = [var.archive_keys]
+}
+
+run "an_archive_key_for_no_table" {
+  command = plan
+  variables { archive_keys = { "school.orders" = {} } }
+  expect_failures = [var.archive_keys]
+}
+
 run "a_database_that_hive_cannot_name" {
   command = plan
   variables { database = { name = "My-School" } }

@@ -12,7 +12,7 @@ import pytest
 from compactor.core.model.errors import CheckFailed, TryLater
 from tests.flows.test_every_crash import DELIVERIES
 from tests.oracle.lake import Lake
-from tests.oracle.s3_lake import BUCKET, ROOT, S3Lake, storage
+from tests.oracle.s3_lake import BUCKET, KEY, ROOT, S3Lake, storage
 from tests.oracle.sizes import FULL
 from tests.oracle.watch import Watch
 from tests.parts.proxy import ALWAYS, KINDS, Fault, Proxy
@@ -36,6 +36,14 @@ def ending(lake: Lake) -> dict[str, Any]:
     }
 
 
+def encrypted(lake: S3Lake) -> int:
+    """How many raw files have the table's key; all of them, and nothing else has it."""
+    keys = {location: arn for key, arn in lake.server.keys(BUCKET).items() if (location := f"s3://{BUCKET}/{key}").startswith(f"{ROOT}/")}
+    raw = {location for location in keys if lake.layout.raw_file(location)}
+    assert {location for location in keys if keys[location] == KEY} == raw
+    return sum("/archive/" in location for location in raw)
+
+
 class Program:
     """The lake before each run, how many requests the run makes, and the end."""
 
@@ -57,6 +65,7 @@ class Program:
             self.requests.append(len(proxy.requests))
         assert lake.failed_checks() == []
         self.end = ending(lake)
+        assert encrypted(lake) == len(self.end["archive"])
 
     def points(self, kind: str, sample: int) -> Iterator[tuple[int, int]]:
         """Which request of which run is to fail: every one, or a sample."""
@@ -80,6 +89,7 @@ def finish(program: Program, lake: S3Lake, watch: Watch, run: int, there: bool) 
         rest.run()
         watch.settled()
     assert ending(rest) == program.end
+    assert not there or encrypted(lake) == len(program.end["archive"])
 
 
 def survived(program: Program, proxy: Proxy, run: int, fault: Fault, seconds: float) -> bool | None:

@@ -22,6 +22,8 @@ from tests.parts.proxy import Proxy
 from tests.parts.s3 import Server
 
 L = TypeVar("L", bound=Lake)
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+"""The KMS key of the raw files of the table at ROOT."""
 BUCKET, ROOT = "lake", "s3://lake/t"
 SETTINGS = S3Settings(
     path_style=True,
@@ -39,7 +41,7 @@ SETTINGS = S3Settings(
 @cache
 def storage(url: str, seconds: float) -> S3Storage:
     """One connection an endpoint and patience."""
-    return S3Storage(ROOT, S3Settings(**{**vars(SETTINGS), "endpoint": url, "operation_seconds": seconds}))
+    return S3Storage(ROOT, S3Settings(**{**vars(SETTINGS), "endpoint": url, "operation_seconds": seconds}), {ROOT: KEY})
 
 
 class Mirror(MemoryStorage):
@@ -67,12 +69,17 @@ class Aside(MemoryStorage):
 
     def __init__(self, objects: dict[str, tuple[FileInfo, bytes]]) -> None:
         super().__init__()
-        self._objects = objects
+        # of a raw file under a key the server's etag says nothing, and this storage compares by it
+        self._objects = {path: (_with_etag(info, data), data) for path, (info, data) in objects.items()}
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace."""
         super().write(path, data)
-        self._objects[path] = (replace(self._objects[path][0], etag=hashlib.md5(data, usedforsecurity=False).hexdigest()), data)
+        self._objects[path] = (_with_etag(self._objects[path][0], data), data)
+
+
+def _with_etag(info: FileInfo, data: bytes) -> FileInfo:
+    return replace(info, etag=hashlib.md5(data, usedforsecurity=False).hexdigest())
 
 
 class S3Lake(Lake):

@@ -5,7 +5,8 @@
         server.url, server.bucket("lake"), server.save("before"), server.restore("before")
 
 What moto 5.2 lacks and is added here: one request at a time (its check for If-None-Match and its put are two steps), conditions of copies, the
-expected owner of a bucket, another etag for the copy of an object of many parts. `tests/storage/test_s3.py` looks that it is so.
+expected owner of a bucket, another etag for the copy of an object of many parts, etags of objects under a KMS key that are no hashes of the content.
+`tests/storage/test_s3.py` looks that it is so.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import threading
 import urllib.parse
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,6 +57,11 @@ class Server:
     def bucket(self, name: str) -> None:
         """Make an empty bucket."""
         self._control("bucket", name)
+
+    def keys(self, bucket: str) -> dict[str, str]:
+        """The KMS key of everything in a bucket: key → ARN, "" for an object without one."""
+        found: dict[str, str] = json.loads(self._control("kms", bucket))
+        return found
 
     def objects(self, bucket: str) -> dict[str, tuple[str, float, bytes]]:
         """Everything in a bucket at one moment: key → etag, modified, content."""
@@ -113,6 +120,7 @@ class Strict:
         FakeKey.dispose = lambda self, garbage=False: None  # type: ignore[method-assign]
         # And nobody keeps what is deleted: hours of tests make millions.
         FakeKey.__new__ = lambda cls, *_, **__: object.__new__(cls)
+        FakeKey.etag = property(_kms_etag(FakeKey.etag.fget))
         self._inner = inner
         self._backend = s3_backends[ACCOUNT]["aws"]
         self._states: dict[str, dict[str, dict[str, list[Any]]]] = {}
@@ -165,13 +173,19 @@ class Strict:
             return "AccessDenied"
         source = environ.get("HTTP_X_AMZ_COPY_SOURCE")
         if source is None:
-            return None
+            completed = environ["REQUEST_METHOD"] == "POST" and "uploadId=" in environ.get("QUERY_STRING", "")
+            return self._objection_to_target(environ) if completed else None
         bucket, _, key = urllib.parse.unquote(source.partition("?")[0]).lstrip("/").partition("/")
         found, wanted = self._object(bucket, key), environ.get("HTTP_X_AMZ_COPY_SOURCE_IF_MATCH")
         if found is not None and wanted is not None and found.etag.strip('"') != wanted.strip('"'):
             return "PreconditionFailed"
-        taken = environ.get("HTTP_IF_NONE_MATCH") == "*" and self._object(*self._target(environ)) is not None
-        return "PreconditionFailed" if taken else None
+        return self._objection_to_target(environ)
+
+    def _objection_to_target(self, environ: dict[str, Any]) -> str | None:
+        target, expected = self._object(*self._target(environ)), environ.get("HTTP_IF_MATCH")
+        taken = environ.get("HTTP_IF_NONE_MATCH") == "*" and target is not None
+        other = expected is not None and (target is None or target.etag.strip('"') != expected.strip('"'))
+        return "PreconditionFailed" if taken or other else None
 
     def _copied(self, environ: dict[str, Any]) -> None:
         found = self._object(*self._target(environ))
@@ -205,6 +219,10 @@ class Strict:
         }
         return json.dumps(told).encode()
 
+    def _kms(self, name: str) -> bytes:
+        keys = self._backend.buckets[name].keys
+        return json.dumps({key: (keys[key].encryption == "aws:kms" and keys[key].kms_key_id) or "" for key in keys}).encode()
+
     def _bucket(self, name: str) -> None:
         self._backend.create_bucket(name, "us-east-1")
 
@@ -233,6 +251,15 @@ class Strict:
         for key, versions in content.items():
             store.setlist(key, list(versions))
         return store
+
+
+def _kms_etag(plain: Callable[[Any], str]) -> Callable[[Any], str]:
+    def etag(key: Any) -> str:
+        if key._etag is None and (key.encryption or "").startswith("aws:kms"):
+            key._etag = uuid.uuid4().hex
+        return plain(key)
+
+    return etag
 
 
 def main() -> None:

@@ -74,7 +74,7 @@ def key(world: World, *names: str) -> str:
 
 
 def test_the_server_heeds_the_conditions_that_s3_heeds(server: Server) -> None:
-    """If-None-Match of put, copy and complete; If-Match of delete; the etag of a copy's source; the owner. Each answers 412 or 403."""
+    """If-None-Match of put, copy and complete; If-Match of delete, copy and complete; the etag of a copy's source; the owner. Each answers 412 or 403."""
     client, here = plain(server), {"Bucket": "lake", "Key": "conditions/x"}
     other = {"Bucket": "lake", "Key": "conditions/y"}
     for each in (here, other):
@@ -86,11 +86,18 @@ def test_the_server_heeds_the_conditions_that_s3_heeds(server: Server) -> None:
         ("412", lambda: client.delete_object(**here, IfMatch="other")),
         ("412", lambda: client.copy_object(**other, CopySource=here, CopySourceIfMatch="other")),
         ("412", lambda: client.copy_object(**other, CopySource=here, IfNoneMatch="*")),
+        ("412", lambda: client.copy_object(**other, CopySource=here, IfMatch="other")),
         ("412", lambda: client.upload_part_copy(**other, UploadId=upload, PartNumber=2, CopySource=here, CopySourceIfMatch="other")),
         (
             "412",
             lambda: client.complete_multipart_upload(
                 **other, UploadId=upload, IfNoneMatch="*", MultipartUpload={"Parts": [{"ETag": part, "PartNumber": 1}]}
+            ),
+        ),
+        (
+            "412",
+            lambda: client.complete_multipart_upload(
+                **other, UploadId=upload, IfMatch="other", MultipartUpload={"Parts": [{"ETag": part, "PartNumber": 1}]}
             ),
         ),
         ("403", lambda: client.head_object(**here, ExpectedBucketOwner="9" * 12)),

@@ -15,7 +15,7 @@ import pytest
 from compactor.core.model import checksum
 from compactor.core.model.errors import Unavailable
 from compactor.core.model.files import FileInfo
-from compactor.core.settings.s3 import S3Settings
+from compactor.core.settings.s3 import S3Settings, place
 from compactor.storage.s3.storage import PROBE_PREFIX, S3Storage
 from tests.oracle.sizes import FULL
 from tests.parts.proxy import ALWAYS, KINDS, STALE_SECONDS, Fault, Proxy
@@ -67,6 +67,23 @@ def _names(found: Iterator[FileInfo], world: World) -> list[tuple[str, int]]:
     return [(info.path[len(world.root) + 1 :], info.size) for info in found]
 
 
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
+
+
+def _keyed(storage: S3Storage, world: World) -> S3Storage:
+    """The storage, with a key for what lies below `archive` of this world."""
+    storage._client._archive_keys = {world.root: KEY}
+    return storage
+
+
+def _key(world: World, name: str) -> str | None:
+    """The key of an object, looked at past the proxy."""
+    assert isinstance(world.storage, S3Storage)
+    head = world.storage._client.head(place(world.path(name)))
+    assert head is not None
+    return head.response.get("SSEKMSKeyId")
+
+
 FIVE = {f"in/{n}": b"%d" % n for n in range(5)}
 ACTS = {
     "list": Act(lambda s, w: _names(s.list(w.path("in")), w), FIVE, FIVE, gives=[(name, 1) for name in FIVE]),
@@ -83,6 +100,22 @@ ACTS = {
     "move": Act(lambda s, w: s.move(w.first["x"], w.path("y")), {"x": SMALL}, {"y": SMALL}, ({"x": SMALL, "y": SMALL},), gives=True),
     "move in parts": Act(lambda s, w: s.move(w.first["x"], w.path("y")), {"x": LARGE}, {"y": LARGE}, ({"x": LARGE, "y": LARGE},), gives=True),
     "move what moved": Act(lambda s, w: s.move(FileInfo(w.path("x"), 5, w.first["y"].etag, 0.0), w.path("y")), {"y": SMALL}, {"y": SMALL}, gives=True),
+    "archive under a key": Act(
+        lambda s, w: (_keyed(s, w).move(w.first["x"], w.path("archive/x")), _key(w, "archive/x")),
+        {"x": SMALL}, {"archive/x": SMALL}, ({"x": SMALL, "archive/x": SMALL},), gives=(True, KEY),
+    ),
+    "archive under a key in parts": Act(
+        lambda s, w: (_keyed(s, w).move(w.first["x"], w.path("archive/x")), _key(w, "archive/x")),
+        {"x": LARGE}, {"archive/x": LARGE}, ({"x": LARGE, "archive/x": LARGE},), gives=(True, KEY),
+    ),
+    "encrypt": Act(
+        lambda s, w: (_keyed(s, w).encrypt(w.path("archive/x")) in (True, False), _key(w, "archive/x")),
+        {"archive/x": SMALL}, {"archive/x": SMALL}, gives=(True, KEY),
+    ),
+    "encrypt in parts": Act(
+        lambda s, w: (_keyed(s, w).encrypt(w.path("archive/x")) in (True, False), _key(w, "archive/x")),
+        {"archive/x": LARGE}, {"archive/x": LARGE}, gives=(True, KEY),
+    ),
     "delete one": Act(lambda s, w: s.delete([w.path("in/0")]), {"in/0": b"0"}, {}),
     "delete": Act(
         lambda s, w: s.delete([w.path(name) for name in (*FIVE, "in/\x01", "none")]),

@@ -25,6 +25,13 @@ S3_RIGHTS = {
 }
 """S3 operation → IAM actions, for objects without version ids, tags and ACLs. Other services name their actions like their operations."""
 
+KMS_RIGHTS = {
+    "PutObject": {"kms:GenerateDataKey"},
+    "CopyObject": {"kms:GenerateDataKey", "kms:Decrypt"},
+    "CreateMultipartUpload": {"kms:GenerateDataKey", "kms:Decrypt"},
+}
+"""S3 operation that names a KMS key → IAM actions on that key. A copy reads its source, and parts are decrypted when an upload is completed."""
+
 SERVICES = {"emr": "elasticmapreduce"}
 """botocore's name of a service → IAM's, where they differ."""
 
@@ -40,8 +47,8 @@ def actions(role: str) -> set[str]:
     return {action for each in given(role).values() for action in each}
 
 
-def needed(calls: Iterable[tuple[str, str]]) -> set[str]:
-    """The actions that calls need; a call is botocore's service and operation: ("s3", "PutObject").
+def needed(calls: Iterable[tuple[str, str]], keyed: Iterable[str] = ()) -> set[str]:
+    """The actions that calls need; a call is botocore's service and operation: ("s3", "PutObject"). `keyed`: S3 operations that name a KMS key.
 
     Raises KeyError for an S3 operation that the table above does not know: say there what it needs.
     """
@@ -49,4 +56,4 @@ def needed(calls: Iterable[tuple[str, str]]) -> set[str]:
         action
         for service, operation in calls
         for action in (S3_RIGHTS[operation] if service == "s3" else {f"{SERVICES.get(service, service)}:{operation}"})
-    }
+    } | {action for operation in keyed for action in KMS_RIGHTS[operation]}

@@ -24,6 +24,7 @@ from compactor.catalog.glue.catalog import GlueCatalog
 from compactor.catalog.glue.client import GlueSettings
 from compactor.core.catalog.ddl import PartitionDef
 from compactor.core.model.errors import CompactorError
+from compactor.core.model.layout import Layout
 from compactor.core.settings.s3 import S3Settings
 from compactor.flows.environment import Environment
 from compactor.flows.run import run_table
@@ -40,13 +41,12 @@ pytestmark = pytest.mark.terraform
 
 PACKAGE = Path(__file__).parents[2] / "compactor"
 WAREHOUSE, LANDING = "s3://lake/cdc", "s3://sink/raw"
+KEY = "arn:aws:kms:us-east-1:123456789012:key/archive"
 
 NOT_GIVEN = {"glue:CreateDatabase": "the module makes the databases; the tool asks for it only where there is none"}
 
 OTHERS = {
     "s3:ListBucketMultipartUploads": "S3A's committers",
-    "kms:Decrypt": "S3, for the job",
-    "kms:GenerateDataKey": "S3, for the job",
     "glue:GetDatabases": "EMR's Hive client",
     "glue:GetUserDefinedFunctions": "EMR's Hive client",
     "glue:GetTables": "Spark, through EMR's Hive client",
@@ -73,6 +73,11 @@ class Calls:
     def names(self) -> set[tuple[str, str]]:
         """Without parameters."""
         return {(service, operation) for service, operation, _ in self.made}
+
+    @property
+    def keyed(self) -> list[tuple[str, str]]:
+        """(operation, object) of the requests that named the table's key."""
+        return [(operation, f"s3://{given['Bucket']}/{given['Key']}") for _, operation, given in self.made if given.get("SSEKMSKeyId") == KEY]
 
     def touched(self, *operations: str) -> set[str]:
         """The objects that these operations of S3 named."""
@@ -131,7 +136,7 @@ def calls(server: Server, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
     """Recorded once: three runs of a table with everything in them, and by hand what only large or odd objects bring about."""
     server.bucket("sink")
     file = tmp_path_factory.mktemp("config") / "compactor.yaml"
-    text = f"warehouse: {WAREHOUSE}\ncatalog: {{type: glue, database: school}}\ns3: {{path_style: true, endpoint: '{proxy.url}'}}\ntables: {{t: {{key: [id]}}}}\n"
+    text = f"warehouse: {WAREHOUSE}\ncatalog: {{type: glue, database: school}}\ns3: {{path_style: true, endpoint: '{proxy.url}'}}\ntables: {{t: {{key: [id], archive_kms_key: '{KEY}'}}}}\n"
     file.write_text(text, encoding="utf-8")
     proxy.plan()
     # the sink's own writes are not the tool's
@@ -167,7 +172,7 @@ def recounted(lake: Job) -> list[PartitionDef]:
 def by_hand(lake: Job, proxy: Proxy, calls: Calls) -> None:
     """Objects in parts, a copy in parts that fails, names that no batch can hold, the time."""
     settings = S3Settings(path_style=True, region="us-east-1", endpoint=proxy.url, copy_bytes_max=1000, copy_part_bytes=700, client_attempts=1)
-    small = S3Storage(WAREHOUSE, settings)
+    small = S3Storage(WAREHOUSE, settings, {f"{WAREHOUSE}/t": KEY})
     for fault in ((), (Fault("400 InvalidPart", path=r"uploadId=.*", method="POST"),)):
         with unheard(calls):
             lake.storage.write(f"{LANDING}/t/big", b"x" * 2000)
@@ -176,6 +181,10 @@ def by_hand(lake: Job, proxy: Proxy, calls: Calls) -> None:
         with suppress(CompactorError):
             small.move(info, f"{WAREHOUSE}/t/archive/big{len(fault)}")  # type: ignore[arg-type]
     proxy.plan()
+    with unheard(calls):
+        lake.storage.write(f"{WAREHOUSE}/t/archive/old", b"x")
+    small.encrypt(f"{WAREHOUSE}/t/archive/old")
+    small.write(f"{WAREHOUSE}/t/archive/old", b"rewritten")
     small.delete([f"{WAREHOUSE}/t/none"])
     small.delete([f"{WAREHOUSE}/t/none", f"{WAREHOUSE}/t/neither", f"{WAREHOUSE}/t/\x01"])
     small.now()
@@ -196,13 +205,26 @@ def test_the_recording_holds_every_call_that_the_code_can_make(calls: Calls) -> 
     assert len(code) > 15
 
 
+def needed(calls: Calls) -> set[str]:
+    """The rights for all calls, those on the table's key too."""
+    return rights.needed(calls.names, {operation for operation, _ in calls.keyed})
+
+
 def test_no_call_lacks_its_right(calls: Calls) -> None:
-    assert rights.needed(calls.names) - rights.actions("job") == set(NOT_GIVEN)
+    assert needed(calls) - rights.actions("job") == set(NOT_GIVEN)
 
 
 def test_no_right_lacks_its_call(calls: Calls) -> None:
     """Or another user, who is named."""
-    assert rights.actions("job") - rights.needed(calls.names) == set(OTHERS)
+    assert rights.actions("job") - needed(calls) == set(OTHERS)
+
+
+def test_the_key_of_the_archive_is_used_for_raw_files_and_for_all_of_them(calls: Calls) -> None:
+    """Whatever creates an object there names it; nothing else does."""
+    raw = Layout(f"{WAREHOUSE}/t", "").raw_file
+    assert {operation for operation, _ in calls.keyed} == set(rights.KMS_RIGHTS)
+    assert [path for _, path in calls.keyed if not raw(path)] == []
+    assert {path for path in calls.touched(*rights.KMS_RIGHTS) if raw(path)} == {path for _, path in calls.keyed}
 
 
 WRITES = ("PutObject", "CopyObject", "CreateMultipartUpload", "UploadPartCopy", "CompleteMultipartUpload", "AbortMultipartUpload")

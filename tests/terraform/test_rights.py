@@ -73,6 +73,12 @@ def test_recorded_calls_are_translated_to_actions(calls: list[tuple[str, str]], 
     assert rights.needed(calls) == expected
 
 
+def test_a_key_needs_rights_of_its_own() -> None:
+    """Beside those on the object."""
+    assert rights.needed([("s3", "PutObject")], ["PutObject"]) == {"s3:PutObject", "kms:GenerateDataKey"}
+    assert rights.needed([], ["CopyObject"]) == {"kms:Decrypt", "kms:GenerateDataKey"}
+
+
 def test_an_operation_that_nobody_translated_is_not_passed_over() -> None:
     """It must be looked up once, by a person."""
     with pytest.raises(KeyError, match="PutObjectAcl"):

@@ -202,6 +202,11 @@ class Layout:
         """Return the reason file of an input: its invalid records, and why they are invalid."""
         return join(self.root, "quarantine", f"{_other_name(path, etag)}{_REASON}")
 
+    def raw_file(self, location: str) -> bool:
+        """Return whether a location is that of an ingested or quarantined file, or of a rewritten one. Reason files are not raw."""
+        kind = self.kind(location)
+        return kind in ("archive", "copy") or (kind == "quarantine" and not location.endswith(_REASON))
+
     def version_of(self, location: str) -> int | None:
         """Return the version of a Snapshot by its location, or None for any other location."""
         try:

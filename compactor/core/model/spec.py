@@ -158,6 +158,8 @@ class TableSpec:
     """What happens to raw files after the commit: `move` to the archive, `copy` to the archive, or `keep` in landing only."""
     archive_retention: float | None = None
     """Seconds that raw files stay in the archive; None for ever."""
+    archive_kms_key: str = ""
+    """ARN of the KMS key for raw files in archive and quarantine; "" for the key of all other files."""
     publish_window: float = 600.0
     """Seconds after which a publish that is not finished is left to the next run."""
     feed: str = "off"

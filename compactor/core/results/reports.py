@@ -278,6 +278,24 @@ class RebuildReport:
 
 
 @dataclass(frozen=True)
+class ReencryptReport:
+    """The result of encrypting raw files again."""
+
+    table: str
+    """The table's name."""
+    key: str
+    """ARN of the KMS key that all of them have now."""
+    files: int
+    """Raw files in archive and quarantine."""
+    changed: int
+    """Number of files that had another key."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
 class AdoptReport:
     """The result of adopting a base that another tool wrote."""
 

@@ -94,6 +94,8 @@ def _prepared(table: Table, file: RawFile, staging: str, delete_files: bool) -> 
         try:
             if kind == "parquet":
                 copy = table.engine().write_without(location, file.records, staging)
+                # the engine writes all files with one key, and these records belong to the archive
+                table.storage.encrypt(copy.path)
                 return dataclasses.replace(file, size=copy.size, copy=copy.path)
             return dataclasses.replace(file, size=len(_content(table, file)))
         except InputRefused as error:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compactor.aws.client import ClientConfig, Connection, connect
 from compactor.aws.retry import ABSENT, PASSING, UNSUPPORTED, ExpectedError, Retryable, RetryPolicy, api_name, kind_of
+from compactor.core.model.layout import Layout
 from compactor.core.settings.s3 import Place, S3Settings
 from compactor.storage.s3.refusals import refusal
 
@@ -63,10 +65,11 @@ class ObjectHead:
 
 
 class S3Client:
-    """Requests with one S3Settings. Thread-safe; connects on first use."""
+    """Requests with one S3Settings. Thread-safe; connects on first use. `archive_keys`: root of a table → KMS key of its raw files."""
 
-    def __init__(self, settings: S3Settings) -> None:
+    def __init__(self, settings: S3Settings, archive_keys: Mapping[str, str] = MappingProxyType({})) -> None:
         self.settings = settings.within(os.environ)
+        self._archive_keys = archive_keys
         self._retry_policy = RetryPolicy(settings.operation_seconds, settings.wait_seconds_min, settings.wait_seconds_max)
         self._connection = Connection(self._connect)
         self._buckets: set[str] = set()
@@ -92,7 +95,7 @@ class S3Client:
                 raise ExpectedError(kind) from error
             if operation == "head_object" and isinstance(error, ClientError):
                 self._explain(where)
-            raise refusal(error, str(where), _ACTIONS[operation], self.settings.host) from error
+            raise refusal(error, str(where), _ACTIONS[operation], self.settings.host, self.key(where)) from error
         missing = [name for name in _WHOLE.get(operation, ()) if name not in answer]
         if missing:
             raise Retryable(f"the response ended before {missing[0]}")
@@ -111,21 +114,41 @@ class S3Client:
         self._lacking.add((where.bucket, operation))
         return self.request(operation, where, expect, **parameters)
 
-    def head(self, where: Place) -> ObjectHead | None:
-        """Return the object's HEAD, or None if there is no object. Raises Refused if the bucket is missing."""
+    def head(self, where: Place, checksums: bool = False) -> ObjectHead | None:
+        """Return the object's HEAD, or None if there is no object. Raises Refused if the bucket is missing.
+
+        `checksums`: with the checksums that the store has. Of an encrypted object only those who may use its key get them.
+        """
         try:
-            # The response contains FULL_OBJECT checksums where the store has them.
-            head = self.request("head_object", where, (ABSENT,), Key=where.key, ChecksumMode="ENABLED")
+            head = self.request("head_object", where, (ABSENT,), Key=where.key, ChecksumMode="ENABLED" if checksums else None)
         except ExpectedError:
             if where.bucket not in self._buckets:
                 self._explain(where)
             return None
         return ObjectHead(int(head["ContentLength"]), head["ETag"].strip('"'), float(int(head["LastModified"].timestamp())), head)
 
-    def encryption(self) -> dict[str, Any]:
-        """Return the encryption parameters of a request that creates an object."""
-        sse, key = self.settings.sse, self.settings.kms_key
-        return {**({"ServerSideEncryption": _SSE[sse]} if sse else {}), **({"SSEKMSKeyId": key} if key else {})}
+    def key(self, where: Place) -> str:
+        """Return the KMS key of a new object in this place: of a raw file its table's `archive_kms_key`; "" for the bucket's default."""
+        return self._archive_key(where) or self.settings.kms_key
+
+    def encryption(self, where: Place) -> dict[str, Any]:
+        """Return the encryption parameters of a request that creates an object in this place."""
+        sse, key = self.settings.sse, self.key(where)
+        if not self._archive_key(where):
+            return {**({"ServerSideEncryption": _SSE[sse]} if sse else {}), **({"SSEKMSKeyId": key} if key else {})}
+        if sse == "dsse-kms":
+            # S3 has no bucket keys for it
+            return {"ServerSideEncryption": _SSE[sse], "SSEKMSKeyId": key}
+        return {"ServerSideEncryption": _SSE["sse-kms"], "SSEKMSKeyId": key, "BucketKeyEnabled": True}
+
+    def encrypted(self, head: ObjectHead, where: Place) -> bool:
+        """Return whether an object is encrypted as a new one in its place would be."""
+        expected = self.encryption(where)
+        return all(head.response.get(name) == expected[name] for name in ("ServerSideEncryption", "SSEKMSKeyId") if name in expected)
+
+    def _archive_key(self, where: Place) -> str:
+        location = str(where)
+        return next((key for root, key in self._archive_keys.items() if Layout(root, "").raw_file(location)), "")
 
     def _common(self, operation: str) -> dict[str, Any]:
         settings = self.settings

@@ -1,7 +1,7 @@
 """Move within S3, which has no move operation: copy on the server side, compare, delete the original.
 
 One attempt looks at source and target and does the remaining steps. The next attempt sees what changed meanwhile. A copy has the etag of its
-original as metadata, because the copy of a multipart or encrypted object has another etag.
+original as metadata, because the copy of a multipart or encrypted object has another etag. An object that is encrypted again is copied onto itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STRONG = ("ChecksumSHA256", "ChecksumSHA1", "ChecksumCRC64NVME")
 def move(client: S3Client, source: FileInfo, start: Place, end: Place, keep: bool = False) -> bool:
     """Attempt `ports.Storage.move` once. Raises Retryable if source or target changed at the same time."""
     # In this order: a concurrent move fills the target before it removes the source.
-    here, there = client.head(start), client.head(end)
+    here, there = client.head(start, checksums=True), client.head(end, checksums=True)
     if here is None:
         if there is None:
             _confirm_missing(client, start, end)
@@ -52,6 +52,15 @@ def move(client: S3Client, source: FileInfo, start: Place, end: Place, keep: boo
     return True
 
 
+def encrypt(client: S3Client, where: Place) -> bool:
+    """Attempt `ports.Storage.encrypt` once. Raises Retryable if the object changed at the same time."""
+    here = client.head(where)
+    if here is None or client.encrypted(here, where):
+        return False
+    _copy(client, here, where, where)
+    return True
+
+
 def _made_by_move(there: ObjectHead, source: FileInfo) -> bool:
     """Whether a move of `source` made this object."""
     return there.size == source.size and source.etag in (there.etag, there.metadata.get(SOURCE_ETAG))
@@ -66,30 +75,35 @@ def _confirm_missing(client: S3Client, *both: Place) -> None:
 
 
 def _copy(client: S3Client, here: ObjectHead, start: Place, end: Place) -> ObjectHead:
-    """Copy the source and return the HEAD of the copy. Raises Retryable if either side changed."""
+    """Copy the source and return the HEAD of the copy. Raises Retryable if either side changed.
+
+    Onto itself: it stays in its storage class, and the copy of what was moved here before.
+    """
+    itself = start == end
     made = {
-        **{name: here.response[name] for name in _KEPT if name in here.response},
-        "Metadata": {**here.metadata, SOURCE_ETAG: here.etag},
-        **client.encryption(),
+        **{name: here.response[name] for name in (*_KEPT, *(("StorageClass",) if itself else ())) if name in here.response},
+        "Metadata": {SOURCE_ETAG: here.etag, **here.metadata} if itself else {**here.metadata, SOURCE_ETAG: here.etag},
+        **client.encryption(end),
     }
+    condition = {"IfMatch": here.etag} if itself else {"IfNoneMatch": "*"}
     origin = {"CopySource": {"Bucket": start.bucket, "Key": start.key}, "CopySourceIfMatch": here.etag}
     try:
         if here.size > client.settings.copy_bytes_max:
-            _copy_parts(client, here.size, origin, made, end)
+            _copy_parts(client, here.size, origin, made, end, condition)
         else:
             # Tags stay behind: copying them takes two more permissions.
             plan = {"MetadataDirective": "REPLACE", "TaggingDirective": "REPLACE"}
-            client.request_with("copy_object", end, (ABSENT, TAKEN), {"IfNoneMatch": "*"}, Key=end.key, **origin, **plan, **made)
+            client.request_with("copy_object", end, (ABSENT, TAKEN), condition, Key=end.key, **origin, **plan, **made)
     except ExpectedError as answer:
         raise Retryable("the source changed, or the target appeared, just before the copy") from answer
-    there = client.head(end)
+    there = client.head(end, checksums=True)
     if there is None:
         raise Retryable("the copy is not there yet")
     return there
 
 
-def _copy_parts(client: S3Client, size: int, origin: dict[str, Any], made: dict[str, Any], end: Place) -> None:
-    """Copy an object in parts; abort the upload if it fails."""
+def _copy_parts(client: S3Client, size: int, origin: dict[str, Any], made: dict[str, Any], end: Place, condition: dict[str, str]) -> None:
+    """Copy an object in parts; abort the upload if it fails. `condition`: of its completion."""
     step = max(client.settings.copy_part_bytes, -(-size // PARTS_MAX))
     upload = client.request("create_multipart_upload", end, Key=end.key, **made)["UploadId"]
     name = {"Key": end.key, "UploadId": upload}
@@ -101,8 +115,7 @@ def _copy_parts(client: S3Client, size: int, origin: dict[str, Any], made: dict[
             if "ETag" not in copied["CopyPartResult"]:
                 raise Retryable("the response ended too early")
             parts.append({"ETag": copied["CopyPartResult"]["ETag"], "PartNumber": number})
-        upload_parts = {"Parts": parts}
-        client.request_with("complete_multipart_upload", end, (ABSENT, TAKEN), {"IfNoneMatch": "*"}, **name, MultipartUpload=upload_parts)
+        client.request_with("complete_multipart_upload", end, (ABSENT, TAKEN), condition, **name, MultipartUpload={"Parts": parts})
     except BaseException:
         # If aborting fails, the bucket's rule for incomplete uploads removes the parts. The original error matters more.
         with suppress(Exception):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from botocore import exceptions as boto
 
 from compactor.aws.retry import access_problem, code_of, words
 from compactor.core.model.errors import Refused
 
+_DENIED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled", "AccountProblem", "MethodNotAllowed"}
 _FINAL = (
     ({"NoSuchBucket"}, "the bucket does not exist: create it, or correct the location (and the endpoint: {host})"),
     (
-        {"AccessDenied", "403", "Forbidden", "AllAccessDisabled", "AccountProblem", "MethodNotAllowed"},
+        _DENIED,
         "not allowed to {action}: grant this identity what docs/s3.md lists, the key of an encrypted bucket included. Also check that the bucket"
         " belongs to the account of s3.bucket_owner, and s3.requester_pays",
     ),
@@ -24,9 +27,13 @@ _FINAL = (
 )
 
 
-def refusal(error: Exception, location: str, action: str, host: str) -> Refused:
-    """Return the exception for a final error, with what to do about it."""
-    problem = access_problem(error, host)
+_KMS_RIGHTS = {"read": "kms:Decrypt", "look": "kms:Decrypt", "write": "kms:GenerateDataKey", "copy": "kms:Decrypt and kms:GenerateDataKey"}
+"""First word of an action → what it needs on the key of an encrypted object."""
+
+
+def refusal(error: Exception, location: str, action: str, host: str, key: str = "") -> Refused:
+    """Return the exception for a final error, with what to do about it. `key`: the KMS key of a new object there, "" for the bucket's default."""
+    problem = access_problem(error, host) or _key_problem(error, action, key)
     if problem:
         return Refused(f"{location}: {problem}")
     code = code_of(error)
@@ -37,3 +44,19 @@ def refusal(error: Exception, location: str, action: str, host: str) -> Refused:
             filled = text.format(action=action, host=host, region=f" ({region})" if region else "")
             return Refused(f"{location}: {filled} ({words(error)})")
     return Refused(f"{location}: {host} refused to {action} ({words(error)})")
+
+
+def _key_problem(error: Exception, action: str, key: str) -> str | None:
+    """Describe an error of a KMS key. Return None for any other error."""
+    code, text = code_of(error), words(error)
+    named, right = re.search(r"arn:[\w-]+:kms:[\w:/-]+", text), re.search(r"kms:[A-Z]\w+", text)
+    if code.startswith("KMS."):
+        return f"the KMS key {named[0] if named else key or 'of the bucket'} cannot be used to {action}: enable it, or correct the setting ({text})"
+    rights = right[0] if right else _KMS_RIGHTS.get(action.partition(" ")[0], "")
+    if code not in _DENIED or not rights or not (right or key):
+        return None
+    also = "" if right else "either docs/s3.md lists a permission that is missing, or "
+    return (
+        f"not allowed to {action} with the KMS key {named[0] if named else key}: {also}this identity lacks {rights} on the key. Grant it in the"
+        f" identity's policy and in the key's, or run this as an identity that may use the key ({text})"
+    )

@@ -13,9 +13,10 @@ import errno
 import re
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from compactor.aws.retry import ABSENT, PASSING, TAKEN, UNSUPPORTED, ExpectedError, Retryable, kind_of, words
@@ -24,7 +25,7 @@ from compactor.core.model.errors import Refused, TryLater
 from compactor.core.model.files import FileInfo
 from compactor.core.settings.s3 import Place, S3Settings, key_problem, place
 from compactor.storage.s3.client import S3Client, failed_keys
-from compactor.storage.s3.move import move
+from compactor.storage.s3.move import encrypt, move
 from compactor.storage.s3.refusals import refusal
 
 PROBE_PREFIX = ".compactor-probe-"
@@ -34,11 +35,14 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class S3Storage:
-    """Objects under `s3://`. `home` is a location whose store provides the time. Thread-safe. Refuses a store without conditional puts."""
+    """Objects under `s3://`. Thread-safe. Refuses a store without conditional puts.
 
-    def __init__(self, home: str, settings: S3Settings | None = None) -> None:
+    `home`: a location whose store provides the time; `archive_keys`: root of a table → KMS key of its raw files in archive and quarantine.
+    """
+
+    def __init__(self, home: str, settings: S3Settings | None = None, archive_keys: Mapping[str, str] = MappingProxyType({})) -> None:
         self._home = place(home, directory=True)
-        self._client = S3Client(settings or S3Settings())
+        self._client = S3Client(settings or S3Settings(), archive_keys)
         self._probing = threading.Lock()
         self._conditional: dict[str, bool] = {}
 
@@ -113,6 +117,11 @@ class S3Storage:
         start, end = place(source.path), place(target)
         return self._client.retry(end, f"move {start} to it", lambda: move(self._client, source, start, end, keep))
 
+    def encrypt(self, path: str) -> bool:
+        """Copy the object onto itself if it is not encrypted as a new one would be. Return whether it was."""
+        where = place(path)
+        return self._client.retry(where, "encrypt", lambda: encrypt(self._client, where))
+
     def delete(self, paths: Iterable[str]) -> None:
         """Delete objects, a thousand a request. In a versioned bucket the versions stay below delete markers."""
         by_bucket: dict[str, dict[str, None]] = {}
@@ -182,7 +191,7 @@ class S3Storage:
         return head.metadata.get(PUT_ID) == mark
 
     def _put(self, where: Place, data: bytes, expect: Iterable[str] = (), **parameters: Any) -> None:
-        self._client.request("put_object", where, expect, Key=where.key, Body=data, **self._client.encryption(), **parameters)
+        self._client.request("put_object", where, expect, Key=where.key, Body=data, **self._client.encryption(where), **parameters)
 
     def _page(self, directory: Place, **parameters: Any) -> dict[str, Any]:
         prefix = f"{directory.key}/" if directory.key else ""

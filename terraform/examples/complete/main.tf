@@ -47,6 +47,12 @@ module "compactor" {
     expiration_days = 730
   }
 
+  # Raw files can be read by jobs only; payments have a key of their own.
+  archive_keys = {
+    default  = {}
+    payments = {}
+  }
+
   database = {
     name   = "school"
     tables = { name = "school_internal" }

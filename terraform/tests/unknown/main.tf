@@ -30,6 +30,8 @@ module "compactor" {
   landing     = [{ bucket = local.later, prefix = local.later, kms_key_arn = local.later }]
   database    = { name = local.later, tables = { name = local.later } }
 
+  archive_keys = { default = { existing = { arn = local.later } }, orders = { role_arns = [local.later] } }
+
   roles = {
     path                     = local.later
     permissions_boundary_arn = local.later
@@ -81,6 +83,7 @@ module "lists" {
   mwaa          = { subnet_ids = split(",", local.later), security_group_ids = split(",", local.later) }
   callers       = { trusted = { arns = split(",", local.later) } }
   archive       = { tables = toset(split(",", local.later)) }
+  archive_keys  = { default = { role_arns = split(",", local.later) } }
   vpc_endpoints = { vpc_id = local.later, route_table_ids = split(",", local.later), subnet_ids = split(",", local.later), security_group_ids = split(",", local.later) }
 }
 
