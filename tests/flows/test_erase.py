@@ -16,6 +16,7 @@ from compactor.core.erasure.report import ErasureReport
 from compactor.core.model.errors import Refused, TryLater
 from compactor.flows.keep.erase import Request, erase
 from compactor.flows.read.changes import changes
+from compactor.flows.read.verify import verify
 from compactor.flows.write import compact
 from tests.faults import ERRORS, MODES, Crash, Faults
 from tests.oracle.lake import Lake, table
@@ -88,6 +89,7 @@ def check_finished(lake: Lake, report: ErasureReport) -> None:
     assert found(lake) == []
     assert rows(lake) == expected()
     assert lake.failed_checks() == []
+    assert [check.detail for check in verify(lake.table(), deep=True) if not check.ok] == []
     newest = lake.newest()
     assert newest is not None
     assert lake.storage.read(lake.layout.certificate(newest.version, "txt")).decode().endswith("none with an erased key\n")

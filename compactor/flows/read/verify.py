@@ -207,9 +207,9 @@ def _damage(table: Table, path: str, file: DataFile, version: int) -> str | None
 
 
 def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Check:
-    """Every input of the ledger lies in landing, archive or quarantine with the size it had when it was read."""
+    """Every input of the ledger lies in landing, archive or quarantine with the size it had when it was read, or that `erase` gave it."""
     repaired = {(item.path, item.etag) for item in entries if item.outcome in AGAIN}
-    latest_entries = {(item.path, item.etag): item for item in entries if item.outcome not in LATER}
+    latest_entries = ledger.latest(entries)
     problems, size = [], 0
     discarded = discard.ever(entries)
     for name, item in latest_entries.items():
@@ -218,7 +218,7 @@ def _raw_files(entries: Sequence[Input], table: Table, snapshot: Snapshot) -> Ch
         place = archive.place(table, item)
         info = table.storage.stat(place) if place else None
         size += item.size
-        if info is None or (info.size != item.size and name not in repaired):
+        if info is None or (info.size not in (item.size, item.was or item.size) and name not in repaired):
             problems.append(f"{item.path}: expected {item.size} bytes, found {f'{info.size} in {place}' if info else 'nothing'}")
     return Check(table.name, "raw files", not problems, "; ".join(problems[:3]) or f"{counted(len(latest_entries), 'file')}, {size:,} bytes")
 
