@@ -63,9 +63,9 @@ class Storage(Protocol):
         """
 
     def encrypt(self, path: str) -> bool:
-        """Encrypt one object as a new one in its place would be, unless it is so already. Content and name stay.
+        """Encrypt a raw file with the key that its table has for raw files, unless it has that key already. Content and name stay.
 
-        Returns whether it was changed: False for a missing object, and where a store encrypts nothing.
+        Returns whether it was changed: False for a missing or any other object, and where a store encrypts nothing.
         """
 
     def delete(self, paths: Iterable[str]) -> None:

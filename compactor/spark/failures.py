@@ -47,6 +47,11 @@ _RULES: tuple[tuple[re.Pattern[str], type[CompactorError], str], ...] = (
         "Spark has no usable credentials for the store ({}): the standard chain (environment, profile, role) must find some",
     ),
     (
+        re.compile(r"(kms:[A-Z]\w+) on resource: (arn:[\w:/-]+)"),
+        Refused,
+        "Spark was not allowed to ({}): this identity lacks {} on the KMS key {}. Grant it in the identity's policy and in the key's",
+    ),
+    (
         re.compile(rf"AccessDeniedException|AccessControlException|\(Permission denied\)|{_SERVICE}40[13]"),
         Refused,
         "Spark was not allowed to ({}): grant it; docs/s3.md lists the permissions",
@@ -99,13 +104,13 @@ def environment_error(error: BaseException, stored: bool = False) -> CompactorEr
     for pattern, kind, words in (*_RULES, *(_STORED if stored else ())):
         match = pattern.search(text)
         if match is not None:
-            # the innermost error around the match: Spark puts a task's error and its own into one line
+            # the innermost error around the match: Spark puts a task's error and its own into one line. The one around that of a key has the file.
             begins = [name.start() for name in _CLASS.finditer(text, text.rfind("\n", 0, match.start()) + 1, match.end())]
-            line, place = _line(text[begins[-1] if begins else match.start() :]), _FILE.search(text)
+            line, place = _line(text[begins[-2 if match.groups() else -1 :][0] if begins else match.start() :]), _FILE.search(text)
             # after an OutOfMemoryError in a task, a JVM that is driver and executor ends in a moment
             if kind is EngineEnded or ("OutOfMemoryError" in match[0] and jvm_end()):
                 return _ended(line)
-            return kind(words.format(f"{line} in {place[0]}" if stored and place and place[0] not in line else line))
+            return kind(words.format(f"{line} in {place[0]}" if stored and place and place[0] not in line else line, *match.groups()))
     return None
 
 

@@ -72,6 +72,10 @@ class Clocked:
         self._changed(target, there is None)
         return done
 
+    def encrypt(self, path: str) -> bool:
+        """As the inner one."""
+        return self._inner.encrypt(path)
+
     def delete(self, paths: Iterable[str]) -> None:
         """As the inner one."""
         self._inner.delete(paths)

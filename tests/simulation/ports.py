@@ -65,6 +65,10 @@ class ActorStorage:
         self._call("move", source.path, copy)
         return self._call("move end", source.path, lambda: self._inner.move(source, target, keep))
 
+    def encrypt(self, path: str) -> bool:
+        """One step."""
+        return self._call("encrypt", path, lambda: self._inner.encrypt(path))
+
     def delete(self, paths: Iterable[str]) -> None:
         """One step a path."""
         for path in paths:

@@ -22,6 +22,14 @@ TEXTS = [
         Refused,
         "Spark was not allowed to (java.nio.file.AccessDeniedException: s3://lake/w/x",
     ),
+    (
+        "java.nio.file.AccessDeniedException: s3://lake/w/t/archive/increment_2026112014/b.json: open s3://lake/w/t/archive/increment_2026112014/b.json "
+        "at 0 on s3://lake/w/t/archive/increment_2026112014/b.json: com.amazonaws.services.s3.model.AmazonS3Exception: User: "
+        "arn:aws:sts::123456789012:assumed-role/analysts/some-session is not authorized to perform: kms:Decrypt on resource: "
+        "arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab because no identity-based policy allows it (Service: Amazon S3; Status Code: 403)",
+        Refused,
+        "Spark was not allowed to (java.nio.file.AccessDeniedException: s3://lake/w/t/archive/increment_2026112014/b.json",
+    ),
     ("software.amazon.awssdk.services.s3.model.S3Exception: no (Service: S3, Status Code: 403, Request ID: A)", Refused, "Spark was not allowed to"),
     ("org.apache.hadoop.security.AccessControlException: Permission denied: user=a, access=READ", Refused, "Spark was not allowed to"),
     ("java.io.FileNotFoundException: /x/a.json (Permission denied)", Refused, "Spark was not allowed to"),
@@ -107,6 +115,15 @@ def test_what_the_machine_the_network_and_the_store_did_is_no_fault_of_the_data(
     assert type(found) is kind
     assert said in str(found)
     assert "\n" not in str(found)
+
+
+@pytest.mark.parametrize("stack", ["{}", STAGE, "org.apache.spark.SparkException: Job aborted: Lost task 0.0 in stage 4.0 (driver): {}"])
+def test_a_key_that_may_not_be_used_is_named_with_the_right_and_the_file(stack: str) -> None:
+    """Whoever reads the message can grant it."""
+    (text,) = [text for text, _, _ in TEXTS if "kms:" in text]
+    said = str(failures.environment_error(Java(stack.format(text))))
+    assert said.startswith("Spark was not allowed to (java.nio.file.AccessDeniedException: s3://lake/w/t/archive/increment_2026112014/b.json: open")
+    assert "this identity lacks kms:Decrypt on the KMS key arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab. Grant it" in said
 
 
 @pytest.mark.parametrize("stack", ["{}", STAGE], ids=["on the driver", "in a task"])

@@ -150,6 +150,9 @@ def test_a_file_that_nobody_moved_keeps_the_etag_it_had(server: Server) -> None:
     assert here.storage.encrypt(here.path("archive/x"))
     assert plain(server).head_object(Bucket="lake", Key=key(here, "archive/x"))["Metadata"] == {SOURCE_ETAG: etag}
     assert not here.storage.encrypt(here.path("archive/none"))
+    other = World(storage(server.url, sse="sse-kms", kms_key="alias/lake"), "s3://lake/keys")
+    other.put("x", b"1")
+    assert not other.storage.encrypt(other.path("x")), "S3 tells an alias by the key's ARN; nobody compares it"
 
 
 @pytest.mark.parametrize("size", [10, 3000])

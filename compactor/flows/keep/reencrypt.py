@@ -19,11 +19,11 @@ AT_ONCE = 8
 
 @logs.of_table
 def reencrypt(table: Table) -> ReencryptReport:
-    """Encrypt the table's raw files in archive and quarantine that have another key. Raises Refused without `archive_kms_key`."""
+    """Encrypt the table's raw files that have another key, copies of an interrupted erase among them. Raises Refused without `archive_kms_key`."""
     key, layout = table.spec.archive_kms_key, table.layout
     if not key:
         raise Refused(f"table {table.name}: `archive_kms_key` is not set, so its raw files have the key of all other files. Nothing was changed.")
-    listed = [info.path for part in ("archive", "quarantine") for info in table.storage.list(layout.inside(part))]
+    listed = [info.path for part in ("archive", "quarantine", "_compactor/rewriting") for info in table.storage.list(layout.inside(part))]
     paths = [path for path in listed if layout.raw_file(path)]
     with logs.phase(table, "encrypting") as phase, ThreadPoolExecutor(AT_ONCE) as pool:
         changed = sum(pool.map(table.storage.encrypt, paths))

@@ -118,7 +118,7 @@ class S3Storage:
         return self._client.retry(end, f"move {start} to it", lambda: move(self._client, source, start, end, keep))
 
     def encrypt(self, path: str) -> bool:
-        """Copy the object onto itself if it is not encrypted as a new one would be. Return whether it was."""
+        """Copy a raw file onto itself if it has another key than its table's. Return whether it was copied."""
         where = place(path)
         return self._client.retry(where, "encrypt", lambda: encrypt(self._client, where))
 
