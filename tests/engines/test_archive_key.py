@@ -98,4 +98,3 @@ def test_raw_files_have_their_own_key_from_run_to_erase(tmp_path: Path, monkeypa
         assert keys(server, raw=True) == {f"archive/{name}": KEY for name in landed}
         with App.open(file) as app:
             assert [check.name for check in app.verify(["t"], files_only=True) if not check.ok] == []
-            assert [report.outcome for report in app.idle()] == ["idle"]

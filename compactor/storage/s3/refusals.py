@@ -42,6 +42,9 @@ def refusal(error: Exception, location: str, action: str, host: str, key: str = 
     for codes, text in _FINAL:
         if code in codes:
             filled = text.format(action=action, host=host, region=f" ({region})" if region else "")
+            rights = _KMS_RIGHTS.get(action.partition(" ")[0])
+            if codes is _DENIED and key and rights:
+                filled += f". The object's KMS key {key} needs {rights}, granted in the identity's policy and in the key's"
             return Refused(f"{location}: {filled} ({words(error)})")
     return Refused(f"{location}: {host} refused to {action} ({words(error)})")
 
@@ -49,14 +52,15 @@ def refusal(error: Exception, location: str, action: str, host: str, key: str = 
 def _key_problem(error: Exception, action: str, key: str) -> str | None:
     """Describe an error of a KMS key. Return None for any other error."""
     code, text = code_of(error), words(error)
-    named, right = re.search(r"arn:[\w-]+:kms:[\w:/-]+", text), re.search(r"kms:[A-Z]\w+", text)
+    # not in `text`, which may end before the key: the name of a session can be long
+    message = str(error.response.get("Error", {}).get("Message", "")) if isinstance(error, boto.ClientError) else ""
+    named, right = re.search(r"arn:[\w-]+:kms:[\w:/-]+", message), re.search(r"kms:[A-Z]\w+", message)
+    key = named[0] if named else key or "of the bucket"
     if code.startswith("KMS."):
-        return f"the KMS key {named[0] if named else key or 'of the bucket'} cannot be used to {action}: enable it, or correct the setting ({text})"
-    rights = right[0] if right else _KMS_RIGHTS.get(action.partition(" ")[0], "")
-    if code not in _DENIED or not rights or not (right or key):
+        return f"the KMS key {key} cannot be used to {action}: enable it, or correct the setting ({text})"
+    if code not in _DENIED or right is None:
         return None
-    also = "" if right else "either docs/s3.md lists a permission that is missing, or "
     return (
-        f"not allowed to {action} with the KMS key {named[0] if named else key}: {also}this identity lacks {rights} on the key. Grant it in the"
-        f" identity's policy and in the key's, or run this as an identity that may use the key ({text})"
+        f"not allowed to {action} with the KMS key {key}: this identity lacks {right[0]} on the key. Grant it in the identity's policy and in the"
+        f" key's, or run this as an identity that may use the key ({text})"
     )
