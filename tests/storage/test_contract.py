@@ -57,6 +57,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 # Single objects
 
 
+def test_encrypting_changes_no_content(world: World) -> None:
+    """Where there is no key for raw files, it changes nothing at all; a missing object is none of its business."""
+    info = world.put("archive/x", b"1")
+    assert not world.storage.encrypt(world.path("archive/x"))
+    assert world.info("archive/x") == info
+    assert not world.storage.encrypt(world.path("archive/none"))
+
+
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_odd_names(world: World, name: str) -> None:
     """An odd name is taken literally by every call, as a file and as a directory."""
