@@ -6,6 +6,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
+# Where this is set, every process compiles all that it imports: Spark's workers, commands that tests call, Airflow.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON3 ?= python3
 ARGS    ?=
 venv    := .venv

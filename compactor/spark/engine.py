@@ -37,7 +37,7 @@ from compactor.spark.history import commit as history_commit
 from compactor.spark.history import erase as history_erase
 from compactor.spark.input import rewrite, wire
 from compactor.spark.input.files import reason
-from compactor.spark.keys import segment_index
+from compactor.spark.keys import range_index, segment_index
 from compactor.spark.measured import Pass
 from compactor.spark.reading import Reader, SparkBatch
 from compactor.spark.rows import erase, keyless, position, record_keys
@@ -123,10 +123,9 @@ class SparkEngine:
         resolver = Resolver(schema, order, snapshot.version, spec.keyless)
         ids = {segment.id for segment in segments}
         at = [number for number, segment in enumerate(snapshot.segments) if segment.id in ids]
-        index = segment_index(snapshot.segments, schema)
         frames, delta = [stored.rows(segments)], stored.delta()
         if delta is not None:
-            frames.append(delta.where(f"{index} IN ({', '.join(str(number) for number in at)})"))
+            frames.append(delta.where(f"{segment_index(snapshot.segments, schema)} IN ({', '.join(str(number) for number in at)})"))
         states = union(frames).selectExpr("*", f"false AS {BEHIND}")
         if snapshot.size <= spec.small_batch:
             states = states.coalesce(1)
@@ -139,8 +138,9 @@ class SparkEngine:
         try:
             keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
             rows = _purged(heads, purge_through, schema, keep)
-            case = " ".join(f"WHEN {index} BETWEEN {run[0]} AND {run[-1]} THEN {number}" for number, run in enumerate(runs))
-            tagged = rows.selectExpr("*", f"CASE {case} END AS _run") if len(runs) > 1 else rows
+            # every row is in one of the ranges, so their upper bounds tell them apart
+            highs = [high for _, high, _ in ranges]
+            tagged = rows.selectExpr("*", f"{range_index(highs, schema)} AS _run") if len(runs) > 1 else rows
             made, done = self._write_segments(tagged, schema, order, spec, commit, ranges, snapshot.version, snapshot.unavailable_columns)
             purged = _purged_to(heads, purge_through, keep, order, done)
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,8 +23,11 @@ def key_text(columns: Sequence[str], kinds: Sequence[str]) -> str:
 
 def key_columns(text: str, kinds: Sequence[str]) -> list[str]:
     """SQL for each key column out of a text that `key_text` wrote."""
-    parts = [f"get(from_json({text}, 'ARRAY<STRING>'), {at})" for at in range(len(kinds))]
-    return [f"unhex({part})" if kind == "binary" else cast(part, types.parse(kind)) for part, kind in zip(parts, kinds)]
+    return [_column(f"get(from_json({text}, 'ARRAY<STRING>'), {at})", kind) for at, kind in enumerate(kinds)]
+
+
+def _column(text: str, kind: str) -> str:
+    return f"unhex({text})" if kind == "binary" else cast(text, types.parse(kind))
 
 
 def key_types(schema: Schema) -> list[str]:
@@ -49,7 +52,7 @@ def least_key(schema: Schema) -> str:
 
 def bound(low_or_high: Sequence[Any], schema: Schema) -> str:
     """SQL for one bound of a Segment as a struct that compares with `key_struct`."""
-    values = key_columns(literal(json.dumps(list(low_or_high))), key_types(schema))
+    values = [_column(literal(text), kind) for text, kind in zip(low_or_high, key_types(schema))]
     # structs compare only when their members have the same names
     return struct(list(zip(schema.key, values)))
 
@@ -60,6 +63,16 @@ def segment_index(segments: Sequence[Segment], schema: Schema) -> str:
 
 
 def range_index(highs: Sequence[Any], schema: Schema) -> str:
-    """SQL: the index of the key range that holds a row's key. `highs` are the upper bounds, in key order; None is open."""
-    cases = " ".join(f"WHEN {key_struct(schema)} < {bound(high, schema)} THEN {at}" for at, high in enumerate(highs) if high is not None)
-    return f"CASE {cases} ELSE {len(highs) - 1} END" if cases else "0"
+    """SQL: the index of the key range that holds a row's key. `highs` are the upper bounds, in key order; the last one does not matter.
+
+    A large table has thousands of ranges. They are compared in groups: of n bounds a row is compared with 2 √n at most.
+    """
+    size = math.isqrt(len(highs)) or 1
+    groups = [range(first, min(first + size, len(highs))) for first in range(0, len(highs), size)]
+    inner = [_first_above([highs[at] for at in group], [str(at) for at in group], schema) for group in groups]
+    return _first_above([highs[group[-1]] for group in groups], inner, schema) if groups else "0"
+
+
+def _first_above(highs: Sequence[Any], results: Sequence[str], schema: Schema) -> str:
+    cases = " ".join(f"WHEN {key_struct(schema)} < {bound(high, schema)} THEN {result}" for high, result in zip(highs[:-1], results))
+    return f"CASE {cases} ELSE {results[-1]} END" if cases else results[-1]

@@ -1,5 +1,5 @@
 """A group of fifty tables in an Airflow as it is run: one job for the five with work, one of them broken, 45 idle, each visible; a table that is cleared
-alone; a slow table that stops nobody; a worker that is killed; and jobs on EMR that are deferred and stay within their pool.
+alone; a slow table that stops nobody; a worker that is killed; jobs on EMR that are deferred and stay within their pool; and no secret in a log.
 
 Minutes long, so it belongs to the full size (`make test-airflow-server`).
 """
@@ -34,6 +34,8 @@ TABLES = [f"t{number:02}" for number in range(50)]
 BUSY, BROKEN = TABLES[3:43:10], "t49"
 HOURLY, FAR = "compact_hourly", "far_compact_hourly"
 FAR_TABLES = ["a", "b", "c"]
+SECRET = "T000/B000/of-the-chat"
+"""The password of the connection `chat`."""
 EXPANDED = f"localStorage.setItem('{HOURLY}/open-groups', '[\"tables\"]')"
 """Airflow's UI shows each table's square."""
 
@@ -142,6 +144,7 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
                 variables = {"AWS_ENDPOINT_URL": s3.url, "AWS_ENDPOINT_URL_EMR_SERVERLESS": emr.url, "AWS_EC2_METADATA_DISABLED": "true"}
                 user = f"{CREDENTIALS['AWS_ACCESS_KEY_ID']}:{CREDENTIALS['AWS_SECRET_ACCESS_KEY']}"
                 variables["AIRFLOW_CONN_AWS_LAKE"] = f"aws://{user}@/?region_name=us-east-1"
+                variables["AIRFLOW_CONN_CHAT"] = json.dumps({"conn_type": "http", "host": "https://chat.example", "password": SECRET})
                 # how long a worker may be silent before it counts as lost
                 variables["AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT"] = "40"
                 yield emr, variables
@@ -149,7 +152,8 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
     def command_lines(company: Company, answers: Path) -> None:
         """From now on a program that does what `answers` tells takes the place of the command line."""
         text = json.loads(company.config.read_text(encoding="utf-8"))
-        text["airflow"]["command"] = [sys.executable, str(PROGRAM), str(answers)]
+        text["airflow"] |= {"command": [sys.executable, str(PROGRAM), str(answers)], "webhook_conn_ids": {"CHAT_HOOK": "chat"}}
+        text["defaults"]["notify"] = [{"webhook_env": "CHAT_HOOK"}]
         company.config.write_text(json.dumps(text), encoding="utf-8")
 
     def show(title: str, found: dict[str, str]) -> None:
@@ -218,7 +222,7 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         land(lake, 2, [BUSY[0]])
         slow = server.trigger(HOURLY, logical_date="2024-03-05T03:10:00Z")
         server.until("the slow job", lambda: answers.with_suffix(".asked").exists())
-        answers.write_text(json.dumps({**told, "run": {"found": [reported[BUSY[1]]]}}), encoding="utf-8")
+        answers.write_text(json.dumps({**told, "run": {"found": [reported[BUSY[1]]], "shows": ["CHAT_HOOK"]}}), encoding="utf-8")
         land(lake, 2, [BUSY[1]])
         quick = server.trigger(HOURLY, logical_date="2024-03-05T04:10:00Z")
         found = server.ended(HOURLY, quick)
@@ -226,6 +230,11 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         assert server.state(HOURLY, slow) == "running"
         assert {name for name, state in found.items() if state == "success"} == {"find_work", "run", f"tables.{BUSY[1]}"}
         assert found[f"tables.{BUSY[0]}"] == "skipped"
+        # the address of a connection, which is in the environment of the command
+        assert SECRET in answers.with_suffix(".shown").read_text(encoding="utf-8")
+        log = server.log(HOURLY, quick, "run")
+        assert "the program's environment has ***" in log
+        assert SECRET not in log
 
         answers.write_text(json.dumps({**told, "run": {"found": [reported[BUSY[0]]]}}), encoding="utf-8")
         kill_worker(server, str(answers))

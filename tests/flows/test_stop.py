@@ -21,6 +21,9 @@ from compactor.flows.table import Table
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 
+WAIT_SECONDS = 60.0
+"""Machines of CI pause."""
+
 
 class Cancelled(Exception):
     """What a computation raises when it is cancelled."""
@@ -37,10 +40,10 @@ class BlockingEngine:
 
     def read(self, spec: TableSpec, *_: Any) -> Any:
         self.read_for.append(spec.name)
-        if self._barrier.wait(10) == 0:
+        if self._barrier.wait(WAIT_SECONDS) == 0:
             for _press in range(self._presses):
                 os.kill(os.getpid(), signal.SIGINT)
-        assert self._cancelled.wait(10)
+        assert self._cancelled.wait(WAIT_SECONDS)
         raise Cancelled
 
     def cancel(self) -> None:

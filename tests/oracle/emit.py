@@ -35,6 +35,11 @@ def _whole(names: Sequence[str], event: Event) -> Record:
     return {**dict.fromkeys(("a", "b", "c")), **told(names, event), **dict.fromkeys(event.get("missing", ()), PLACEHOLDER)}
 
 
+def row_of(names: Sequence[str], event: Event) -> Record:
+    """The row that a connector sends for an event: a whole one, and of a delete its key."""
+    return _whole(names, event) if event["op"] in "cur" else old(names, event)
+
+
 def _lsn(event: Event, commit: int) -> int:
     """Where a change lies in the log: transactions that ran beside each other interleave there, whatever the order of their commits."""
     return int(event["position"][0]) + 60 * (commit // 10 % 3)
@@ -142,8 +147,7 @@ def flat_at(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Reco
         at = spelled(int(event["position"][0]))
         if _moves(event):
             yield {**old(names, event), "op": "d", "at": at}
-        values = _whole(names, event) if event["op"] in "cur" else old(names, event)
-        yield {**values, "op": event["op"], "at": at}
+        yield {**row_of(names, event), "op": event["op"], "at": at}
 
 
 def flat_marked(names: Sequence[str], transaction: Sequence[Event]) -> Iterator[Record]:

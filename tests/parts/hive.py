@@ -14,7 +14,6 @@ from typing import Any
 
 from compactor.core.model import types
 from compactor.core.model.types import Type
-from compactor.spark.java import find_java
 from tests.parts import metastore as parts
 from tests.parts import stack
 
@@ -26,7 +25,7 @@ _JARS = (
     ("net.hydromatic", "eigenbase-properties", "1.1.5"),
     ("org.apache.hive", "hive-llap-client", VERSION),
 )
-_OPENED = ("lang", "net", "util", "util.concurrent", "nio", "lang.reflect", "io", "util.regex", "util.concurrent.atomic", "time", "security")
+OPENED = ("lang", "net", "util", "util.concurrent", "nio", "lang.reflect", "io", "util.regex", "util.concurrent.atomic", "time", "security")
 _NULL = "~"
 """Stands for null where values are base64."""
 
@@ -151,20 +150,11 @@ def hive(tmp: Path, metastore_uri: str) -> Iterator[Hive]:
         "hadoop.tmp.dir": str(home / "hadoop"),
         "fs.defaultFS": "file:///",
     }
-    lines = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items()]
-    (home / "hive-site.xml").write_text("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n")
+    parts.write_site(home, settings)
     jars = [parts.SPARK_HOME / "jars" / "*", _jars() / "*"]
     # moments are shown in the zone of the JVM
-    java = [
-        Path(find_java()) / "bin" / "java",
-        "-Xmx1g",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Duser.timezone=UTC",
-        "-Dfile.encoding=UTF-8",
-    ]
-    opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
-    yield Hive((*java, *opened, "-cp", ":".join(map(str, [home, *jars])), "org.apache.hadoop.hive.cli.CliDriver"), home)
+    java = [*parts.java("1g", OPENED), "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8"]
+    yield Hive((*java, "-cp", ":".join(map(str, [home, *jars])), "org.apache.hadoop.hive.cli.CliDriver"), home)
 
 
 def _jars() -> Path:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from compactor.core.model import types
-from compactor.spark.java import find_java
 from tests.parts import hive as hive23
 from tests.parts import metastore as parts
 from tests.parts import stack
@@ -124,15 +123,12 @@ def hive4(tmp: Path) -> Iterator[Hive4]:
         # else it takes days before 1582-10-15 for days of the Julian calendar, and shows no era
         "hive.parquet.date.proleptic.gregorian.default": "true",
     }
-    lines = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items()]
-    (home / "hive-site.xml").write_text("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n", encoding="utf-8")
+    parts.write_site(home, settings)
     (home / "hive-log4j2.properties").write_text(
         "status=error\nappender.c.type=Console\nappender.c.name=c\nappender.c.layout.type=PatternLayout\n"
         "appender.c.layout.pattern=%d{HH:mm:ss} %p %c{1} %m%n\nrootLogger.level=warn\nrootLogger.appenderRef.c.ref=c\n"
     )
-    java = [Path(find_java()) / "bin" / "java", "-Xmx1200m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"]
-    opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in hive23._OPENED]
-    command = [*java, *opened, "-cp", f"{home}:{_jars()}/*", "org.apache.hive.service.server.HiveServer2"]
+    command = [*parts.java("1200m", hive23.OPENED), "-Duser.timezone=UTC", "-cp", f"{home}:{_jars()}/*", "org.apache.hive.service.server.HiveServer2"]
     server = Hive4(port)
     with parts._server("HiveServer2 4", command, tmp / "hive4.log", lambda: parts._connects(port), cwd=home):
         yield server

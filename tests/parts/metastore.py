@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,15 +82,11 @@ def metastore(
             jars += _s3_jars()
             told = s3a_properties(S3Settings(endpoint=s3, path_style=True, region="us-east-1"))
             properties |= {name[len("spark.hadoop.") :]: value for name, value in told.items() if name.startswith("spark.hadoop.fs.")}
-        _write_site(home, url, driver, properties)
+        write_site(home, properties | _metastore_properties(home, url, driver))
         port = free_port()
         command = [
-            Path(find_java()) / "bin" / "java",
-            "-Xmx512m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            *java("512m", ("lang", "util", "util.concurrent", "net", "io", "nio")),
             f"-Dderby.stream.error.file={home}/derby.log",
-            *[f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util", "util.concurrent", "net", "io", "nio")],
             "-cp",
             ":".join(map(str, [home, *jars])),
             "HmsLoopback",
@@ -256,9 +252,26 @@ def _compile(target: Path) -> None:
     _run([program, "-nowarn", "-cp", SPARK_HOME / "jars" / "*", "-d", target, Path(__file__).with_name("HmsLoopback.java")])
 
 
-def _write_site(home: Path, url: str, driver: str, more: Mapping[str, str]) -> None:
-    properties = {
-        **more,
+def java(heap: str, opened: Sequence[str]) -> list[object]:
+    """The start of a command line: a JVM that starts fast. `opened`: packages below java.base/java."""
+    program = Path(find_java()) / "bin" / "java"
+    return [
+        program,
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in opened),
+    ]
+
+
+def write_site(home: Path, properties: Mapping[str, str]) -> None:
+    """Write `home`/hive-site.xml."""
+    lines = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items()]
+    (home / "hive-site.xml").write_text("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n", encoding="utf-8")
+
+
+def _metastore_properties(home: Path, url: str, driver: str) -> dict[str, str]:
+    return {
         "javax.jdo.option.ConnectionURL": url,
         "javax.jdo.option.ConnectionDriverName": driver,
         "javax.jdo.option.ConnectionUserName": "hive",
@@ -268,8 +281,6 @@ def _write_site(home: Path, url: str, driver: str, more: Mapping[str, str]) -> N
         "hive.metastore.warehouse.dir": (home / "warehouse").as_uri(),
         "hive.async.log.enabled": "false",
     }
-    lines = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items()]
-    (home / "hive-site.xml").write_text("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n")
 
 
 def _open_way_to(folder: Path) -> None:

@@ -6,8 +6,10 @@ import random
 
 import pytest
 
+from compactor.core.model.schema import Field, Schema
 from compactor.core.planning import compaction
 from compactor.flows.table import Table
+from compactor.spark.keys import range_index
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -23,6 +25,22 @@ def expected(batches: list[list[dict[str, object]]]) -> dict[object, object]:
     for row in sorted((row for rows in batches for row in rows), key=lambda row: row["seq"]):
         rows[row["id"]] = row
     return {key: row["v"] for key, row in rows.items() if row["op"] != "d"}
+
+
+def test_a_row_finds_its_range_among_any_number(lake: Lake) -> None:
+    """Keys of text that needs quoting and of bytes; the text of the expression grows with the number of ranges, not with its square."""
+    schema = Schema((Field("name", "name", "string"), Field("mark", "mark", "binary")), ("name", "mark"))
+    bounds = sorted((name, f"{mark:02X}") for name in ("", "'", '"', "\\n", "a", "é") for mark in range(0, 256, 51))
+    rows = [(name, bytes([mark])) for name in ("", "'", '"', "\\n", "Z", "a", "é", "😀") for mark in (0, 50, 51, 254, 255)]
+    frame = lake.spark.createDataFrame(rows, "name STRING, mark BINARY")
+    for count in (1, 2, 3, 4, 11, len(bounds)):
+        highs = [*bounds[: count - 1], None]
+        found = frame.selectExpr("name", "mark", f"{range_index(highs, schema)} AS i").collect()
+        keys = [(row.name, bytes(row.mark).hex().upper()) for row in found]
+        assert [row.i for row in found] == [sum(high is not None and high <= key for high in highs) for key in keys]
+    numbers = Schema((Field("id", "id", "bigint"),), ("id",))
+    texts = [range_index([(str(at),) for at in range(1000, 1000 + count)], numbers) for count in (500, 1000)]
+    assert len(texts[1]) < 2.2 * len(texts[0])
 
 
 @pytest.mark.slow

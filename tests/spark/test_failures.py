@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import IllegalArgumentException
 
 from compactor.core.model.errors import CompactorError, EngineEnded, InconsistentRead, InputRefused, Refused, Stopped, Unavailable
-from compactor.spark import failures
+from compactor.spark import failures, gateway
 
 STAGE = (
     "An error occurred while calling o74.parquet.\n: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 "
@@ -94,6 +94,12 @@ DATA = [
     "org.apache.hadoop.fs.s3a.RemoteFileChangedException: open `s3a://b/k': Change reported by S3 during open",
     "com.fasterxml.jackson.core.JsonParseException: Unexpected character ('S') \"Status Code: 503\"",
 ]
+
+
+@pytest.fixture(autouse=True)
+def jvm_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has not ended: do not wait for its end."""
+    monkeypatch.setattr(gateway, "_NOTICED_SECONDS", 0.0)
 
 
 class Java(Py4JJavaError):

@@ -9,7 +9,7 @@ import pytest
 
 from compactor.flows.table import Table
 from compactor.flows.write.adopt import adopt
-from tests.oracle.emit import PLACEHOLDER
+from tests.oracle.emit import row_of
 from tests.oracle.model import Key, Row, ordered, replayed, sorted_out
 from tests.oracle.programs import Program, program
 from tests.oracle.sizes import FULL
@@ -25,11 +25,7 @@ BASE = "part INT, id INT, a INT, b STRING, c STRING, at BIGINT"
 
 def sent(event: dict[str, Any]) -> dict[str, Any]:
     """The row that lands for an event."""
-    part, number = event["key"] or (None, None)
-    row = {"part": part, "id": number, "seq": event["position"][0], "op": event["op"]}
-    if event["op"] in "cur":
-        row |= {**dict.fromkeys("abc"), **event.get("values", {}), **dict.fromkeys(event.get("missing", ()), PLACEHOLDER)}
-    return row
+    return {**row_of(("part", "id"), event), "seq": event["position"][0], "op": event["op"]}
 
 
 def model(program_: Program, run: int) -> tuple[dict[Key, Row], dict[Key, int]]:
