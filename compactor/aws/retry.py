@@ -36,8 +36,8 @@ _PASSING = {
     *("InternalError", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded"),
     *("TooManyRequests", "TooManyRequestsException", "BandwidthLimitExceeded", "RequestTimeout", "RequestTimeoutException"),
     *("PriorRequestNotComplete", "OperationAborted", "ConditionalRequestConflict", "409", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"),
-    # Another process aborted this multipart copy; each attempt starts a new one.
-    "NoSuchUpload",
+    # Another process aborted this multipart copy, or a part was sent twice and has another etag under its KMS key. Each attempt starts a new one.
+    *("NoSuchUpload", "InvalidPart"),
     # Glue; InternalServiceException is the code of a single item of a batch
     *("OperationTimeoutException", "InternalServiceException", "ResourceNotReadyException", "FederationSourceRetryableException"),
 }
