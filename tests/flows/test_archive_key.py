@@ -118,6 +118,6 @@ def test_an_interrupted_encryption_goes_on_where_it_was(server: Server, mode: st
         lake.check()
         assert reencrypt(lake.table()).changed == 0
         assert lake.ledger(lake.newest()) == old.ledger(old.newest())  # type: ignore[arg-type]
-    assert len(faults.calls) == files + 2
+    assert len(faults.calls) == files + 3, "three listings, and every file"
     assert lake.rebuild().outcome == "published"
     lake.check()
