@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +85,10 @@ class App(Versions, Runners, Reconcile):
         reports = [failed.get(spec.name) or done[spec.name] for spec in requested]
         self._send_metrics(requested, reports)
         return reports
+
+    def repeat(self, run: Callable[[], None], seconds: float) -> None:
+        """Call `run`, which calls `App.run`, every `seconds` until Ctrl-C or SIGTERM. Spark stays started. Call this in the main thread."""
+        self.runtime.environment(files_only=True).stop.repeat(run, seconds)
 
     def idle(self, names: Sequence[str] = ()) -> list[TableReport]:
         """Return the reports of those tables for which a run has nothing to do, and send their metrics, as a run does. Starts no JVM.

@@ -8,16 +8,20 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from typing import Callable
+from typing import Any, Callable
 
-from compactor.core.model.errors import Stopped
+from compactor.core.model.errors import Stopped, TryLater
 from compactor.core.results.reports import Progress
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 0.5
 """Interval at which jobs are cancelled, until the run has ended: a table may start another one."""
+
+POLL_SECONDS = 0.2
+"""How soon a loop that waits for its next run notices that it has to end."""
 
 _FINISHED = ("publish", "archive", "done")
 """Steps that are finished. They are short, and what they show is committed."""
@@ -88,6 +92,42 @@ class Stop:
         finally:
             self._ended.set()
             signal.signal(signal.SIGINT, before)
+
+    def repeat(self, run: Callable[[], None], seconds: float) -> None:
+        """Call `run` again and again, every `seconds` from the beginning of one run to that of the next, until Ctrl-C or SIGTERM.
+
+        A run that is going on then ends as after Ctrl-C. TryLater of a run is logged, and the loop goes on; other errors end it. Call this in the
+        main thread.
+        """
+        ended: list[int] = []
+
+        def end(number: int, _: object) -> None:
+            ended.append(number)
+            if number == signal.SIGTERM and signal.getsignal(signal.SIGINT) is not end:
+                # a run is going on, which has replaced the handler of Ctrl-C
+                signal.raise_signal(signal.SIGINT)
+
+        with _handling(end, signal.SIGINT, signal.SIGTERM):
+            while not ended:
+                next_run = time.monotonic() + seconds
+                try:
+                    run()
+                except TryLater as error:
+                    log.warning("the run could not be made, and is tried again in %.0f s: %s", max(0.0, next_run - time.monotonic()), error)
+                if self.requested:
+                    return
+                while not ended and (left := next_run - time.monotonic()) > 0:
+                    time.sleep(min(left, POLL_SECONDS))
+
+
+@contextlib.contextmanager
+def _handling(handler: Any, *signals: signal.Signals) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
 
 
 def end_process() -> None:

@@ -51,7 +51,9 @@ if FULL:  # Trino comes from Maven
             store = S3Storage("s3://lake/w", S3Settings(path_style=True).within(os.environ))
             file = tmp_path / "compactor.yaml"
             extra = {"s3": {"path_style": True}, "catalog": {"database": "school", "uri": uri}}
-            file.write_text(config.config_text(FORM, TABLES, extra=extra, table_extra={"history": True, "write_mode": "merge-on-read"}), encoding="utf-8")
+            file.write_text(
+                config.config_text(FORM, TABLES, extra=extra, table_extra={"history": True, "write_mode": "merge-on-read"}), encoding="utf-8"
+            )
             for hours in ([0, 1, 2, 3, 4], [5, 6, 7, 8]):
                 deliver(store, tmp_path / f"landing-{hours[0]}", hours, TABLES)
                 command = [sys.executable, "-m", "compactor", "run", "--config", str(file)]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from compactor.core.model.errors import Refused, Unavailable
 from compactor.core.model.spec import TableSpec
 from compactor.flows import stop
 from compactor.flows.environment import Environment
@@ -30,10 +32,10 @@ class Cancelled(Exception):
 
 
 class BlockingEngine:
-    """An engine that computes until it is cancelled, and presses Ctrl-C as soon as it computes for `together` tables."""
+    """An engine that computes until it is cancelled, and sends a signal, that of Ctrl-C, as soon as it computes for `together` tables."""
 
-    def __init__(self, together: int, presses: int = 1) -> None:
-        self._presses = presses
+    def __init__(self, together: int, sign: signal.Signals = signal.SIGINT) -> None:
+        self._sign = sign
         self._barrier = threading.Barrier(together)
         self._cancelled = threading.Event()
         self.read_for: list[str] = []
@@ -41,8 +43,7 @@ class BlockingEngine:
     def read(self, spec: TableSpec, *_: Any) -> Any:
         self.read_for.append(spec.name)
         if self._barrier.wait(WAIT_SECONDS) == 0:
-            for _press in range(self._presses):
-                os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), self._sign)
         assert self._cancelled.wait(WAIT_SECONDS)
         raise Cancelled
 
@@ -143,3 +144,52 @@ def test_a_thread_that_is_not_the_main_one_runs_tables_as_ever() -> None:
     thread.start()
     thread.join(30)
     assert reports == ["committed"] * 3
+
+
+def repeated(lake: Lake, specs: list[TableSpec], engine: BlockingEngine | None = None) -> tuple[Environment, Callable[[], None], list[list[str]]]:
+    """An environment, a run of all tables in it, and the outcomes of each of its runs."""
+    env, outcomes = with_engine(lake, engine) if engine else lake.env(), list[list[str]]()
+    return env, lambda: outcomes.append([report.outcome for report in run_tables(env, specs, parallel=2)]), outcomes
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_a_loop_runs_until_it_is_told_to_end(sign: signal.Signals) -> None:
+    """Between two runs: nothing is cut. A run that has to be tried again later does not end it."""
+    lake, specs = lake_with_three_tables()
+    env, run, outcomes = repeated(lake, specs)
+    calls: list[float] = []
+
+    def played() -> None:
+        calls.append(time.monotonic())
+        if len(calls) == 2:
+            raise Unavailable("the metastore does not answer")
+        run()
+        if len(calls) == 4:
+            threading.Timer(0.05, os.kill, (os.getpid(), sign)).start()
+
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    env.stop.repeat(played, 0.3)
+    assert outcomes == [["committed"] * 3, ["idle"] * 3, ["idle"] * 3]
+    assert min(later - earlier for earlier, later in itertools.pairwise(calls)) >= 0.29
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_a_loop_ends_with_the_run_that_is_stopped(sign: signal.Signals) -> None:
+    """In the middle of a run, as after Ctrl-C; the next loop ingests all."""
+    lake, specs = lake_with_three_tables()
+    env, run, outcomes = repeated(lake, specs, BlockingEngine(together=2, sign=sign))
+    env.stop.repeat(run, 0.1)
+    assert outcomes == [["stopped"] * 3]
+    healthy = dataclasses.replace(lake.env(), stop=env.stop)
+    assert [report.outcome for report in run_tables(healthy, specs, parallel=2)] == ["committed"] * 3
+
+
+def test_a_loop_ends_with_an_error_that_needs_a_person() -> None:
+    """It would come back in every run."""
+
+    def refused() -> None:
+        raise Refused("no such operation")
+
+    with pytest.raises(Refused):
+        Lake(table()).env().stop.repeat(refused, 0.1)
