@@ -211,6 +211,7 @@ def test_the_flows_have_no_clock_and_no_chance_of_their_own() -> None:
         "flows/environment.py": {"time", "secrets"},
         "flows/run.py": {"time"},
         "flows/run_tables.py": {"time"},
+        "flows/stop.py": {"time"},
         "flows/transact.py": {"uuid"},
         "flows/logs.py": {"time", "secrets"},
     }

@@ -138,7 +138,7 @@ class SparkEngine:
         try:
             keep = compaction.keeps_tombstones(spec, order, snapshot.offsets)
             rows = _purged(heads, purge_through, schema, keep)
-            # every row is in one of the ranges, so their upper bounds tell them apart
+            # every row is in one of the ranges: their upper bounds are enough
             highs = [high for _, high, _ in ranges]
             tagged = rows.selectExpr("*", f"{range_index(highs, schema)} AS _run") if len(runs) > 1 else rows
             made, done = self._write_segments(tagged, schema, order, spec, commit, ranges, snapshot.version, snapshot.unavailable_columns)

@@ -133,7 +133,9 @@ def test_a_fault_at_any_request_of_a_run_is_survived(program: Program, proxy: Pr
 def test_a_store_that_fails_from_any_request_on_stops_a_run_cleanly(program: Program, proxy: Proxy, kind: str) -> None:
     """The run says that it could not go on; the next one, when the store is back, ends right."""
     for run, at in program.points(kind, 1):
-        assert not survived(program, proxy, run, Fault(kind, at, ALWAYS), 0.1), (run, at)
+        # the answer to a write can be cut and still show that it was done: at the end of a run there are only writes
+        harmless = kind.startswith("cut") and at > program.requests[run] - 2
+        assert not survived(program, proxy, run, Fault(kind, at, ALWAYS), 0.1) or harmless, (run, at)
 
 
 @pytest.mark.parametrize("seed", range(200 if FULL else 3))
