@@ -83,8 +83,8 @@ def days_after(table: Table, parent: Snapshot | None, edit: Edit | None, time: s
     if parent is None:
         return () if table.spec.daily else None
     before = edit.days if edit is not None and edit.days is not None else parent.days
-    if edit is not None and edit.erased is not None:
-        # all days have the erased rows, also one that ended with the parent
+    if table.spec.daily is None or (edit is not None and edit.erased is not None):
+        # all days have the rows that are erased now, also one that ended with the parent
         return daily.given_up(before)
     last = Day("", parent.version, form(parent))
     return daily.after(before, table.spec.daily, last, times.parse(parent.time), times.parse(time))

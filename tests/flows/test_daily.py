@@ -123,7 +123,6 @@ def test_days_end_at_midnights_of_their_zone(zone: str, since: str, until: str, 
     assert [*daily.ended(Daily(3, zone), times.parse(since), times.parse(until))] == expected
     last = Day("", 7, "f")
     made = daily.after((Day("2026-01-09", 5, "f"),), Daily(400, zone), last, times.parse(since), times.parse(until))
-    assert made is not None
     assert [(day.day, day.version) for day in made] == [("2026-01-09", 5), *((day, 7) for day in expected if day > "2026-01-09")] or len(
         expected
     ) == 3

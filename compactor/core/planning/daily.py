@@ -57,13 +57,11 @@ def ended(setting: Daily, since: datetime, until: datetime) -> Iterator[str]:
         day += _ONE
 
 
-def after(days: Days | None, setting: Daily | None, last: Day, since: datetime, until: datetime) -> Days | None:
-    """Return the days of a version made at `until` on top of one made at `since`. None for a table that never had `daily:`.
+def after(days: Days | None, setting: Daily, last: Day, since: datetime, until: datetime) -> Days:
+    """Return the days of a version made at `until` on top of one made at `since`, which had `days`.
 
     `last`: the parent's version and form; its day does not matter.
     """
-    if setting is None:
-        return given_up(days)
     newest = days[-1].day if days else ""
     added = (dataclasses.replace(last, day=day) for day in ended(setting, since, until) if day > newest)
     every = (*(days or ()), *added)
