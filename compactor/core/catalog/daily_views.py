@@ -190,23 +190,25 @@ def _values(alias: str, spec: TableSpec, form: Snapshot, columns: Sequence[_Show
 
 
 def view_text(spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], dialect: Dialect = HIVE) -> str:
-    """Return the query of the view: for each form, base rows without a Delta row of that day, and Delta rows, without tombstones."""
+    """Return the query of the view: for each form, base rows without a Delta row of that day, and Delta rows, without tombstones.
+
+    The main view has NOT EXISTS in the place of the join. Spark infers for joins only that the Delta is of the same day.
+    """
     q, columns, out = dialect.name, _columns(snapshot, forms), []
     b, d = q("__b"), q("__d")
 
-    def rows(alias: str, form: Form) -> str:
-        stored = dialect.table(spec.tables_in, table(spec, form.snapshot))
-        days = f"{alias}.{q(DAY_COLUMN)} >= '{form.first}' AND {alias}.{q(DAY_COLUMN)} <= '{form.last}'"
-        return f"FROM {stored} {alias} WHERE {days} AND {alias}.{q(PART_COLUMN)}"
+    def of_days(alias: str, form: Form) -> str:
+        return f"{alias}.{q(DAY_COLUMN)} >= '{form.first}' AND {alias}.{q(DAY_COLUMN)} <= '{form.last}' AND {alias}.{q(PART_COLUMN)}"
 
     # no partition has the day `none`
     for form in forms or [Form(snapshot, "none", "none")]:
-        select = {alias: f"SELECT {', '.join(_values(alias, spec, form.snapshot, columns, dialect))}" for alias in (b, d)}
+        rows = dialect.table(spec.tables_in, table(spec, form.snapshot))
+        select = {alias: f"SELECT {', '.join(_values(alias, spec, form.snapshot, columns, dialect))} FROM {rows} {alias}" for alias in (b, d)}
         live = {alias: "" if spec.soft else f" AND {alias}.{q('_op')} <> 'd'" for alias in (b, d)}
         same = " AND ".join(f"{d}.{q(column)} = {b}.{q(column)}" for column in (DAY_COLUMN, *form.snapshot.schema.key))
-        replaced = f"SELECT 1 {rows(d, form)} = '{_DELTA}' AND {same}"
-        out.append(f"{select[b]} {rows(b, form)} <> '{_DELTA}'{live[b]} AND NOT EXISTS ({replaced})")
-        out.append(f"{select[d]} {rows(d, form)} = '{_DELTA}'{live[d]}")
+        replaced = f"LEFT JOIN {rows} {d} ON {of_days(d, form)} = '{_DELTA}' AND {same}"
+        out.append(f"{select[b]} {replaced} WHERE {of_days(b, form)} <> '{_DELTA}'{live[b]} AND {d}.{q('_op')} IS NULL")
+        out.append(f"{select[d]} WHERE {of_days(d, form)} = '{_DELTA}'{live[d]}")
     return " UNION ALL ".join(out)
 
 
