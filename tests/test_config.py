@@ -17,6 +17,7 @@ from compactor.config.text import read
 from compactor.config.values import duration, size
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.spec import Csv, TableSpec
+from compactor.core.planning.daily import Daily
 
 
 def written(folder: Path, text: str) -> Path:
@@ -156,6 +157,23 @@ def test_csv(tmp_path: Path, said: str, expected: Csv) -> None:
     """What is not said is the envelope's affair."""
     spec = loaded(tmp_path, f"tables:\n  t:\n    key: [id]\n    format: csv\n    {said}\n").spec("t")
     assert spec.csv == expected
+    assert TableSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("", Daily(30, "Asia/Tokyo")),
+        ("daily: {}", Daily(30, "Asia/Tokyo")),
+        ("daily: {keep: 7}", Daily(7, "Asia/Tokyo")),
+        ("daily: {time_zone: UTC}", Daily(30, "UTC")),
+        ("daily: null", None),
+    ],
+)
+def test_daily(tmp_path: Path, written: str, expected: Daily | None) -> None:
+    """Without the key of the table the defaults hold; null switches them off."""
+    spec = loaded(tmp_path, f"defaults: {{daily: {{keep: 30, time_zone: Asia/Tokyo}}}}\ntables:\n  t:\n    key: [id]\n    {written}\n").spec("t")
+    assert spec.daily == expected
     assert TableSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
@@ -302,6 +320,9 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("envelope: debezium, metadata_columns: [__op]", "metadata_columns", "only `envelope: flat or dms` has this key"),
     ("hours_in: Mars/Phobos", "hours_in", "expected a time zone such as Europe/Berlin, found 'Mars/Phobos'"),
     ("hours_in: ../etc", "hours_in", "expected a time zone"),
+    ("daily: {time_zone: Mars/Phobos}", "daily.time_zone", "expected a time zone such as Europe/Berlin, found 'Mars/Phobos'"),
+    ("daily: {keep: 0}", "daily.keep", "expected a"),
+    ("daily: {days: 3}", "daily.days", "unknown key"),
     ("epoch: {from: x, replace: true}", "epoch", "expected a whole number as `number`"),
     ("epoch: {number: 1, until: x}", "epoch", "expected number, from, replace; found 'until'"),
     ("epoch: one", "epoch", "expected a whole number"),
@@ -451,6 +472,8 @@ BAD_FILES: list[tuple[str, str]] = [
     ),
     ("tables: {a_delta_g2: {key: [x]}, a: {key: [x]}}", "table a_delta_g2, key view: default.a_delta_g2 is also a name of table a"),
     ("tables: {a: {key: [x], view: a_delta}}", "table a, key view: default.a_delta is also a name of the table itself"),
+    ("tables: {a: {key: [x], daily: {}}, a_daily: {key: [x]}}", "table a_daily, key view: default.a_daily is also a name of table a"),
+    ("tables: {a: {key: [x], daily: {}}, b: {key: [x], view: a_daily_rows_g2}}", "default.a_daily_rows_g2 is also a name of table a"),
     ("tables: {a: {key: [x], live_view: on}, a_live: {key: [x]}}", "table a_live, key view: default.a_live is also a name of table a"),
     ("tables: {a: {key: [x]}, b: {key: [x], timestamps: int64}}", "table b, key timestamps: table a has int96"),
     ("tables: {a: {key: [x], increments: b/base}, b: {key: [x]}}", "table a, key increments: "),

@@ -45,7 +45,9 @@ def schema() -> dict[str, Any]:
 def keys() -> list[str]:
     """Every key of compactor.yaml; those of nested mappings with the mapping's name, because that is how people speak of them."""
     parts: dict[str, Any] = schema()["$defs"]
-    below = [f"{part.lower()}.{key}" for part in ("Airflow", "Compaction", "Csv", "Emr", "Group", "Metrics") for key in parts[part]["properties"]]
+    below = [
+        f"{part.lower()}.{key}" for part in ("Airflow", "Compaction", "Csv", "Daily", "Emr", "Group", "Metrics") for key in parts[part]["properties"]
+    ]
     below += [f"metrics.prices.{key}" for key in parts["Prices"]["properties"]]
     return sorted({*schema()["properties"], *parts["Catalog"]["properties"], *parts["Table"]["properties"], *below})
 
@@ -63,6 +65,7 @@ def test_the_schema_has_the_parts_that_are_looked_at() -> None:
         "Checks",
         "Compaction",
         "Csv",
+        "Daily",
         "Emr",
         "Group",
         "Kafka",

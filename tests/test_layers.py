@@ -232,8 +232,9 @@ def test_the_model_is_the_bottom_of_the_core() -> None:
         "compactor.core.sources.envelopes",
         "compactor.core.erasure.erased",
         "compactor.core.sources.watermark",
+        "compactor.core.planning.daily",
     }
-    for path in ("core/sources/envelopes.py", "core/erasure/erased.py", "core/sources/watermark.py"):
+    for path in ("core/sources/envelopes.py", "core/erasure/erased.py", "core/sources/watermark.py", "core/planning/daily.py"):
         assert not [name for name, _ in imports(PACKAGE / path) if name.startswith("compactor")]
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from compactor.app.query import Rows
-from compactor.core.catalog import feed, history_views, statements, views
+from compactor.core.catalog import daily_views, feed, history_views, statements, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
@@ -18,6 +18,7 @@ from compactor.core.model.spec import TableSpec
 from compactor.duckdb import queries
 from compactor.duckdb.connection import connect
 from compactor.duckdb.session import Session, UnknownTable
+from compactor.flows.publish import daily
 from compactor.flows.table import Table
 from compactor.flows.write.feed import after
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from compactor.app.base import AppBase
 
 _GENERATION = re.compile(r"_g\d+$")
-HISTORY, CHANGES, STORED, ROWS = "history", "changes", "stored", "rows"
+HISTORY, CHANGES, STORED, ROWS, DAYS = "history", "changes", "stored", "rows", "days"
 
 
 def possible(text: str) -> bool:
@@ -85,6 +86,9 @@ class LocalSql:
         connection = self._session.connection
         if HISTORY in kinds and snapshot.history is not None:
             yield queries.history(connection, spec, snapshot)
+        if DAYS in kinds and snapshot.days is not None:
+            table = self._app.table(spec.name)
+            yield queries.days(connection, spec, snapshot, daily.forms(table, snapshot), daily.versions(table, snapshot))
         if STORED in kinds:
             yield from queries.stored_tables(connection, spec, snapshot)
         if CHANGES in kinds and snapshot.feed is not None:
@@ -104,6 +108,7 @@ class LocalSql:
         for spec, snapshot in sorted(zip(self._specs, snapshots, strict=True), key=lambda each: each[0].view):
             if snapshot is not None:
                 names = [spec.view, *([history_views.name(spec)] if snapshot.history else []), *([_changes(spec, snapshot)] if snapshot.feed else [])]
+                names += [daily_views.called(spec)] if snapshot.days is not None else []
                 for name in sorted(names):
                     yield json.dumps({"namespace": spec.database, "tableName": name, "isTemporary": False}, ensure_ascii=False, separators=(",", ":"))
 
@@ -126,6 +131,7 @@ def text(table: Table, snapshot: Snapshot) -> str:
 def _names(spec: TableSpec) -> dict[str, str]:
     """Return the name of every view and table → its kind."""
     history = {history_views.name(spec): HISTORY} if spec.history else {}
+    history |= {daily_views.called(spec): DAYS} if spec.daily else {}
     return {f"{spec.name}_base": STORED, f"{spec.name}_delta": STORED, f"{spec.name}_{feed.TABLE}": CHANGES, **history, spec.view: ROWS}
 
 

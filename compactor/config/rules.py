@@ -147,11 +147,13 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
         yield from _live_problems(table)
     yield from _history_problems(table)
     yield from _column_problems(table)
-    try:
-        zoneinfo.ZoneInfo(table.hours_in)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        if table.hours_in != "UTC":
-            yield ("hours_in",), f"expected a time zone such as Europe/Berlin, found {shown(table.hours_in)}"
+    zones: dict[Place, str] = {("hours_in",): table.hours_in, **({("daily", "time_zone"): table.daily.time_zone} if table.daily else {})}
+    for place, zone in zones.items():
+        try:
+            zoneinfo.ZoneInfo(zone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            if zone != "UTC":
+                yield place, f"expected a time zone such as Europe/Berlin, found {shown(zone)}"
     yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
 
 
@@ -317,7 +319,11 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
     for name, spec in specs.items():
         for item in _objects(spec):
             # a type change creates `student_base_g2` (H14)
-            first = owners[item] if len(owners[item]) > 1 else owners.get(re.sub(r"_(base|delta|changes|history_rows)_g\d+$", r"_\1", item), [])
+            first = (
+                owners[item]
+                if len(owners[item]) > 1
+                else owners.get(re.sub(r"_(base|delta|changes|history_rows|daily_rows)_g\d+$", r"_\1", item), [])
+            )
             if (len(first) > 1 and first[-1] == name) or (first and name not in first):
                 whose = "the table itself" if first[0] == name else f"table {first[0]}"
                 sentence = f"{item} is also a name of {whose}; set another `view:`, or rename the table"
@@ -332,6 +338,9 @@ def _objects(spec: TableSpec) -> list[str]:
     if spec.history:
         live += [f"{spec.tables_in}.{spec.name}_history_rows", f"{spec.database}.{spec.view}_history"]
         live += [f"{spec.database}.{spec.view}_history_{views.ATHENA}"] if views.ATHENA in spec.engines else []
+    if spec.daily:
+        live += [f"{spec.tables_in}.{spec.name}_daily_rows", f"{spec.database}.{spec.view}_daily"]
+        live += [f"{spec.database}.{spec.view}_daily_{views.ATHENA}"] if views.ATHENA in spec.engines else []
     parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental", "schema", *feed)]
     return [f"{spec.database}.{spec.view}", *live, *parts]
 

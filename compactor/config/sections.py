@@ -40,6 +40,13 @@ class Compaction(Section):
     )
 
 
+class Daily(Section):
+    """Which days are frozen."""
+
+    keep: Count = setting(400, "Number of days to keep. Vacuum deletes files that only older days need.")
+    time_zone: Text = setting("UTC", "Time zone whose midnights end the days, such as Europe/Berlin.")
+
+
 class Checks(Section):
     """What must hold before a commit (`max_gone`), and for a version before readers see it (all others)."""
 

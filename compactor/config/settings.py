@@ -22,11 +22,13 @@ from compactor.config.keys import Keys, Table
 from compactor.config.rules import Problem, landing, shared
 from compactor.config.sections import S3, Airflow, Catalog, Checks, Compaction, Emr, Group, Kafka, Metrics, Prices, Quarantine, Registry
 from compactor.config.sections import Csv as CsvKeys
+from compactor.config.sections import Daily as DailyKeys
 from compactor.config.text import Place
 from compactor.config.values import absolute, alike, shown
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import Csv, TableSpec
+from compactor.core.planning.daily import Daily
 from compactor.core.sources.envelopes import ENVELOPES
 
 PREFIX = "COMPACTOR_"
@@ -160,6 +162,7 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
         "csv": CsvKeys,
         "emr": Emr,
         "compaction": Compaction,
+        "daily": DailyKeys,
         "kafka": Kafka,
         "metrics": Metrics,
         "prices": Prices,
@@ -246,6 +249,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         archive=table.archive or ("keep" if table.live_view or shares or table.source_table else "move"),
         comment=table.comment or "",
         feed=table.change_feed,
+        daily=Daily(**table.daily.model_dump()) if table.daily else None,
         policy=replace(table.on_schema_change, patch_rows=table.patch_rows),
         **{key: getattr(table, key) for key in _SAME},
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from compactor.core.catalog import feed, history_views, views
+from compactor.core.catalog import daily_views, feed, history_views, views
+from compactor.core.catalog.daily_views import Form
 from compactor.core.catalog.ddl import Column, TableDef, ViewDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model import types
@@ -31,6 +32,13 @@ def history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
     dialect = dataclasses.replace(DUCKDB, sources=sources.of_history(connection, spec, snapshot))
     view = history_views.view(spec, snapshot, snapshot.history, dialect)
     return dataclasses.replace(view, name=history_views.name(spec))
+
+
+def days(connection: Any, spec: TableSpec, snapshot: Snapshot, forms: Sequence[Form], versions: Iterable[tuple[str, Snapshot]]) -> ViewDef:
+    """Return the view with the rows of frozen days. `forms`: those of all days; `versions`: (day, its version)."""
+    tables = daily_views.tables(spec, snapshot, forms)
+    dialect = dataclasses.replace(DUCKDB, sources=sources.of_days(connection, spec, tables, versions))
+    return daily_views.view(spec, snapshot, forms, dialect)
 
 
 def portable(view: ViewDef) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core.catalog import feed, history_views, views
+from compactor.core.catalog import daily_views, feed, history_views, views
 from compactor.core.catalog.ddl import TableDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model.history import values
@@ -86,6 +86,19 @@ def of_history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str
         for (set_, value, id_), files in parts.items()
     ]
     return {table.name: _query(connection, table, fixed)}
+
+
+def of_days(connection: Any, spec: TableSpec, tables: Iterable[TableDef], days: Iterable[tuple[str, Snapshot]]) -> dict[str, str]:
+    """Return table → SQL for the partitions of frozen days. `days`: (day, its version); `tables`: those below the view."""
+    layout = Layout(spec.root, spec.landing)
+    parts: dict[str, list[Part]] = {}
+    for day, version in days:
+        directories: list[Segment | Delta] = [*version.segments, *([version.delta] if version.delta else [])]
+        for stored in directories:
+            files = tuple(address(layout.inside(f"{stored.path}/{file.name}"), file.size) for file in stored.files)
+            fixed = {daily_views.DAY_COLUMN: DUCKDB.text(day), daily_views.PART_COLUMN: DUCKDB.text("delta" if stored is version.delta else "base")}
+            parts.setdefault(daily_views.table(spec, version), []).append(Part(files, fixed))
+    return {table.name: _query(connection, table, _merged(parts.get(table.name, []))) for table in tables}
 
 
 def of_feed(connection: Any, spec: TableSpec, snapshots: Iterable[Snapshot]) -> dict[str, tuple[TableDef, str]]:

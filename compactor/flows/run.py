@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Optional, TypeVar
 
+from compactor.core.model.edit import SAME_ROWS
 from compactor.core.model.errors import CompactorError, Conflict, Stopped, TryLater
 from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
@@ -27,6 +28,7 @@ from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
 from compactor.flows.write import adopt, commit, rebuild, restore
 from compactor.flows.write.compact import compact, due
+from compactor.flows.write.daily import days_end, freeze
 
 _Report = TypeVar("_Report", TableReport, RebuildReport, AdoptReport)
 
@@ -44,6 +46,8 @@ def look_at(table: Table) -> TableReport | int:
     if current is not None:
         state = shown.recall(table, current)
         if state is None or archive.unfinished(listed(table), current.pending):
+            return written
+        if days_end(table, current):
             return written
         if state.compacted < current.version and due(table, current):
             return sum(segment.size for segment in current.segments)
@@ -103,6 +107,10 @@ def commit_table(table: Table, progress: Progress = silent, label: str = "") -> 
         _finish(table, current, progress)
         full = len(committed.inputs) >= commit.FILES_MAX
         committed = ingest() if full else None
+    if not step.made and current is not None and (frozen := freeze(table, current, label)):
+        step.made.append(frozen)
+        current = frozen
+        _finish(table, current, progress)
     if not first and table.superseded_since(current) and (newest := table.newest()) is not None:
         # another run ingested what we found; if it has died since, its work is finished here
         current, step.resumed = resume(table, newest)
@@ -316,8 +324,8 @@ def _figures(before: Snapshot | None, current: Snapshot, made: Sequence[Snapshot
     return Figures(
         before.version if before else None,
         bytes_read=sum(item.size for item in inputs),
-        # a compaction belongs to our way of writing only
-        bytes_rewriting=sum(snapshot.size for snapshot in made if snapshot.operation != "compact"),
+        # compactions and days belong to our way of writing only
+        bytes_rewriting=sum(snapshot.size for snapshot in made if snapshot.operation not in SAME_ROWS),
         bytes_stored=current.size,
         delta_rows=delta.rows if delta else 0,
         delta_bytes=delta.size if delta else 0,

@@ -30,6 +30,10 @@ class Table:
         """The paths of the table."""
         return Layout(self.spec.root, self.spec.landing)
 
+    @cached_property
+    def _columns_of(self) -> dict[int, Snapshot]:
+        return {}
+
     @property
     def name(self) -> str:
         """The name in the configuration."""
@@ -64,6 +68,12 @@ class Table:
         if snapshot is None:
             raise self._deleted(version)
         return snapshot
+
+    def columns_of(self, version: int) -> Snapshot:
+        """Return one Snapshot, or its stub, for its columns and their order, which never change; it is read once."""
+        if version not in self._columns_of:
+            self._columns_of[version] = self.committed(version)
+        return self._columns_of[version]
 
     def kept(self, version: int | None = None) -> Snapshot:
         """Return a version whose files are kept, the newest one by default.

@@ -6,16 +6,21 @@ stands. Publishing and archiving work from the stored Snapshot alone (H2).
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Optional
 
+from compactor.core.catalog.daily_views import form
+from compactor.core.model import times
 from compactor.core.model.edit import Edit, Stamp, apply, unmet
 from compactor.core.model.errors import CheckFailed, Conflict, InconsistentRead, RequirementFailed, TryLater
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning import daily
 from compactor.core.planning.compaction import tiling_problem
+from compactor.core.planning.daily import Day, Days
 from compactor.core.results.phrases import counted
 from compactor.flows import ledger, logs
 from compactor.flows.table import Table
@@ -48,7 +53,9 @@ def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool
                 if edit is None:
                     return None
                 _check(table, parent, edit, planned_before=attempt > 0)
-                made = apply(parent, edit, _stamp(table, label), ledger.carried(table, parent, edit.writer, edit.erased is not None))
+                stamp = _stamp(table, label)
+                edit = dataclasses.replace(edit, days=days_after(table, parent, edit, stamp.time))
+                made = apply(parent, edit, stamp, ledger.carried(table, parent, edit.writer, edit.erased is not None))
                 put(table, made)
                 logs.at_version(made.version)
                 figures = {"operation": made.operation, "rows": made.rows, "bytes": made.size}
@@ -69,6 +76,18 @@ def transact(table: Table, plan: Plan, label: str = "", moved: Callable[[], bool
         f"table {table.name}: {ATTEMPTS} attempts lost to other writers, or to files that changed while they were read. Run again. The last "
         f"error: {last}"
     ) from last
+
+
+def days_after(table: Table, parent: Snapshot | None, edit: Edit | None, time: str) -> Days | None:
+    """Return the frozen days of a version made at a time: those of `edit`, else of `parent`, and those that ended since `parent`."""
+    if parent is None:
+        return () if table.spec.daily else None
+    before = edit.days if edit is not None and edit.days is not None else parent.days
+    if table.spec.daily is None or (edit is not None and edit.erased is not None):
+        # all days have the rows that are erased now, also one that ended with the parent
+        return daily.given_up(before)
+    last = Day("", parent.version, form(parent))
+    return daily.after(before, table.spec.daily, last, times.parse(parent.time), times.parse(time))
 
 
 def preview(table: Table, parent: Snapshot | None, edit: Edit) -> Snapshot:

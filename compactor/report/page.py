@@ -128,7 +128,7 @@ def _over_time(tables: Sequence[Timeline]) -> Html:
     return tag("div", _written_panel(written, by, step), _events_panel(events, by, step), class_="grid2")
 
 
-_BOOKKEEPING = ("vacuum", "pin")
+_BOOKKEEPING = ("vacuum", "pin", "daily")
 
 
 def _add(sums: list[float], values: Sequence[float]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.catalog.memory import MemoryCatalog
-from compactor.core.catalog import views
+from compactor.core.catalog import daily_views, views
 from compactor.core.catalog.ddl import TableDef, ViewDef, quoted
 from compactor.core.model.files import FileInfo
 from compactor.core.model.history import ROWS
@@ -44,7 +44,7 @@ def look(catalog: MemoryCatalog, storage: Storage, spec: TableSpec, name: str = 
     try:
         connection.execute(f"ATTACH ':memory:' AS {quoted(spec.tables_in)}")
         for generation in generations(view):
-            for part in ("base", "delta", ROWS):
+            for part in ("base", "delta", ROWS, daily_views.ROWS):
                 table = catalog.table(spec.tables_in, views.table_name(spec, part, generation))
                 if table is not None:
                     _load(connection, catalog, storage, table, view.text, cache)
@@ -80,7 +80,11 @@ def _load(connection: sqlite3.Connection, catalog: MemoryCatalog, storage: Stora
     connection.execute(f"CREATE TABLE {name} ({', '.join(quoted(column) for column in columns)})")
     holes = ", ".join("?" for _ in columns)
     for partition in catalog.partitions(table.database, table.name):
-        if f"'{partition.values[0]}'" not in text:
+        if daily_views.has_days(table.name):
+            days = re.findall(r"'(\d{4}-\d\d-\d\d)'", text)
+            if not (days and min(days) <= partition.values[0] <= max(days)):
+                continue
+        elif f"'{partition.values[0]}'" not in text:
             continue
         keys = dict(zip((column.name for column in table.partition_columns), partition.values))
         found = [row for info in storage.list(partition.location) for row in _content(storage, info, cache)]

@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from compactor.core.catalog import history_views, views
+from compactor.core.catalog import daily_views, history_views, views
 from compactor.core.catalog.ddl import Column, ViewDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.duckdb import queries
 from compactor.duckdb.session import Session
+from compactor.flows.environment import Environment
+from compactor.flows.publish import daily
+from compactor.flows.table import Table
 from compactor.storage.local import LocalStorage
 
 
@@ -31,7 +34,15 @@ def defined(spec: TableSpec, snapshot: Snapshot, name: str) -> ViewDef | None:
         return queries.rows(session().connection, spec, snapshot)
     if name == history_views.name(spec):
         return queries.history(session().connection, spec, snapshot)
+    if name == daily_views.called(spec):
+        table = Table(Environment(LocalStorage(), _none, _none), spec)
+        return queries.days(session().connection, spec, snapshot, daily.forms(table, snapshot), daily.versions(table, snapshot))
     return None
+
+
+def _none() -> Any:
+    """No engine and no catalog."""
+    raise AssertionError
 
 
 def check(view: ViewDef, expected: Sequence[dict[str, Any]]) -> None:

@@ -97,23 +97,29 @@ def partitions(spec: TableSpec, snapshot: Snapshot) -> tuple[list[PartitionDef],
     return base, [PartitionDef((delta.id,), layout.inside(delta.path), delta.rows, delta.size, len(delta.files))] if delta else []
 
 
-def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, exists: str = "") -> str:
-    """Return SQL for a stored column as the view shows it. `exists`: a condition of the rows that read defaults, to append to another one."""
+def value(alias: str, field: Field, snapshot: Snapshot, dialect: Dialect, readable: str = "") -> str:
+    """Return SQL for a stored column as the view shows it. `readable`: what `exists` returns, for rows that may be tombstones."""
     column = f"{alias}.{dialect.name(field.name)}"
     reads = snapshot.schema.defaults.get(field.name)
     if reads is None:
         return column
     # rows from before the column show the default, as in the source (H15)
     older = defaults.below(f"{alias}.{dialect.name('_position')}", reads[0], snapshot.order, dialect)
-    return f"CASE WHEN {older} AND {column} IS NULL{exists} THEN {dialect.constant(field.default, field.type)} ELSE {column} END"
+    return f"CASE WHEN {older} AND {column} IS NULL{readable} THEN {dialect.constant(field.default, field.type)} ELSE {column} END"
+
+
+def exists(alias: str, spec: TableSpec, dialect: Dialect) -> str:
+    """Return the condition under which a row can read defaults, to append to another one: nothing is known of the row that a tombstone hides."""
+    return f" AND ({alias}.{dialect.name('_op')} = 'u' OR {alias}.{dialect.name('_older')} IS NOT NULL)" if spec.soft else ""
 
 
 def _select(alias: str, snapshot: Snapshot, spec: TableSpec, dialect: Dialect = HIVE, versions: bool = False) -> str:
     schema = snapshot.schema
-    # nothing is known of the row that such a tombstone hides
-    exists = f" AND ({alias}.{dialect.name('_op')} = 'u' OR {alias}.{dialect.name('_older')} IS NOT NULL)" if spec.soft else ""
     deleted = [f"({alias}.{dialect.name('_op')} = 'd') AS {dialect.name(DELETED)}"] if spec.soft else []
-    shown = (f"{value(alias, field, snapshot, dialect, exists)} AS {dialect.name(schema.view_name(field))}" for field in schema.payload)
+    shown = (
+        f"{value(alias, field, snapshot, dialect, exists(alias, spec, dialect))} AS {dialect.name(schema.view_name(field))}"
+        for field in schema.payload
+    )
     version = [f"{alias}.{dialect.name('_version')} AS {dialect.name(ROW_VERSION)}"] if versions else []
     return ", ".join([*shown, *deleted, *version])
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from compactor.core.erasure.erased import Erased
 from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.snapshot import DataFile, Feed, PendingDeletion, Pin, Snapshot, State
+from compactor.core.planning.daily import Days
 
 
 class Requirement(Protocol):
@@ -119,6 +120,8 @@ class Edit:
     """The feed after the Edit. None: the parent's, without a part of its own."""
     erased: Erased | None = None
     """The erased keys after the Edit."""
+    days: Days | None = None
+    """The frozen days after the Edit. `transact` adds those that end with it."""
     requires: tuple[Requirement, ...] = ()
     """Conditions on the version that the Edit is applied to."""
     files: tuple[tuple[str, DataFile], ...] = ()
@@ -139,7 +142,7 @@ class Stamp:
     """ISO 8601, UTC."""
 
 
-SAME_ROWS = ("compact", "pin", "vacuum")
+SAME_ROWS = ("compact", "pin", "vacuum", "daily")
 """Operations after which a version has the rows of its parent."""
 
 
@@ -152,9 +155,11 @@ def apply(parent: Snapshot | None, edit: Edit, stamp: Stamp, ledger: tuple[Ledge
     if state is None:
         raise ValueError(f"{edit.operation}: the first version of {stamp.table} needs a State")
     version = parent.version + 1 if parent else 1
-    carried: dict[str, Any] = {name: getattr(parent, name) for name in ("pending", "pending_deletions", "pins", "oldest", "erased")} if parent else {}
+    carried: dict[str, Any] = (
+        {name: getattr(parent, name) for name in ("pending", "pending_deletions", "pins", "oldest", "erased", "days")} if parent else {}
+    )
     carried["feed"] = parent.feed.idle() if parent and parent.feed else None
-    names = ("pending", "pending_deletions", "pins", "oldest", "feed", "erased")
+    names = ("pending", "pending_deletions", "pins", "oldest", "feed", "erased", "days")
     changed = {name: getattr(edit, name) for name in names if getattr(edit, name) is not None}
     return Snapshot(
         table=stamp.table,

@@ -30,6 +30,7 @@ RESERVED = (
         "history_day",
         "history_part",
     ),
+    *("daily_day", "daily_part"),
 )
 """Columns that compactor stores or uses beside the payload. A source column with such a name is stored as `<name>_2`."""
 

@@ -13,6 +13,7 @@ from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.position import Partitions, Position, latest
 from compactor.core.model.schema import Schema
+from compactor.core.planning.daily import Day
 from compactor.core.sources.watermark import IN_QUARANTINE, NOTHING_KNOWN, Watermark
 
 FORMAT = 2
@@ -276,6 +277,8 @@ class Snapshot(State, Commit):
     """The change feed as of this version."""
     erased: Erased | None = None
     """The keys that were erased (`compactor erase`); None without any."""
+    days: tuple[Day, ...] | None = None
+    """The frozen days, oldest first; None if the table never had `daily:`."""
     format: int = FORMAT
     """The version of this JSON format."""
 
@@ -298,7 +301,7 @@ class Snapshot(State, Commit):
         of its own.
         """
         empty: dict[str, Any] = dict.fromkeys(("segments", "inputs", "pending", "ledger", "raw", "pending_deletions", "pins"), ())
-        return dataclasses.replace(self, **empty, delta=None, history=None, expired=True)
+        return dataclasses.replace(self, **empty, delta=None, history=None, days=None, expired=True)
 
     @property
     def bytes_written(self) -> int:
@@ -394,6 +397,7 @@ def _values(raw: dict[str, Any]) -> dict[str, Any]:
     values["feed"] = _feed(raw["feed"]) if raw["feed"] else None
     values["erased"] = Erased.from_json(raw["erased"]) if raw.get("erased") else None
     values["pins"] = tuple(Pin(**entry) for entry in raw["pins"])
+    values["days"] = tuple(Day(**entry) for entry in raw["days"]) if raw.get("days") is not None else None
     values["history"] = History.from_json(raw["history"]) if raw["history"] else None
     values["watermark"] = Watermark.from_json(raw["watermark"]) if "watermark" in raw else Watermark(incomplete=IN_QUARANTINE)
     values["ledger"] = tuple(LedgerFile.from_json(entry) for entry in raw["ledger"])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.core.model.policy import EVOLVE, Policy, Protection, Rule
+from compactor.core.planning.daily import Daily
 from compactor.core.sources.envelopes import ENVELOPES, Envelope
 
 ALWAYS, NEVER = (0, 24 * 60), (0, 0)
@@ -176,6 +177,8 @@ class TableSpec:
     """`__end_time` of current versions: `null` or `9999-12-31`."""
     history_zero_length: str = "keep"
     """What to do with versions that end when they begin: `keep` or `drop`."""
+    daily: Daily | None = None
+    """Which days are frozen (`<view>_daily`); None for none."""
     keep: float = 7 * 86400.0
     """Seconds that vacuum keeps a Snapshot after readers had a newer one."""
     keep_versions: int = 2
@@ -245,6 +248,7 @@ class TableSpec:
         policy = values["policy"]
         values["policy"] = Policy(**{**policy, "kinds": tuple((kind, each) for kind, each in policy["kinds"])})
         values["notify"] = tuple(tuple(target) for target in values["notify"])
+        values["daily"] = Daily(**values["daily"]) if values["daily"] else None
         csv = values["csv"]
         values["csv"] = Csv(**{**csv, "columns": tuple(csv["columns"]), "types": tuple((name, kind) for name, kind in csv["types"])})
         values["columns"] = tuple(Protection(**rule) for rule in values["columns"])

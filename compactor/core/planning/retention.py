@@ -16,6 +16,8 @@ from compactor.core.model import history
 from compactor.core.model.layout import Layout, relative
 from compactor.core.model.snapshot import PendingDeletion, Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning import daily
+from compactor.core.planning.daily import Days
 
 EXPIRED, ORPHAN = "expired", "orphan"
 
@@ -49,9 +51,11 @@ class VacuumPlan:
     newly_pending: tuple[PendingDeletion, ...]
     """Those that are not pending yet. Without any there is nothing to commit."""
     oldest: int
-    """The oldest version that is kept or expires now."""
+    """The oldest version that is kept or expires now, apart from those of frozen days."""
     feed_kept: int = 0
     """The feed parts of versions up to this one are given up."""
+    days: Days | None = None
+    """The frozen days, without those that are not shown and whose version is a stub."""
 
     def due(self, grace: float, now: float) -> tuple[PendingDeletion, ...]:
         """Return what may be deleted now, after the Snapshot that names it is committed and the expired Snapshots are stubs."""
@@ -78,6 +82,7 @@ def kept(
     """
     layout = Layout(spec.root, spec.landing)
     pinned = {pin.version: pin.name for pin in newest.pins}
+    frozen = {day.version: day.day for day in daily.shown(newest.days)}
     recent = sorted((snapshot.version for snapshot in whole), reverse=True)[: max(spec.keep_versions, 1)]
     reasons = {}
     for snapshot in whole:
@@ -90,6 +95,8 @@ def kept(
             reasons[version] = "the catalog shows it" if version == shown else "newer than the version that the catalog shows"
         elif version in pinned:
             reasons[version] = f"pinned as {pinned[version]}"
+        elif version in frozen:
+            reasons[version] = f"the end of {frozen[version]}"
         elif version in recent:
             reasons[version] = f"one of the last {spec.keep_versions}"
         elif now - superseded_at(version, modified) < spec.keep:
@@ -139,8 +146,10 @@ def plan_vacuum(
     added += [PendingDeletion(path, now, ORPHAN) for path in sorted(orphans)]
     named = {item.path for item in added}
     carried = [item for item in newest.pending_deletions if item.path not in named and item.path in units]
-    oldest = min([newest.version, *reasons, *(snapshot.version for snapshot in expired)])
-    return VacuumPlan(dict(sorted(reasons.items())), expired, (*carried, *added), tuple(added), oldest, feed_kept)
+    listed, there = {day.version for day in newest.days or ()}, {snapshot.version for snapshot in whole}
+    oldest = min([newest.version, *({*reasons, *(snapshot.version for snapshot in expired)} - listed)])
+    days = None if newest.days is None else tuple(day for day in newest.days if day.shown or day.version in there)
+    return VacuumPlan(dict(sorted(reasons.items())), expired, (*carried, *added), tuple(added), oldest, feed_kept, days)
 
 
 def _own_path(snapshot: Snapshot, layout: Layout) -> str:

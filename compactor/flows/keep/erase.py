@@ -219,7 +219,8 @@ def _report(table: Table, request: Request) -> ErasureReport:
 def _left(table: Table, newest: Snapshot, erased: Erased, request: Request) -> list[str]:
     """Return what may still hold values of erased keys: versions, files of older attempts, and attempts that may still write."""
     layout = table.layout
-    left = [f"version {number}" for number in range(newest.oldest, erased.version) if not table.committed(number).expired]
+    older = {*range(newest.oldest, erased.version), *(day.version for day in newest.days or () if day.version < erased.version)}
+    left = [f"version {number}" for number in sorted(older) if not table.committed(number).expired]
     named = {path for number in range(erased.version, newest.version + 1) for path in table.committed(number).named}
     for info in table.storage.list(table.spec.root):
         unit = layout.unit(info.path)

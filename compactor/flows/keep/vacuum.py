@@ -18,7 +18,7 @@ import dataclasses
 from collections.abc import Collection
 from contextlib import ExitStack
 
-from compactor.core.catalog import feed, views
+from compactor.core.catalog import daily_views, feed, views
 from compactor.core.catalog.ddl import PartitionDef
 from compactor.core.measures.record import DAYS_KEPT
 from compactor.core.model import times
@@ -28,7 +28,7 @@ from compactor.core.model.files import FileInfo
 from compactor.core.model.history import ROWS
 from compactor.core.model.layout import Layout, commit_id, relative
 from compactor.core.model.snapshot import Snapshot
-from compactor.core.planning import retention
+from compactor.core.planning import daily, retention
 from compactor.core.planning.retention import Unit, VacuumPlan
 from compactor.core.results.reports import Swept, VacuumReport
 from compactor.flows import logs
@@ -119,7 +119,8 @@ def _look(table: Table, newest: Snapshot) -> _Inspection:
     whole = [newest]
     since = newest.feed.kept + 1 if newest.feed else newest.oldest
     changes = [newest]
-    for version in range(min(newest.oldest, since), newest.version):
+    # versions of frozen days may be much older than all others
+    for version in sorted({*range(min(newest.oldest, since), newest.version), *(day.version for day in newest.days or ())}):
         snapshot = table.snapshot(version)
         if snapshot is None:
             raise _gone(layout, version)
@@ -201,6 +202,7 @@ def _edit(table: Table, inspection: _Inspection) -> Edit | None:
         commit_id(newest.version + 1, table.env.nonce()),
         pending_deletions=inspection.sweep.pending_deletions,
         oldest=inspection.sweep.oldest,
+        days=inspection.sweep.days,
         feed=dataclasses.replace(newest.feed, kept=inspection.sweep.feed_kept, part=None) if newest.feed else None,
         inputs=inspection.discards.entries,
     )
@@ -212,6 +214,12 @@ def _unregister(table: Table, inspection: _Inspection) -> None:
         partition = feed.partition(table.spec, snapshot)
         if partition is not None and snapshot.version <= inspection.sweep.feed_kept:
             partitions.setdefault((feed.TABLE, snapshot.schema.generation), []).append(partition.values)
+    expired = {snapshot.version: snapshot for snapshot in inspection.sweep.expired}
+    for day in inspection.newest.days or ():
+        # no day of an expired version is shown
+        if day.version in expired:
+            values = [each.values for each in daily_views.partitions(table.spec, day.day, expired[day.version])]
+            partitions.setdefault((daily_views.ROWS, expired[day.version].schema.generation), []).extend(values)
     gone = {views.table_name(table.spec, part, generation): values for (part, generation), values in partitions.items()}
     for name in dict.fromkeys([*gone, *inspection.orphan_partitions]):
         values = list(dict.fromkeys([*gone.get(name, []), *inspection.orphan_partitions.get(name, [])]))
@@ -219,7 +227,7 @@ def _unregister(table: Table, inspection: _Inspection) -> None:
 
 
 def _registered(table: Table, newest: Snapshot) -> dict[str, list[PartitionDef]]:
-    parts = ("base", "delta", *([feed.TABLE] if newest.feed else []), ROWS)
+    parts = ("base", "delta", *([feed.TABLE] if newest.feed else []), ROWS, *([daily_views.ROWS] if newest.days is not None else []))
     tables = [views.table_name(table.spec, part, generation) for generation in range(1, newest.schema.generation + 1) for part in parts]
     return {name: table.catalog().partitions(table.spec.tables_in, name) for name in tables}
 
@@ -227,13 +235,20 @@ def _registered(table: Table, newest: Snapshot) -> dict[str, list[PartitionDef]]
 def _orphan_partitions(
     layout: Layout, newest: Snapshot, named: Collection[str], units: Collection[str], registered: dict[str, list[PartitionDef]]
 ) -> Values:
-    """Return the partitions whose directory is deleted or pending deletion. A publisher that slept through a vacuum registers such partitions."""
+    """Return the partitions whose directory is deleted or pending deletion, and those of days that are not shown any more.
+
+    A publisher that slept through a vacuum registers such partitions.
+    """
     given_up = {item.path for item in newest.pending_deletions}
+    days = {day.day for day in daily.shown(newest.days)}
     orphans: Values = {}
     for table, partitions in registered.items():
         for partition in partitions:
             unit = layout.unit(f"{partition.location}/-")
-            if unit and unit[0] not in named and (unit[0] in given_up or unit[0] not in units):
+            gone = unit and unit[0] not in named and (unit[0] in given_up or unit[0] not in units)
+            # days may share a directory that stays
+            day = partition.values[0] if daily_views.has_days(table) else None
+            if gone or (day and day not in days and daily.unused(day, times.parse(newest.time))):
                 orphans.setdefault(table, []).append(partition.values)
     return orphans
 

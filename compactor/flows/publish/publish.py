@@ -16,13 +16,13 @@ from compactor.core.model.errors import CatalogRefused, TryLater
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.flows import logs
-from compactor.flows.publish import audit
+from compactor.flows.publish import audit, daily
 from compactor.flows.publish.shown import publication, published_views
 from compactor.flows.table import Table
 from compactor.flows.write import feed
 
-_ID = re.compile(r"'v[0-9]+-[0-9a-f]+[\w.-]*'")
-"""A commit id in the text of a view."""
+_ID = re.compile(r"'(v[0-9]+-[0-9a-f]+[\w.-]*|[0-9]{4}-[0-9]{2}-[0-9]{2})'")
+"""A commit id or a day in the text of a view."""
 
 
 def behind(table: Table, snapshot: Snapshot) -> bool:
@@ -148,7 +148,8 @@ def check_view(table: Table, snapshot: Snapshot, view: ViewDef, *others: TableDe
     shown = table.catalog().view(view.database, view.name)
     if shown is None or view_shape(shown) != view_shape(view):
         history = [history_views.table(table.spec, snapshot)] if snapshot.history else []
-        table.engine().check_view(view, [*views.tables(table.spec, snapshot), *history, *others])
+        days = daily.tables(table, snapshot) if snapshot.days is not None else []
+        table.engine().check_view(view, [*views.tables(table.spec, snapshot), *history, *days, *others])
 
 
 def view_shape(view: ViewDef) -> tuple[object, ...]:
@@ -171,6 +172,8 @@ def _register(table: Table, snapshot: Snapshot) -> None:
     catalog.ensure_partitions(base.database, base.name, base_partitions)
     if delta_partitions:
         catalog.ensure_partitions(delta.database, delta.name, delta_partitions)
+    if snapshot.days is not None:
+        daily.register(table, snapshot, _shown(table, snapshot))
     if snapshot.feed is not None and snapshot.feed.mode != feeds.OFF:
         # a run that died before it published has left its changes to us
         for changes, partitions in feeds.registrations(table.spec, feed.after(table, snapshot, _shown(table, snapshot))):

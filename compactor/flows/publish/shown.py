@@ -18,15 +18,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from compactor.core.catalog import history_views, landed, views
+from compactor.core.catalog import daily_views, history_views, landed, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.layout import relative
 from compactor.core.model.snapshot import Snapshot
+from compactor.flows.publish import daily
 from compactor.flows.table import Table
 
 
 def published_views(table: Table, snapshot: Snapshot) -> list[ViewDef]:
     """Return every view that shows a version, the table's own last."""
+    days = daily_views.published(table.spec, snapshot, daily.forms(table, snapshot)) if snapshot.days is not None else []
+    return [*days, *_of_version(table, snapshot)]
+
+
+def _of_version(table: Table, snapshot: Snapshot) -> list[ViewDef]:
+    """Return the views that need no other Snapshot."""
     return [*history_views.published(table.spec, snapshot), *views.published(table.spec, snapshot)]
 
 
@@ -97,7 +104,7 @@ def _stored(table: Table) -> Shown | None:
 def _digest(table: Table, snapshot: Snapshot, folders: Sequence[str]) -> str:
     """Return what the run that published `snapshot` with these settings would write."""
     catalog = table.env.catalog_name and table.env.catalog_name()
-    shown_views = [dataclasses.asdict(view) for view in published_views(table, snapshot)]
+    shown_views = [dataclasses.asdict(view) for view in _of_version(table, snapshot)]
     shown_folders = sorted(folders) if table.spec.live_view else None
     text = json.dumps([catalog, snapshot.version, shown_views, shown_folders], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -13,6 +13,7 @@ from compactor.flows.publish import archive
 from compactor.flows.read.check import check
 from compactor.flows.table import Table
 from compactor.flows.write.compact import due
+from compactor.flows.write.daily import days_end
 
 
 def plan(table: Table, others: Sequence[TableSpec] = ()) -> TablePlan:
@@ -38,6 +39,8 @@ def plan(table: Table, others: Sequence[TableSpec] = ()) -> TablePlan:
         steps.append(f"{table.spec.archive} the files {'to the archive' if table.spec.archive != 'keep' else 'in landing'}")
     if snapshot and due(table, snapshot):
         steps.append("look for segments worth compacting")
+    if snapshot and not landing.new and days_end(table, snapshot):
+        steps.append(f"commit version {snapshot.version + 1}, because the days of {table.spec.view}_daily change")
     if landing.waiting:
         steps.append(f"leave {counted(landing.waiting, 'file')} that may not be complete yet for the next run")
     problems = tuple(item.detail for item in check(table, others) if not item.ok) if snapshot is None else ()

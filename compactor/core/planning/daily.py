@@ -1,0 +1,83 @@
+"""Frozen days: which version a table had at the end of each day (docs/design/daily.md).
+
+A day is a fact of the Snapshot, like a pin. When a version is made after a midnight, its parent was the newest version before it. So each version
+adds the days that ended between its parent's time and its own, whatever the verb; no older Snapshot is looked at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+_ONE = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Daily:
+    """The setting `daily:`."""
+
+    keep: int = 400
+    """Number of the newest days that are shown."""
+    time_zone: str = "UTC"
+    """The zone in whose midnights days end."""
+
+
+@dataclass(frozen=True)
+class Day:
+    """A frozen day."""
+
+    day: str
+    """The day, such as 2026-11-20."""
+    version: int
+    """The last version before the midnight at its end."""
+    form: str
+    """A digest of that version's columns (`core/catalog/daily_views.py`)."""
+    shown: bool = True
+    """Whether readers see the day. False: vacuum expires its version, and removes the day from the list when only the stub is left."""
+
+
+Days = tuple[Day, ...]
+
+
+def ended(setting: Daily, since: datetime, until: datetime) -> Iterator[str]:
+    """Yield the days that ended after `since`, up to `until`, oldest first; of many the `keep` newest.
+
+    >>> [*ended(Daily(), datetime(2026, 11, 20, 23, tzinfo=timezone.utc), datetime(2026, 11, 22, tzinfo=timezone.utc))]
+    ['2026-11-20', '2026-11-21']
+    """
+    # UTC needs no zone database
+    zone = timezone.utc if setting.time_zone == "UTC" else ZoneInfo(setting.time_zone)
+    first, last = since.astimezone(zone).date(), until.astimezone(zone).date()
+    day = max(first, last - setting.keep * _ONE)
+    while datetime.combine(day + _ONE, datetime.min.time(), zone) <= until:
+        yield day.isoformat()
+        day += _ONE
+
+
+def after(days: Days | None, setting: Daily, last: Day, since: datetime, until: datetime) -> Days:
+    """Return the days of a version made at `until` on top of one made at `since`, which had `days`.
+
+    `last`: the parent's version and form; its day does not matter.
+    """
+    newest = days[-1].day if days else ""
+    added = (dataclasses.replace(last, day=day) for day in ended(setting, since, until) if day > newest)
+    every = (*(days or ()), *added)
+    return (*(given_up(every[: -setting.keep]) or ()), *every[-setting.keep :])
+
+
+def shown(days: Days | None) -> Days:
+    """Return the days that readers see, oldest first."""
+    return tuple(day for day in days or () if day.shown)
+
+
+def given_up(days: Days | None) -> Days | None:
+    """Return the days, none of them shown."""
+    return tuple(dataclasses.replace(day, shown=False) for day in days) if days is not None else None
+
+
+def unused(day: str, time: datetime) -> bool:
+    """Return whether no version after one of this time can freeze a day: it ended long before, in every zone."""
+    return date.fromisoformat(day) < time.date() - 2 * _ONE
