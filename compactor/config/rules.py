@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import zoneinfo
 from collections.abc import Iterator, Mapping
 
 from compactor.config.compound import SUBJECT
 from compactor.config.keys import Keys, Table
 from compactor.config.text import Place
-from compactor.config.values import absolute, alike, is_s3, shown
+from compactor.config.values import absolute, alike, is_s3, is_zone, shown
 from compactor.core.catalog import views
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
@@ -148,12 +147,7 @@ def _table_problems(keys: Keys, name: str, table: Table) -> Iterator[Problem]:
     yield from _history_problems(table)
     yield from _column_problems(table)
     zones: dict[Place, str] = {("hours_in",): table.hours_in, **({("daily", "time_zone"): table.daily.time_zone} if table.daily else {})}
-    for place, zone in zones.items():
-        try:
-            zoneinfo.ZoneInfo(zone)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            if zone != "UTC":
-                yield place, f"expected a time zone such as Europe/Berlin, found {shown(zone)}"
+    yield from ((place, f"expected a time zone such as Europe/Berlin, found {shown(zone)}") for place, zone in zones.items() if not is_zone(zone))
     yield from ((("increments",), problem) for problem in _landing_problems(keys, name, table))
 
 
@@ -319,11 +313,8 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
     for name, spec in specs.items():
         for item in _objects(spec):
             # a type change creates `student_base_g2` (H14)
-            first = (
-                owners[item]
-                if len(owners[item]) > 1
-                else owners.get(re.sub(r"_(base|delta|changes|history_rows|daily_rows)_g\d+$", r"_\1", item), [])
-            )
+            later = owners.get(re.sub(r"_(base|delta|changes|history_rows|daily_rows)_g\d+$", r"_\1", item), [])
+            first = owners[item] if len(owners[item]) > 1 else later
             if (len(first) > 1 and first[-1] == name) or (first and name not in first):
                 whose = "the table itself" if first[0] == name else f"table {first[0]}"
                 sentence = f"{item} is also a name of {whose}; set another `view:`, or rename the table"

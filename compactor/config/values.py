@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import zoneinfo
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -313,3 +314,12 @@ Count = Annotated[int, Read(count, {"type": "integer", "minimum": 1})]
 Names = Annotated[tuple[str, ...], Read(names, NAMES)]
 Duration = Annotated[float, Read(duration, {"type": "string", "examples": ["7d", "24h", "10min", "0s"]})]
 Size = Annotated[int, Read(size, {"type": ["string", "integer"], "examples": ["256 MB", "1 GB"]})]
+
+
+def is_zone(name: str) -> bool:
+    """Return whether this is the name of a time zone. UTC is one on machines without any."""
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return name == "UTC"
+    return True

@@ -139,9 +139,11 @@ def expected(program_: Program, places: set[int], schema: Schema, soft: bool) ->
 def shown(rows: Sequence[Mapping[str, Any]], schema: Schema) -> dict[Key, Row]:
     """The view's rows by key, without nulls, under the source's names."""
     sources, out = {schema.view_name(field): field.source for field in schema.payload}, {}
+    # a column `Part` of the source may have taken the name
+    key = [schema.view_name(schema.field(name)) for name in schema.key]
     for row in rows:
-        values = {sources.get(name, name): value for name, value in row.items() if name not in NAMES and value is not None and value is not False}
-        out[tuple(row[name] for name in NAMES)] = values
+        values = {sources.get(name, name): value for name, value in row.items() if name not in key and value is not None and value is not False}
+        out[tuple(row[name] for name in key)] = values
     return out
 
 

@@ -175,3 +175,9 @@ def schema_differences(before: Schema, after: Schema) -> tuple[str, ...]:
     sentences += [f"column {name} {kind} is gone" for name, kind in old.items() if name not in new]
     sentences += [f"column {name} {kind} is new" for name, kind in new.items() if name not in old]
     return (*sentences, *(f"column {name} was {old[name]}, it is {kind}" for name, kind in new.items() if old.get(name, kind) != kind))
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a value of the model, for JSON."""
+    # the instance of a schema has computed values too
+    return value.to_json() if isinstance(value, Schema) else vars(value)

@@ -12,7 +12,7 @@ from compactor.core.model.errors import StateRefused
 from compactor.core.model.history import History
 from compactor.core.model.inputs import Input, LedgerFile
 from compactor.core.model.position import Partitions, Position, latest
-from compactor.core.model.schema import Schema
+from compactor.core.model.schema import Schema, fields_of
 from compactor.core.planning.daily import Day
 from compactor.core.sources.watermark import IN_QUARANTINE, NOTHING_KNOWN, Watermark
 
@@ -336,7 +336,7 @@ class Snapshot(State, Commit):
     def to_bytes(self) -> bytes:
         """Return the JSON text that is stored."""
         # a field a line: people read it, and Python indents ten times as slowly as it writes
-        lines = (f'"{name}": {json.dumps(value, ensure_ascii=False, default=_fields)}' for name, value in vars(self).items())
+        lines = (f'"{name}": {json.dumps(value, ensure_ascii=False, default=fields_of)}' for name, value in vars(self).items())
         return ("{\n" + ",\n".join(lines) + "\n}").encode()
 
     @classmethod
@@ -351,11 +351,6 @@ class Snapshot(State, Commit):
             return cls(**_values(raw))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise StateRefused(f"Snapshot {path} cannot be read: {error}. It is damaged: restore the file from a backup.") from error
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    # the instance of a schema has computed values too
-    return value.to_json() if isinstance(value, Schema) else vars(value)
 
 
 _POSITIONS = ("position", "truncated_to", "purged_to")
