@@ -109,7 +109,8 @@ def survived(program: Program, proxy: Proxy, run: int, fault: Fault, seconds: fl
         assert fault.kind == "stale"
         ended = False
     fired = proxy.fired
-    assert fired or ended
+    # with little patience a pause of the machine is enough
+    assert fired or ended or seconds < 1
     proxy.plan()
     watch.look()
     finish(program, lake, watch, run, there=at % 10 == 0)

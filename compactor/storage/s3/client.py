@@ -148,7 +148,8 @@ class S3Client:
 
     def _archive_key(self, where: Place) -> str:
         location = str(where)
-        return next((key for root, key in self._archive_keys.items() if Layout(root, "").raw_file(location)), "")
+        # the prefix first: a configuration may have hundreds of tables
+        return next((key for root, key in self._archive_keys.items() if location.startswith(root) and Layout(root, "").raw_file(location)), "")
 
     def _common(self, operation: str) -> dict[str, Any]:
         settings = self.settings
