@@ -73,7 +73,9 @@ def _rows(frame: Frame, spec: TableSpec, columns: Sequence[str]) -> DataFrame:
 
 
 def _unresolved(error: AnalysisException) -> str | None:
-    if not str(error.getErrorClass() or "").startswith("UNRESOLVED_COLUMN"):
+    # the name of Spark 4, in which that of Spark 3 warns
+    error_class = getattr(error, "getCondition", None) or error.getErrorClass
+    if not str(error_class() or "").startswith("UNRESOLVED_COLUMN"):
         return None
     name = str((error.getMessageParameters() or {}).get("objectName", ""))
     return name.strip("`").split("`.`")[0] or None
