@@ -84,19 +84,21 @@ def _run(
     with options.opened(config, verbose, wait, log_format, label) as app:
         names = [spec.name for spec in app.specs(tables or ())]
 
-        def once(quiet: bool) -> list[TableReport]:
-            with console.progress(len(names), quiet=quiet or output is Output.json) as progress:
+        quiet = loop is not None or output is Output.json
+
+        def once() -> list[TableReport]:
+            with console.progress(len(names), quiet=quiet) as progress:
                 reports: list[TableReport] = app.run(names, progress=progress, label=label, compact=compact, **more)
             return reports
 
         def show_work() -> None:
-            if busy := [report for report in once(quiet=True) if report.outcome != "idle"]:
+            if busy := [report for report in once() if report.outcome != "idle"]:
                 _show(busy, output)
 
         if loop is not None:
             app.repeat(show_work, loop)
             return
-        reports = once(quiet=False)
+        reports = once()
     _show(reports, output)
     codes = {report.exit_code for report in reports}
     raise typer.Exit(130 if 130 in codes else 1 if codes - {0, 75} else 75 if 75 in codes else 0)

@@ -86,12 +86,11 @@ class Stop:
                 end_process()
             self.request()
 
-        before = signal.signal(signal.SIGINT, interrupted)
-        try:
-            yield
-        finally:
-            self._ended.set()
-            signal.signal(signal.SIGINT, before)
+        with _handling(interrupted, signal.SIGINT):
+            try:
+                yield
+            finally:
+                self._ended.set()
 
     def repeat(self, run: Callable[[], None], seconds: float) -> None:
         """Call `run` again and again, every `seconds` from the beginning of one run to that of the next, until Ctrl-C or SIGTERM.
