@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from compactor.core.catalog import daily_views
 from compactor.core.catalog.dialect import PRESTO
-from compactor.core.model import times
 from compactor.core.planning.daily import Daily
 from compactor.flows.publish import daily
 from compactor.flows.table import Table
@@ -20,7 +18,7 @@ from tests.parts.hive import hive
 from tests.parts.metastore import metastore
 from tests.parts.trino import trino
 from tests.spark.added_defaults import TEXT_ALLOWED
-from tests.spark.test_daily import record
+from tests.spark.test_daily import five_days
 
 pytestmark = [pytest.mark.engines, pytest.mark.spark]
 
@@ -37,15 +35,9 @@ if FULL:  # Trino and Hive come from Maven
 
     def test_every_engine_shows_the_same_days(tmp_path: Path) -> None:
         """Whole numbers that become fractions and text, an added column, an array that later days have with other items; and one day alone."""
-        rng, seq = random.Random(20), 0
         with metastore(tmp_path) as uri:
             with published(tmp_path, uri, daily=Daily(keep=6), policy=TEXT_ALLOWED) as (lake, spec):
-                for number in range(1, 6):
-                    lake.now = times.to_seconds(f"2026-01-{10 + number}T05:00:00Z")
-                    if number < 5:
-                        seq += 12
-                        lake.land(spec, number, [record(rng, number, seq + each) for each in range(12)])
-                    lake.run(spec)
+                assert [*five_days(lake, spec)] == [1, 2, 3, 4, 5]
                 snapshot, table = lake.snapshot(spec), Table(lake.env, spec)
                 forms, database = daily.forms(table, snapshot), spec.database
                 right = by_day(lake.rows(spec, "t_daily"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from compactor.core.catalog import daily_views
 from compactor.core.catalog.dialect import PRESTO
 from compactor.core.model import times
+from compactor.core.model.spec import TableSpec
 from compactor.core.planning.daily import Daily
 from compactor.flows.keep.vacuum import vacuum
 from compactor.flows.publish import daily
@@ -29,6 +31,17 @@ def record(rng: random.Random, day: int, seq: int) -> dict[str, Any]:
     a = seq if day < 3 else seq + 0.5 if day < 4 else f"text {seq}"
     tags = [seq] if day < 3 else [seq + 0.5]
     return {"op": "u", "id": rng.randrange(40), "seq": seq, "a": a, "tags": tags, "dt": f"of {seq}", **({"b": f"b{seq}"} if day > 1 else {})}
+
+
+def five_days(lake: Lake, spec: TableSpec) -> Iterator[int]:
+    """Run at five o'clock of five days, with changes on the first four. Yields the number of each day after its run."""
+    rng = random.Random(20)
+    for number in range(1, 6):
+        lake.now = times.to_seconds(f"2026-01-{10 + number}T05:00:00Z")
+        if number < 5:
+            lake.land(spec, number, [record(rng, number, 12 * number + each) for each in range(12)])
+        lake.run(spec)
+        yield number
 
 
 def main_view(lake: Lake) -> dict[int, dict[str, Any]]:
@@ -52,14 +65,9 @@ def check_days(lake: Lake, spec: Any, ends: dict[str, dict[int, dict[str, Any]]]
 
 def test_every_day_shows_what_the_view_showed_at_its_end(lake: Lake) -> None:
     """After compactions, vacuums and two changes of types; a query of a day reads only files of that day's version."""
-    rng, seq, spec = random.Random(20), 0, lake.spec(daily=Daily(keep=6), **SETTINGS)
+    spec = lake.spec(daily=Daily(keep=6), **SETTINGS)
     ends: dict[str, dict[int, dict[str, Any]]] = {}
-    for number in range(1, 6):
-        lake.now = times.to_seconds(f"2026-01-{10 + number}T05:00:00Z")
-        if number < 5:
-            seq += 12
-            lake.land(spec, number, [record(rng, number, seq + each) for each in range(12)])
-        lake.run(spec)
+    for number in five_days(lake, spec):
         vacuum(Table(lake.env, spec), False)
         if number in (4, 5):
             check_days(lake, spec, ends, text=True)
