@@ -355,7 +355,9 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("quarantine: {max_row: 1}", "quarantine.max_row", "did you mean max_rows"),
     ("checks: [rows]", "checks", "expected a mapping"),
     ("checks: {max_gone: all}", "checks.max_gone", "expected a share"),
-    ("notify: me", "notify", "expected log, or one of {command"),
+    ("notify: me", "notify", "expected log, {command: [..]}, {webhook: https://..}, {sns: arn:..}, or the name of a variable: {webhook_env: NAME}"),
+    ("notify: {slack: 'https://hooks.slack.com/services/secret'}", "notify", "slack: expected the name of a variable, found something else (not"),
+    ("notify: {pagerduty: 'R0-UTING-KEY'}", "notify", "pagerduty: expected the name of a variable, found something else (not shown"),
     ("notify: [{webhook: 'ftp://me:secret@x'}]", "notify", "found something else (not shown"),
     ("notify: 'https://chat.example/secret'", "notify", "found something else (not shown)"),
     ("notify: {webhook_env: 'https://chat.example/secret'}", "notify", "found something else (not shown"),
@@ -499,9 +501,9 @@ BAD_FILES: list[tuple[str, str]] = [
     ),
     (
         "airflow: {webhook_conn_ids: {HOOK: chat}}\ndefaults: {notify: {webhook_env: HOKK}}\ntables: {a: {key: [x]}}",
-        "key airflow.webhook_conn_ids.HOOK: expected a variable that a `webhook_env` names; the variables of `webhook_env` are HOKK",
+        "key airflow.webhook_conn_ids.HOOK: expected a variable that `notify` names; those of `notify` are HOKK",
     ),
-    ("airflow: {webhook_conn_ids: {HOOK: chat}}\ntables: {a: {key: [x]}}", "no `notify` has a `webhook_env`"),
+    ("airflow: {webhook_conn_ids: {HOOK: chat}}\ntables: {a: {key: [x]}}", "no `notify` names one"),
     (
         "airflow: {registry_conn_id: r}\nregistry: {folder: f}\ntables: {a: {key: [x]}}",
         "it has the credentials of `registry: {url: ..}`, which is not set",

@@ -19,6 +19,11 @@ def notify(target: Target, message: Message) -> None:
 
         to_sns(words[0], message)
     else:
-        from compactor.notify.webhook import address_in, to_webhook
+        from compactor.notify.webhook import address_in, to_service, to_webhook
 
-        to_webhook(address_in(words[0]) if kind == "webhook_env" else words[0], message)
+        if kind == "webhook":
+            to_webhook(words[0], message)
+        elif kind == "webhook_env":
+            to_webhook(address_in(words[0]), message)
+        else:
+            to_service(kind, address_in(words[0]), message)

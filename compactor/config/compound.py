@@ -12,6 +12,7 @@ from typing import Any
 from compactor.config.values import alike, flag, listed, shown, text
 from compactor.core.model import types
 from compactor.core.model.policy import DROPS, MASK, POLICIES, Policy, Protection
+from compactor.core.results.notice import IN_VARIABLES
 from compactor.core.schema.policy import CHOOSABLE
 
 SUBJECT = "subject:"
@@ -95,31 +96,40 @@ SCHEMA_CHANGE = {
 }
 
 
+_ADDRESSES = {
+    "webhook": (r"https?://[^\s/]+\S*", "https://host/path"),
+    "sns": (r"arn:[\w-]+:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?", "arn:aws:sns:region:account:topic"),
+    **dict.fromkeys(IN_VARIABLES, (r"[A-Za-z_]\w*", "the name of a variable")),
+}
+"""Kinds of targets with an address: its form, and an example for people."""
+
+
 def notify(value: Any) -> tuple[tuple[str, ...], ...]:
-    """Parse one target or a list: `log`, `{command: [program, argument]}`, `{webhook: https://..}`, `{webhook_env: NAME}`, `{sns: arn:..}`."""
+    """Parse one target or a list: `log`, `{command: [program, argument]}`, or one of `_ADDRESSES` such as `{slack: NAME}`."""
     return tuple(_target(target) for target in (value if isinstance(value, list) else [] if value is None else [value]))
 
 
 def _target(value: Any) -> tuple[str, ...]:
     if value == "log":
         return ("log",)
-    kinds = ("command", "webhook", "webhook_env", "sns")
-    if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in kinds:
+    if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in ("command", *_ADDRESSES):
         # show only names: a value may contain a token
         word = isinstance(value, str) and re.fullmatch(r"\w{1,20}", value)
         names = ", ".join(map(str, value)) if isinstance(value, dict) else shown(value) if word else "something else (not shown)"
-        raise ValueError(f"expected log, or one of {{command: [..]}}, {{webhook: https://..}}, {{webhook_env: NAME}}, {{sns: arn:..}}; found {names}")
+        raise ValueError(
+            "expected log, {command: [..]}, {webhook: https://..}, {sns: arn:..}, "
+            f"or the name of a variable: {', '.join(f'{{{kind}: NAME}}' for kind in IN_VARIABLES)}; found {names}"
+        )
     ((kind, address),) = value.items()
     if kind == "command":
         words = [address] if isinstance(address, str) else address
         if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
             raise ValueError(f"command: expected a program and its arguments, [program, argument], found {shown(address)}")
         return (kind, *words)
-    form = {"webhook": r"https?://[^\s/]+\S*", "webhook_env": r"[A-Za-z_]\w*", "sns": r"arn:[\w-]+:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?"}[kind]
+    form, example = _ADDRESSES[kind]
     if not isinstance(address, str) or not re.fullmatch(form, address):
-        quoted = "something else (not shown: it may contain a token)" if kind.startswith("webhook") else shown(address)
-        examples = {"webhook": "https://host/path", "webhook_env": "the name of a variable", "sns": "arn:aws:sns:region:account:topic"}
-        raise ValueError(f"{kind}: expected {examples[kind]}, found {quoted}")
+        quoted = shown(address) if kind == "sns" else "something else (not shown: it may contain a token)"
+        raise ValueError(f"{kind}: expected {example}, found {quoted}")
     return (kind, address)
 
 
@@ -130,9 +140,7 @@ _TARGET = {
             {"type": "object", "properties": {kind: form}, "required": [kind], "additionalProperties": False}
             for kind, form in (
                 ("command", {"type": ["string", "array"], "items": {"type": "string"}}),
-                ("webhook", {"type": "string"}),
-                ("webhook_env", {"type": "string"}),
-                ("sns", {"type": "string"}),
+                *((kind, {"type": "string"}) for kind in _ADDRESSES),
             )
         ),
     ]

@@ -200,8 +200,8 @@ class Table(Section):
     notify: Annotated[tuple[tuple[str, ...], ...], Read(compound.notify, compound.NOTIFY)] = setting(
         (("log",),),
         "Targets of notices about a changed schema before its first use, and of Airflow's alerts about failed and late tables; one or a list: log, "
-        "{command: [program, argument]} (JSON on its standard input), {webhook: https://..}, {webhook_env: variable with the address}, "
-        "{sns: topic ARN}.",
+        "{command: [program, argument]} (JSON on its standard input), {webhook: https://..}, {sns: topic ARN}; or, with the address in the named "
+        "variable, {webhook_env: NAME}, {slack: NAME}, {teams: NAME}, and {pagerduty: NAME} with the integration key.",
         written="log",
     )
     runner: RunnerName | None = setting(

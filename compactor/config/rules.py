@@ -13,6 +13,7 @@ from compactor.core.catalog import views
 from compactor.core.model.errors import ConfigError
 from compactor.core.model.layout import join
 from compactor.core.model.spec import TableSpec
+from compactor.core.results.notice import IN_VARIABLES
 from compactor.core.settings import s3
 from compactor.core.sources.envelopes import ENVELOPES, SPECIAL_SETTINGS, accepting
 from compactor.core.sources.increment import landed, pattern_problem, split_pattern
@@ -85,11 +86,11 @@ def _connection_problems(keys: Keys) -> Iterator[Problem]:
     if keys.airflow.registry_conn_id is not None and not keys.registry.url:
         yield ("airflow", "registry_conn_id"), "it has the credentials of `registry: {url: ..}`, which is not set"
     targets = [target for table in (keys.defaults, *keys.tables.values()) for target in table.notify]
-    named = sorted({variable for kind, *words in targets if kind == "webhook_env" for variable in words})
+    named = sorted({variable for kind, *words in targets if kind in IN_VARIABLES for variable in words})
     for variable in keys.airflow.webhook_conn_ids:
         if variable not in named:
-            those = f"the variables of `webhook_env` are {', '.join(named)}" if named else "no `notify` has a `webhook_env`"
-            yield ("airflow", "webhook_conn_ids", variable), f"expected a variable that a `webhook_env` names; {those}"
+            those = f"those of `notify` are {', '.join(named)}" if named else "no `notify` names one"
+            yield ("airflow", "webhook_conn_ids", variable), f"expected a variable that `notify` names; {those}"
 
 
 def _glue_problems(keys: Keys) -> Iterator[Problem]:

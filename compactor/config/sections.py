@@ -254,7 +254,7 @@ class Airflow(Section):
         None, "Airflow connection with the registry's credentials. Its login and password fill the variables that `registry` names."
     )
     webhook_conn_ids: Annotated[dict[str, str], Read(compound.connections, compound.CONNECTIONS)] = setting(
-        {}, "Variable that `webhook_env` names: Airflow connection with the address, such as {SCHEMA_HOOK: chat}."
+        {}, "Variable that a target of `notify` names: Airflow connection with the address or key, such as {SCHEMA_HOOK: chat}."
     )
     prefix: Annotated[str, Read(values.dag_prefix, {"type": "string"})] = setting(
         "", "Prefix of every DAG's name, if one Airflow runs several configurations."

@@ -16,7 +16,10 @@ from compactor.core.model.spec import TableSpec
 from compactor.core.schema.policy import Decision
 
 Target = tuple[str, ...]
-"""A recipient: ("log",), ("command", program, argument ..), ("webhook", url), ("webhook_env", variable), or ("sns", arn)."""
+"""A recipient: ("log",), ("command", program, argument ..), ("webhook", url), ("sns", arn), or one of IN_VARIABLES with the variable's name."""
+
+IN_VARIABLES = ("webhook_env", "slack", "teams", "pagerduty")
+"""Kinds of recipients whose address, or key, is in an environment variable."""
 
 FORMAT = 1
 
