@@ -83,7 +83,7 @@ test-airflow: setup $(airflow)/.installed ## the DAGs in a real Airflow (COMPACT
 	@COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow -m airflow $(ARGS)
 
 test-airflow-server: setup $(airflow)/.installed ## the DAGs in an Airflow with all its processes, asked through REST (minutes)
-	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow/test_server.py tests/airflow/test_server_group.py -m airflow $(ARGS)
+	@COMPACTOR_TESTS=full COMPACTOR_PYTHON=$(abspath $(python)) $(airflow)/bin/python -m pytest tests/airflow/test_server*.py -m airflow $(ARGS)
 
 test-spark4: $(spark4)/.installed ## the suite's core on PySpark 4.1 (needs Java 17 or 21; fetches 460 MB)
 	@$(spark4)/bin/python -m pytest $(or $(ARGS),$(core4))
@@ -111,7 +111,7 @@ docs: $(venv)/.installed-dev ## write the generated documents again
 	    > docs/compactor.schema.json
 	@PYTHONPATH=. $(python) scripts/generated.py
 
-site: $(venv)/.installed-dev ## build the documentation into build/site; a link that leads nowhere fails
+site: $(venv)/.installed-dev ## build the documentation into build/site; a link that leads nowhere fails (Python 3.11.5 or newer)
 	@NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet --strict
 	@echo build/site/index.html
 
@@ -166,7 +166,7 @@ $(airflow)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
 	@echo 'setup: installing Airflow into $(airflow) (150 packages)'
 	@rm -rf $(airflow)
 	@$(python) -m venv --without-pip $(airflow)
-	@scripts/install.sh $(airflow)/bin/python -c constraints.txt apache-airflow apache-airflow-providers-standard apache-airflow-providers-amazon boto3 pydantic pyyaml pytest
+	@scripts/install.sh $(airflow)/bin/python -c constraints.txt apache-airflow apache-airflow-providers-standard apache-airflow-providers-amazon apache-airflow-providers-git boto3 pydantic pyyaml pytest
 	@touch $@
 
 # An environment of its own: two PySparks cannot share one.
