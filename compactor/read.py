@@ -6,7 +6,7 @@
     table.to_pandas(columns=["id", "email"], filter="id < 100")
 
 A Table shows one version, whatever is committed meanwhile. Open it again to see newer rows. The files of a version stay for the `grace` period after
-a newer one has replaced it, for longer if the version is pinned. Needs the extra `read`: `pip install 'cdc-compactor[read]'`.
+a newer one has replaced it, for longer if the version is pinned. Needs the extra `read`: pandas, pyarrow and pytz.
 """
 
 from __future__ import annotations

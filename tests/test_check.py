@@ -42,6 +42,24 @@ CASES = {
     "no header": (GOOD, "people/in/a.csv", "1,x,5\n2,y,6\n", "seem to have no header"),
     "a column too few": (GOOD + ", csv: {columns: [id, updated_at]}", "people/in/a.csv", "1,x,5\n", "the rows have 3 values, expected 2"),
     "a type of no column": (GOOD + ", csv: {types: {birth: date}}", "people/in/a.csv", CSV.replace(";", ","), "no sampled file has birth"),
+    "values of another type": (
+        GOOD + ", csv: {delimiter: ';', types: {name: int}}",
+        "people/in/a.csv",
+        CSV,
+        "a sampled value of name is 'x', expected int; correct",
+    ),
+    "values of their types": (
+        GOOD + ", csv: {delimiter: ';', types: {id: bigint, updated_at: 'decimal(5,2)', name: boolean}}",
+        "people/in/a.csv",
+        CSV,
+        None,
+    ),
+    "a file that is no data": (
+        GOOD,
+        "people/in/README.txt",
+        FLAT,
+        r"1 file \(README.txt\) has none of the suffixes .*; remove them, or set `format:`",
+    ),
     "another source table": (
         "key: [id], envelope: debezium, increments: o/in, source_table: public.order",
         "o/in/a.json",

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
@@ -217,6 +219,45 @@ def test_unique_columns_of_csv_files_are_proposed_as_the_key(tmp_path: Path) -> 
     assert (key, "A guess: id (never null and unique in 6 sampled rows; so is name)." in sentence) == ({"key": ["id"]}, True)
 
 
+GUESSES = {
+    "by its name": ("a.csv", "id,modified_on\n1,x\n", "order_by", ["modified_on"], "A guess by its name"),
+    "by its values": ("a.csv", "id,seen\n1,2024-03-05 10:00:00\n", "order_by", ["seen"], "its values are times"),
+    "no order": ("a.csv", "id,name\n1,x\n", "order_by", ["changed_at"], "`envelope: full-load`"),
+}
+
+
+@pytest.mark.parametrize("case", GUESSES)
+def test_the_order_is_guessed(tmp_path: Path, case: str) -> None:
+    """By name, or by values; where nothing looks like it, what to do without one."""
+    name, text, setting, guess, sentence = GUESSES[case]
+    (tmp_path / "lake/student").mkdir(parents=True)
+    (tmp_path / "lake/student" / name).write_text(text)
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    ((question, found),) = [(each["question"], each["settings"]) for each in table["questions"] if setting in each["settings"]]
+    assert found == {setting: guess}
+    assert sentence in question
+
+
+def test_the_key_of_parquet_files_is_guessed_by_its_name(tmp_path: Path) -> None:
+    """Their rows are not read, and the sentence does not say that they show nothing."""
+    (tmp_path / "lake/orders").mkdir(parents=True)
+    pyarrow.parquet.write_table(pyarrow.table({"note": ["a"], "order_id": [1]}), tmp_path / "lake/orders/a.parquet")
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    first = table["questions"][0]
+    assert (first["settings"], "A guess by its name; too few rows were read." in first["question"]) == ({"key": ["order_id"]}, True)
+
+
+def test_numbers_and_dates_in_another_form_are_named(tmp_path: Path) -> None:
+    """They become text, which nobody sees before the first query."""
+    (tmp_path / "lake/student").mkdir(parents=True)
+    (tmp_path / "lake/student/a.csv").write_text("id;fee;born\n1;1.975,41;20.08.2026\n2;3,5;1.1.2026\n")
+    (table,) = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))["tables"]
+    sentences = [each["question"] for each in table["questions"] if not each["settings"]]
+    assert [sentence.split(". ")[0] for sentence in sentences] == [
+        "fee has numbers with a decimal comma (1.975,41)", "born has dates as day.month.year (20.08.2026)",
+    ]  # fmt: skip
+
+
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     """Also one that is not a configuration."""
     folder(tmp_path / "schemas")
@@ -255,6 +296,7 @@ NOTHING: Sequence[tuple[Sequence[str], str]] = (
     (("--from", "cut"), r"cut: no table found; no rows in the sampled files; .*a.json.gz cannot be read \(.*ended.*\)$"),
     (("--registry", "nowhere"), "schema folder .*/nowhere does not exist$"),
     (("--from", "empty"), "empty: no table found; t: no rows in the sampled files; t/a.json has no record that could be a row$"),
+    (("--from", "other"), r"t/data.txt has no record that could be a row; its name has none of the suffixes \.parquet, .*, \.csv$"),
     (("--registry", "empty"), "no file that ends in .avsc"),
 )
 
@@ -263,7 +305,7 @@ NOTHING: Sequence[tuple[Sequence[str], str]] = (
 def test_where_nothing_is_found_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], why: str) -> None:
     """And the reason is told."""
     monkeypatch.chdir(tmp_path)
-    for path, content in (("markers/_SUCCESS", ""), ("empty/t/a.json", "\n{oops\n")):
+    for path, content in (("markers/_SUCCESS", ""), ("empty/t/a.json", "\n{oops\n"), ("other/t/data.txt", "id|name\n1|x\n")):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(content)
     (tmp_path / "bare").mkdir()

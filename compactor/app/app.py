@@ -267,7 +267,14 @@ class App(Versions, Runners, Reconcile):
                 if engine == DUCKDB or not spark_reads(self.settings):
                     hint = f"expected a view of {self.settings.file} that has rows; --engine spark reads every table of the catalog"
                     raise Refused(f"{error}: {hint}") from error
-                log.warning("%s among those of %s. Starting Spark, which reads every table of the catalog.", error, self.settings.file)
+                log.warning("%s (%s has none of that name). Starting Spark, which reads every table of the catalog.", error, self.settings.file)
+                try:
+                    return self._spark_sql(text, moment)
+                except Refused as other:
+                    if "TABLE_OR_VIEW_NOT_FOUND" not in str(other):
+                        raise
+                    # ours has the hint
+                    raise error from other
         return self._spark_sql(text, moment)
 
     def sql_words(self, text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import threading
@@ -61,7 +62,9 @@ class LocalSql:
                 return _described(defined, described) if described is not None else Rows(*self._session.query(text))
             except UnknownTable as error:
                 self._explain(error, moment)
-                raise
+                names = {name for spec in self._specs for name in _names(spec)}
+                near = difflib.get_close_matches(error.name.lower(), sorted(names), 1, 0.6)
+                raise UnknownTable(error.name, *near) from error
 
     def words(self, statement: str) -> list[str]:
         """Return the names of all views, and the columns of those that a statement mentions."""
@@ -113,11 +116,10 @@ class LocalSql:
                     yield json.dumps({"namespace": spec.database, "tableName": name, "isTemporary": False}, ensure_ascii=False, separators=(",", ":"))
 
     def _explain(self, error: UnknownTable, moment: int | None) -> None:
-        """Raise Refused if the table is one of ours that has no version yet, or no history to read it as of a time."""
+        """Raise NoRowsYet if the table is one of ours without a version, Refused if it has no history to read it as of a time."""
         for spec in self._specs:
             if _kind(spec, error.name.lower()) is not None and self._app.table(spec.name).newest() is None:
-                message = f"sql: table {spec.name} has no version yet. `compactor run {spec.name}` makes the first from the landed files"
-                raise Refused(message) from error
+                raise self._app.table(spec.name).no_version() from error
             if moment is not None and spec.view == error.name.lower() and not spec.history:
                 raise Refused(f"table {spec.name} has no history: set `history: true`, or omit --as-of") from error
 

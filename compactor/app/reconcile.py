@@ -108,7 +108,7 @@ class Reconcile(AppBase):
         table = self.runtime.table(spec)
         newest = table.newest()
         if newest is None:
-            raise Refused(f"table {name}: nothing is committed yet; run `compactor run {name}` first")
+            raise table.no_version()
         failures = (audit.accept(table, newest) if accept else audit.again(table, newest)).failures if spec.rules else ()
         version = publish_table(table, newest)
         return f"version {version} is shown" + (f", although: {'; '.join(failures)}" if failures else "")

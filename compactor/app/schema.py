@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.core.model.errors import NoRowsYet, Refused
+from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.schema.diff import Change
 from compactor.core.schema.policy import Decision
@@ -70,7 +70,7 @@ def _newest_with_declared_schema(table: Table) -> Snapshot:
         raise Refused(f"table {table.name}: no schema is declared; set `schema: {{subject: ..}}` or the path of an .avsc file")
     snapshot = table.newest()
     if snapshot is None:
-        raise NoRowsYet(f"table {table.name}: nothing has been committed yet, so there is nothing to compare with")
+        raise table.no_version()
     return snapshot
 
 

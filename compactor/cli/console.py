@@ -225,6 +225,8 @@ def synced(results: Sequence[Synced]) -> None:
 def schema_steps(steps: Sequence[Step]) -> None:
     """Print the Snapshots that changed a schema."""
     out = console()
+    if not steps:
+        out.print("nothing committed yet")
     for item in steps:
         registry = f", {item.registered[0]} version {item.registered[1]}" if item.registered else ""
         out.print(f"version {item.version}, {moment(item.time)}{registry}", style="bold", soft_wrap=True)

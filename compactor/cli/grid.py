@@ -58,7 +58,10 @@ def table(
         grid.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for line in lines:
         grid.add_row(*(cell for name, cell in zip(columns, line) if name in shown))
-    out.print(grid)
+    with out.capture() as captured:
+        out.print(grid)
+    # columns are padded to their width, the last one too
+    out.file.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
     hidden = [name for name in columns if name not in shown]
     if hidden:
         option = "--output json" if wide is None else "--wide"

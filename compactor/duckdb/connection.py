@@ -9,7 +9,7 @@ from compactor.core.model.errors import Refused
 from compactor.duckdb.sources import PROTOCOL
 from compactor.ports import Storage
 
-INSTALL = "pip install 'cdc-compactor[read]'"
+INSTALL = "pip install pandas 'pyarrow>=20' pytz"
 """What to do if a package is missing."""
 
 SETTINGS = {

@@ -25,8 +25,8 @@ class UnknownTable(Refused):
 
     advice = "Check the name. `compactor status` lists the tables; beside them are `<table>_history` and `<table>_changes`, if they are switched on."
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"sql: there is no table {name}")
+    def __init__(self, name: str, near: str = "") -> None:
+        super().__init__(f"sql: there is no table {name}" + (f"; did you mean {near}?" if near else ""))
         self.name = name
 
 

@@ -75,6 +75,10 @@ class Table:
             self._columns_of[version] = self.committed(version)
         return self._columns_of[version]
 
+    def no_version(self) -> NoRowsYet:
+        """Return the error of a command that needs a version of a table without one."""
+        return NoRowsYet(f"table {self.name}: nothing is committed yet; `compactor run {self.name}` makes the first version")
+
     def kept(self, version: int | None = None) -> Snapshot:
         """Return a version whose files are kept, the newest one by default.
 
@@ -82,7 +86,7 @@ class Table:
         """
         snapshot = self.newest() if version is None else self.snapshot(version)
         if snapshot is None and version is None:
-            raise NoRowsYet(f"table {self.name}: nothing is committed yet; `compactor run` does it")
+            raise self.no_version()
         newest = self.newest() if version is not None else snapshot
         if snapshot is None or newest is None or snapshot.expired or is_pending_deletion(snapshot, self.layout, newest):
             raise Refused(f"table {self.name}: version {version} is not kept; `compactor log {self.name}` shows those that are")

@@ -1,6 +1,6 @@
 """MySQL or MariaDB as the source of a comparison: a few connections that only read, each statement a short transaction of its own.
 
-Needs PyMySQL (`pip install "cdc-compactor[reconcile]"`). A row has no mark that changes with each write, so every difference takes two looks.
+Needs PyMySQL (extra `reconcile`). A row has no mark that changes with each write, so every difference takes two looks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class MysqlSource:
         try:
             import pymysql
         except ImportError:
-            raise Refused('reconcile needs PyMySQL, which is not installed: pip install "cdc-compactor[reconcile]"') from None
+            raise Refused('reconcile needs PyMySQL, which is not installed: pip install "pymysql[rsa]"') from None
         self._driver: Any = pymysql
         self._pool = Pool()
         given = _arguments(url)

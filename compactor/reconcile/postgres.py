@@ -1,6 +1,6 @@
 """PostgreSQL as the source of a comparison: a few connections that only read, each statement a short transaction of its own.
 
-Needs psycopg 3 (`pip install "cdc-compactor[reconcile]"`).
+Needs psycopg 3 (extra `reconcile`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PostgresSource:
         try:
             import psycopg
         except ImportError:
-            raise Refused('reconcile needs psycopg, which is not installed: pip install "cdc-compactor[reconcile]"') from None
+            raise Refused('reconcile needs psycopg, which is not installed: pip install "psycopg[binary]"') from None
         self._driver: Any = psycopg
         self._pool = Pool()
         try:

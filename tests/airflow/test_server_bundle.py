@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -77,19 +79,23 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
         with serving(home, repository / "dags", Path(), variables) as server:
             server.until("the DAG", lambda: HOURLY in {dag["dag_id"] for dag in server.ask("GET", "/api/v2/dags")["dags"]})
             assert server.ask("GET", "/api/v2/importErrors")["import_errors"] == []
-            run = server.trigger(HOURLY, logical_date="2024-03-05T02:10:00Z")
+            # the hour of a run by hand is the last full one
+            run = server.trigger(HOURLY)
             server.until("deferred", lambda: server.tasks(HOURLY, run)["wait"] == "deferred")
             second = commit(repository, company, "ab")
             server.until("the new version", lambda: "tables.b" in str(server.ask("GET", f"/api/v2/dags/{HOURLY}/tasks")))
-            for name in "ab":
-                folder = landing / name / "incremental/increment_2024030501"
+            hours = [datetime.now(timezone.utc) + timedelta(hours=each) for each in (-2, -1, 0)]
+            for name, hour in product("ab", hours):
+                folder = landing / name / hour.strftime("incremental/increment_%Y%m%d%H")
                 folder.mkdir(parents=True)
                 (folder / "part-0.json").write_text('{"id": 1}\n', encoding="utf-8")
             found = server.ended(HOURLY, run)
             assert {name: state for name, state in found.items() if name.startswith("tables.")} == {"tables.a": "success"}, found
-            again = server.trigger(HOURLY, logical_date="2024-03-05T02:40:00Z")
+            again = server.trigger(HOURLY)
             found = server.ended(HOURLY, again)
-            assert {name: state for name, state in found.items() if name.startswith("tables.")} == {"tables.a": "success", "tables.b": "success"}, found
+            assert {name: state for name, state in found.items() if name.startswith("tables.")} == {"tables.a": "success", "tables.b": "success"}, (
+                found
+            )
             versions = [server.ask("GET", f"/api/v2/dags/{HOURLY}/dagRuns/{each}")["bundle_version"] for each in (run, again)]
             assert versions == [first, second]
         asked = [json.loads(line) for line in (tmp_path / "answers.asked").read_text(encoding="utf-8").splitlines()]

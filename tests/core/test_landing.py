@@ -68,8 +68,16 @@ def test_a_parquet_file_that_stays_empty_is_taken_and_goes_to_quarantine() -> No
 
 def test_discover_refuses_a_landing_where_nothing_fits() -> None:
     """A wrong pattern would otherwise look like an idle table for ever; the error names pattern and a file."""
-    with pytest.raises(InputRefused, match=r"h_%Y%m%d%H.*2 files .*increment_1/a"):
+    with pytest.raises(InputRefused, match=r"h_%Y%m%d%H.*2 files, such as increment_1/a"):
         landing.discover(SPEC, [file("increment_1/a"), file("x")], frozenset(), 0.0)
+
+
+def test_a_file_that_is_no_data_beside_the_folders_stops_no_table_that_runs() -> None:
+    """All its folders are archived, and a README stays. Data in folders of another form still stop it."""
+    found = landing.discover(SPEC, [file("README.txt")], frozenset(), 0.0, first=False)
+    assert (found.new, found.ignored) == ((), 1)
+    with pytest.raises(InputRefused, match=r"There is 1 file, such as dt=2026-01-01/a\.json"):
+        landing.discover(SPEC, [file("README.txt"), file("dt=2026-01-01/a.json")], frozenset(), 0.0, first=False)
 
 
 DATED = [file("31-12-2025/a"), file("05-03-2026/b"), file("01-04-2026/c")]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compactor.core.model.errors import Conflict, InputRefused, Refused, TryLater
+from compactor.core.model.errors import Conflict, InputRefused, NoRowsYet, TryLater
 from compactor.core.model.policy import Policy
 from compactor.core.results.reports import silent
 from compactor.flows.run import rebuild_table
@@ -176,7 +176,7 @@ def test_files_that_are_gone_are_named_and_nothing_happens() -> None:
 
 def test_a_table_without_a_version_has_nothing_to_rebuild() -> None:
     """It says what does."""
-    with pytest.raises(Refused, match="compactor run"):
+    with pytest.raises(NoRowsYet, match="compactor run"):
         Lake(table()).rebuild()
 
 

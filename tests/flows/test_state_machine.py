@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from compactor.core.model.errors import InputRefused, Refused, TryLater
+from compactor.core.model.errors import InputRefused, NoRowsYet, Refused, TryLater
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
 from compactor.flows.table import Table
@@ -268,7 +268,7 @@ class Use(RuleBasedStateMachine):
     @rule(name=st.sampled_from("ab"))
     def unpin(self, name: str) -> None:
         """A pin goes."""
-        with suppress(Refused):
+        with suppress(Refused, NoRowsYet):
             self.lake.unpin(name)
 
     @rule()

@@ -136,7 +136,7 @@ def test_a_statement_that_duckdb_cannot_run_is_refused_or_goes_to_spark(place: P
                 app.sql(text)
         with pytest.raises(Refused, match=r"there is no table others: expected a view of .* --engine spark reads every table"):
             app.sql("select * from others", engine="duckdb")
-        with pytest.raises(Refused, match=r"table empty has no version yet\. `compactor run empty` makes the first"):
+        with pytest.raises(NoRowsYet, match=r"table empty: nothing is committed yet; `compactor run empty` makes the first version"):
             app.sql("select * from empty")
         with pytest.raises(Refused, match="there is no table text:"):
             app.sql("select * from text", engine="duckdb")

@@ -19,6 +19,8 @@ from compactor.core.model import times
 from compactor.core.results import attention
 from compactor.core.results.timeline import Timeline
 from compactor.flows.read.timeline import timelines
+from tests.oracle.lake import Lake, table
+from tests.oracle.model import line
 from tests.report import synthetic
 
 ROOT = Path(__file__).parents[2]
@@ -177,6 +179,22 @@ def test_sizes_of_expired_versions_come_from_run_records(tmp_path: Path) -> None
     assert "version 10" in text_of(page(config))
 
 
+def test_the_sizes_of_a_version_have_all_its_files() -> None:
+    """Those of the history and of the feed too."""
+    lake = Lake(table(history=True, feed="net"))
+    for at in range(4):
+        lake.deliver(f"increment_20260101{at:02}/a.json", [line("u", [key], [at], {"a": at}) for key in range(3)])
+        lake.run()
+        newest = lake.newest()
+        assert newest is not None
+        (shown,) = timelines(lake.env(), [lake.spec], lake.now + 9, 50)
+        assert newest.history is not None and newest.feed is not None
+        parts = [*newest.segments, newest.delta, *newest.history.parts, newest.feed.part]
+        written = sum(part.size for part in parts if part is not None and newest.writer in part.path)
+        assert shown.problem is None
+        assert (shown.versions[-1].number, shown.versions[-1].written) == (newest.version, written)
+
+
 @pytest.mark.parametrize(
     ("hours", "expected"),
     [(0.5, []), (5.0, ["student"]), (30.0, ["", "student"])],
@@ -206,7 +224,8 @@ def test_a_failure_is_over_when_a_later_run_went_well(school: Path, tmp_path: Pa
         synthetic.idle_run(config, "student", synthetic.END + 900)
         tables = timelines(app.runtime.environment(), app.specs(["student"]), now, 50)
     assert attention.problems(tables, now) == []
-    assert attention.problems([Timeline("t", "d.t")], now) == []
+    (never,) = attention.problems([Timeline("t", "d.t")], now)
+    assert (never.urgent, never.text, never.commands[-1]) == (False, "No run has looked at the table yet.", "compactor run t")
 
 
 @pytest.mark.slow

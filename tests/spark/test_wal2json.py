@@ -106,9 +106,10 @@ def test_a_history_in_both_formats(lake: Lake, format_: int, apart: bool) -> Non
     groups = [[each for part in group for each in documents[part]] for group in parts]
     read = 0
     for hour, group in enumerate(groups):
-        lake.land(spec, hour, group)
+        # a sink may write a tombstone as a line of its own
+        lake.land(spec, hour, [*group, None, ""])
         counts = lake.run(spec).counts
-        read += counts["read"]
+        read += counts["read"] - 2
         assert counts["read"] == sum(number for name, number in counts.items() if name != "read")
     assert {1: ("b", 2), 2: ("big", 10)} == shown(lake, spec)
     # an empty transaction, and each document of format 2, is one event read

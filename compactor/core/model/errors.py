@@ -194,12 +194,12 @@ class RequirementFailed(Conflict):
 
 
 class NoRowsYet(TryLater):
-    """Only records without rows (heartbeats, tombstones) have landed for a new table, so that its columns are unknown. They stay in landing.
+    """Nothing is committed yet: the table has not run, or only records without rows (heartbeats, tombstones) have landed. They stay in landing.
 
-    `compactor run` reports such a table as `idle`, with exit code 0. A command that reads the table ends with this error before its first version.
+    `compactor run` reports such a table as `idle`, with exit code 0. A command that needs a version ends with this error before the first one.
     """
 
-    advice = "Wait until rows land, and run the table. `compactor plan TABLE` shows what has landed."
+    advice = "Run the table: `compactor run TABLE`. `compactor plan TABLE` shows what has landed."
 
 
 class Busy(TryLater):

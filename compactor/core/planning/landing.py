@@ -56,13 +56,13 @@ class Landing:
         return sum(item.size for item in self.new)
 
 
-def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[tuple[str, str]], now: float) -> Landing:
+def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[tuple[str, str]], now: float, first: bool = True) -> Landing:
     """Compare the files in landing with the ledger and return the new inputs.
 
     `absorbed`: (path, etag) of every input in the ledger. `now`: epoch seconds of the store's clock. An empty Parquet or Avro file is taken once
     UNFINISHED_GRACE has passed; reading it puts it into quarantine. Full loads (`core/sources/full_loads.py`) are taken only if they are complete.
 
-    Raises InputRefused if there are files and no file lies in a folder that fits the pattern.
+    `first`: nothing was ever ingested. Raises InputRefused if there are files, and none lies in a folder that fits the pattern.
     """
     new, waiting, skipped, ignored, old = [], 0, 0, 0, 0
     misplaced: list[str] = []
@@ -89,10 +89,12 @@ def discover(spec: TableSpec, files: Iterable[LandedFile], absorbed: frozenset[t
             unfinished.add(place.folder)
         else:
             new.append(Input(item.path, item.size, item.etag, place.folder, place.hour, epoch=_epoch(spec, place)))
-    if misplaced and not (new or waiting or old or skipped):
+    # beside the folders of a table that runs, a README is no reason to stop; data in folders of another form are
+    data = [path for path in misplaced if first or spec.format != "auto" or increment.file_format(path)]
+    if data and not (new or waiting or old or skipped):
         raise InputRefused(
-            f"table {spec.name}: no file below {spec.landing} lies in a folder that fits {spec.pattern!r}. There are {len(misplaced)} files "
-            f"(such as {misplaced[0]}). Correct `increments:`."
+            f"table {spec.name}: no file below {spec.landing} lies in a folder that fits {spec.pattern!r}. There "
+            f"{'is 1 file' if len(data) == 1 else f'are {len(data)} files'}, such as {data[0]}. Correct `increments:`."
         )
     if spec.source.full_loads and new:
         complete = full_loads.complete_folders(spec, ((item.path, item.modified) for item in files), now) - unfinished

@@ -33,6 +33,8 @@ def _of(table: Timeline, now: float) -> Iterator[Problem]:
     if failure is not None:
         text = f"The last run failed at {failure.ended[:16].replace('T', ' ')}: {failure.error_class}: {failure.error}"
         yield Problem(name, True, text, (f"compactor plan {name}", f"compactor run {name}"))
+    elif not table.versions and last_run(table) is None:
+        yield Problem(name, False, "No run has looked at the table yet.", (f"compactor plan {name}", f"compactor run {name}"))
     if table.quarantine:
         files = len(table.quarantine)
         text = f"{files} file{'s' if files > 1 else ''} in quarantine; all other events are in the table."

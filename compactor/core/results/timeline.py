@@ -161,9 +161,10 @@ def version_of(raw: Mapping[str, Any], record: RunRecord | None) -> Version:
     writer, delta, expired = str(raw["writer"]), raw["delta"], bool(raw["expired"])
     sizes = [(part["path"], sum(file["size"] for file in part["files"])) for part in (*raw["segments"], *([delta] if delta else []))]
     live = sum(part["rows"] - part["tombstones"] for part in (*raw["segments"], *([delta] if delta else [])))
-    history = raw["history"]["parts"] if raw["history"] else []
-    # a file of the history is [name, bytes, checksum]
-    others = [(part["path"], sum(file[1] if isinstance(file, list) else file["size"] for file in part["files"])) for part in history]
+    history = raw["history"] or {"closed": [], "open": [], "delta": None}
+    # a file of the history is [name, bytes]
+    stored = (*history["closed"], *history["open"], *([history["delta"]] if history["delta"] else []))
+    others = [(part["path"], sum(size for _, size in part["files"])) for part in stored]
     part = raw["feed"]["part"] if raw["feed"] else None
     others += [(part["path"], sum(file["size"] for file in part["files"]))] if part else []
     base, of_delta = sum(size for path, size in sizes if not delta or path != delta["path"]), sizes[-1][1] if delta else 0

@@ -20,6 +20,11 @@ _FORMS = {
     "date": re.compile(r"\d{4}-\d{2}-\d{2}"),
     "timestamp": re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}([.]\d+)?)?(Z|[+-]\d{2}:?\d{2})?"),
 }
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+_COMMA = re.compile(r"[+-]?\d{1,3}(\.?\d{3})*,\d+")
+_TYPED = {**_FORMS, **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), _WHOLE), "decimal": _NUMBER}
+_FOREIGN = {"numbers with a decimal comma": _COMMA, "dates as day.month.year": re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}")}
 
 
 @dataclass(frozen=True)
@@ -83,3 +88,24 @@ def types(parsed: Head) -> dict[str, str]:
         if values:
             by_column[name] = next((kind for kind, form in _FORMS.items() if all(form.fullmatch(value) for value in values)), "")
     return by_column
+
+
+def has_type(value: str, kind: str) -> bool:
+    """Return whether a value has the form of a type. Types whose forms are many (booleans, floats) accept every value.
+
+    >>> [has_type("2019-03-12", kind) for kind in ("int", "decimal(10,2)", "date", "double")]
+    [False, False, True, True]
+    """
+    form = _TYPED.get(kind.partition("(")[0])
+    return form is None or bool(form.fullmatch(value))
+
+
+def foreign(parsed: Head) -> dict[str, tuple[str, str]]:
+    """Return column → (form, example) for columns whose values are numbers or dates in a form that stays text."""
+    forms = {}
+    for name in parsed.columns:
+        values = [value for row in parsed.rows if (value := row.get(name)) is not None]
+        for form, pattern in _FOREIGN.items():
+            if values and all(pattern.fullmatch(value) for value in values):
+                forms[name] = (form, values[0])
+    return forms

@@ -7,7 +7,8 @@ and never prove one, so each proposal has a reason that names the evidence.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from ast import literal_eval
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Optional
@@ -64,6 +65,10 @@ class RowSample:
     def rows(self) -> int:
         """The number of rows."""
         return sum(map(len, self.files))
+
+    def values(self, column: str) -> Iterator[Any]:
+        """Yield the values of a column that are not null."""
+        return (literal_eval(text) for rows in self.files for row in rows if (text := row.get(column)) is not None)
 
     def is_unique(self, columns: Sequence[str]) -> bool:
         """Return whether the columns are never null and identify a row in each file. At least one file needs ROWS_MIN rows."""

@@ -59,6 +59,8 @@ class SourceProfile:
     """Values in the first row of a CSV file, without DMS's operation; 0 if no CSV file was read."""
     csv_types: dict[str, str] = field(default_factory=dict)
     """Column → `date` or `timestamp` if all its values in CSV files have that form, which is not inferred; else ""."""
+    csv_foreign: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Column of CSV files whose values are numbers or dates in a form that stays text → (form, example)."""
     sample: RowSample = field(default_factory=RowSample, repr=False)
     """Inserted rows, for the inference of the key."""
 
@@ -179,6 +181,7 @@ def of_csv(text: str, path: str, profile: SourceProfile | None = None) -> Source
         else:
             profile.sample.add(row)
     profile.columns = tuple(dict.fromkeys([*profile.columns, *head.columns])) if head.header else profile.columns
+    profile.csv_foreign.update(csv_profile.foreign(head))
     for name, kind in csv_profile.types(head).items():
         profile.csv_types[name] = kind if profile.csv_types.get(name, kind) == kind else ""
     return profile

@@ -97,7 +97,7 @@ def erase(table: Table, request: Request, label: str = "") -> ErasureReport:
 
 def _existing(table: Table, newest: Snapshot | None) -> Snapshot:
     if newest is None:
-        raise Refused(f"table {table.name}: nothing is committed yet, so there is nothing to erase")
+        raise table.no_version()
     return newest
 
 

@@ -64,7 +64,7 @@ def _change(table: Table, change: Callable[[Snapshot], Pins], label: str) -> Pin
 
     def planned(newest: Snapshot | None, scratch: ExitStack) -> Edit | None:
         if newest is None:
-            raise Refused(f"table {table.name}: nothing is committed yet")
+            raise table.no_version()
         after.append(change(newest))
         same = after[-1] == newest.pins
         return None if same else Edit("pin", commit_id(newest.version + 1, table.env.nonce()), pins=after[-1])

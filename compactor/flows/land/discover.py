@@ -23,7 +23,7 @@ def landing(table: Table, snapshot: Snapshot | None, listed: Iterable[FileInfo] 
     files = [LandedFile(relative(info.path, table.spec.landing), info.size, info.etag, info.modified) for info in infos]
     places = [increment.landed(table.spec.pattern, item.path, load_files=table.spec.source.load_files) for item in files]
     ledgered = ledger.absorbed(table, snapshot, {place.folder for place in places if place})
-    landed = discover(table.spec, files, ledgered, table.storage.now())
+    landed = discover(table.spec, files, ledgered, table.storage.now(), first=snapshot is None)
     if table.spec.source.load_files and snapshot is not None:
         _check_full_load(table, snapshot, landed, {path for path, _ in ledgered})
     return landed

@@ -22,6 +22,7 @@ from compactor.ports import Registry, Storage
 SIGNAL = "has the columns of Debezium's signal table; add it if it is one of your tables"
 
 _LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H_CHANGE_SEQ", "transact_id", "seq", "lsn", "version", "updated_at")
+_CHANGED = re.compile(r"(?:^|_)(?:changed|updated|modified|last_?update|last_?modified)", re.IGNORECASE)
 _CONNECTORS = ("", "postgresql", "mysql", "mariadb", "sqlserver", "oracle")
 
 LeftOut = list[tuple[str, str]]
@@ -155,7 +156,7 @@ def _proposal(name: str, source: str, profile: SourceProfile, settings: Mapping[
     if key is not None:
         settings = {"key": list(key), **settings}
     key_from = "" if key is None else profile.key_from if key else f"no key: {profile.key_from}"
-    return TableProposal(name, source, settings, key_from, tuple(_questions(profile, key, guess, shared)))
+    return TableProposal(name, source, settings, key_from, tuple(_questions(profile, name, key, guess, shared)))
 
 
 def _columns(profile: SourceProfile) -> tuple[str, ...]:
@@ -169,28 +170,42 @@ def _types(profile: SourceProfile) -> dict[str, Any]:
     return {"types": types} if types else {}
 
 
+def _order_columns(profile: SourceProfile) -> tuple[list[str], list[str]]:
+    """Return the column that is likely to order changes by its name, and by its values. Both are empty if there is none."""
+    named = [column for column in _LIKELY_ORDER if column in profile.columns]
+    named += [column for column in profile.columns if _CHANGED.search(column)]
+    return named[:1], [column for column, kind in profile.csv_types.items() if kind == "timestamp" and column in profile.columns][:1]
+
+
 def _questions(
-    profile: SourceProfile, key: tuple[str, ...] | None, guess: ProposedKey | None, shared: bool
+    profile: SourceProfile, table: str, key: tuple[str, ...] | None, guess: ProposedKey | None, shared: bool
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if "columns" in profile.csv:
         end = f", without {profile.source.operation_column}." if profile.source.unnamed_operation else "."
         yield f"The files have no header; name their columns in order{end}", {"csv": profile.csv}
     if key is None:
         reason = "The records have no key; without one only inserts can be followed. " if profile.key == () else ""
-        evidence = f"A guess: {', '.join(guess.columns)} ({guess.reason})." if guess else "The sampled rows do not show it."
-        yield (
-            f"{reason}Which columns identify a row? {evidence} `key: []` if rows have none.",
-            {"key": guess.columns if guess else _columns(profile)[:1]},
-        )
+        named = next((column for column in _columns(profile) if key_inference.is_named_like_a_key(column, table)), None)
+        evidence = "The sampled rows do not show it."
+        if guess:
+            evidence = f"A guess: {', '.join(guess.columns)} ({guess.reason})."
+        elif profile.sample.rows < key_inference.ROWS_MIN:
+            # of Parquet and Avro files only the columns are read
+            evidence = "A guess by its name; too few rows were read." if named else "Too few rows were read."
+        columns = guess.columns if guess else (named,) if named else _columns(profile)[:1]
+        yield f"{reason}Which columns identify a row? {evidence} `key: []` if rows have none.", {"key": columns}
     if profile.source.from_connector and profile.connector not in _CONNECTORS and not profile.has_offsets:
         yield (
             f"The connector {profile.connector} has no default order; set the fields that order the changes of a row.",
             {"order_by": ["source.ts_ms"]},
         )
     if not profile.ordered:
-        likely_order = [column for column in _LIKELY_ORDER if column in profile.columns][:1]
-        hint = "A guess by its name." if likely_order else "No sampled column has a usual name."
-        yield f"Which columns order the changes of a row, the most significant first? {hint}", {"order_by": likely_order or ["changed_at"]}
+        by_name, typed = _order_columns(profile)
+        hint = "A guess by its name." if by_name else "A guess: its values are times." if typed else "No sampled column looks like it."
+        none = "" if by_name or typed else " If there is none and each folder has the whole table: `envelope: full-load`."
+        yield f"Which columns order the changes of a row, the most significant first? {hint}{none}", {"order_by": by_name or typed or ["changed_at"]}
+    for column, (form, example) in profile.csv_foreign.items():
+        yield f"{column} has {form} ({example}). It becomes text; convert it at the source, or in queries.", {}
     if profile.opaque:
         yield "The values of these Kafka records could not be read, as Avro bytes cannot. Check `envelope:` and set `key:`.", {}
     if shared and not profile.table:

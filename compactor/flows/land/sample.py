@@ -50,5 +50,7 @@ def _read(storage: Storage, paths: Iterable[str], infos: Mapping[str, FileInfo],
         except (OSError, EOFError, zlib.error, ValueError) as error:
             unreadable.append(f"{path} cannot be read ({error})")
         else:
-            unreadable += [] if profiles else [f"{path} has no record that could be a row"]
+            if not profiles:
+                no_suffix = "" if increment.file_format(path) else f"; its name has none of the suffixes {', '.join(increment.SUFFIXES)}"
+                unreadable.append(f"{path} has no record that could be a row{no_suffix}")
     return profiles

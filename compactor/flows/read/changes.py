@@ -24,7 +24,7 @@ def changes(table: Table, start: int, to: int | None = None, wait: Wait | None =
     while True:
         newest = table.newest()
         if newest is None:
-            raise Refused(f"table {table.name}: nothing is committed yet")
+            raise table.no_version()
         feed.check_start(table.spec, newest, done)
         if wait is None and to is not None and to > newest.version:
             raise Refused(f"table {table.name}: expected a version up to {newest.version}, the newest, found {to}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from compactor.core.model.errors import CompactorError
@@ -15,7 +15,8 @@ from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import relative
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
-from compactor.core.sources import increment
+from compactor.core.results.phrases import counted
+from compactor.core.sources import csv_profile, increment
 from compactor.core.sources.source_profile import SourceProfile
 from compactor.flows.land import discover
 from compactor.flows.land.sample import sample
@@ -61,9 +62,21 @@ def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, s
         yield "files in landing", str(error), ""
         return
     yield "files in landing", "", f"{len(landing.new):,} new, {landing.absorbed:,} ingested before, {landing.waiting:,} may not be complete"
+    yield "formats", _formats(spec, infos), f"`format: {spec.format}`"
     files = [path for path in infos if not increment.ignored(path) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)]
     if files:
         yield from _contents(spec, table, files, infos)
+
+
+def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
+    """Return which files have no known format."""
+    odd = [path for path in paths if not increment.ignored(path) and spec.format == "auto" and not increment.file_format(path)]
+    if not odd or spec.container == "kafka":
+        return ""
+    suffixes = ", ".join(increment.SUFFIXES)
+    return (
+        f"{counted(len(odd), 'file')} ({odd[0]}) {'has' if len(odd) == 1 else 'have'} none of the suffixes {suffixes}; remove them, or set `format:`"
+    )
 
 
 def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
@@ -98,10 +111,20 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         configured.update({"metadata_columns": spec.metadata_columns, "csv.types": tuple(name for name, _ in spec.csv.types)})
     if spec.source.order_columns and not spec.order_by and not all(profile.ordered for profile in profiles):
         yield "columns of `order_by`", f"`order_by` is not set, and the rows carry no order; set it to columns out of {', '.join(columns[:20])}", ""
+    if spec.csv.types:
+        wrong = next((problem for name, kind in spec.csv.types for profile in profiles if (problem := _misfit(profile, name, kind))), "")
+        yield "values of `csv.types`", wrong, "the sampled values have these types"
     for setting, names in configured.items():
         absent = [name for name in names if name.lower() not in present]
         if names:
             yield f"columns of `{setting}`", _absent(absent, columns) if absent else "", ", ".join(names)
+
+
+def _misfit(profile: SourceProfile, column: str, kind: str) -> str:
+    """Return which sampled value of a CSV column does not have its declared type."""
+    names = [name for name in profile.columns if name.lower() == column.lower()]
+    value = next((value for name in names for value in profile.sample.values(name) if not csv_profile.has_type(str(value), kind)), None)
+    return "" if value is None else f"a sampled value of {column} is {value!r}, expected {kind}; correct `csv: {{types: ..}}`, or leave {column} out"
 
 
 def _absent(absent: Sequence[str], columns: Sequence[str]) -> str:

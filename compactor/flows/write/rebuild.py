@@ -95,9 +95,7 @@ class _Rebuild:
     def edit(self, parent: Snapshot | None, scratch: ExitStack) -> Edit | None:
         """Return the rebuilt State as an Edit of `parent`; None if it must not be committed."""
         if parent is None:
-            raise Refused(
-                f"table {self.table.name}: nothing is committed yet, so there is nothing to rebuild; `compactor run {self.table.name}` builds it"
-            )
+            raise self.table.no_version()
         if self.head is None or self.built is None:
             edit = self._build(parent)
             built = preview(self.table, parent, edit)

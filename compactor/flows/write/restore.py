@@ -75,7 +75,7 @@ def restore(table: Table, target: Snapshot, label: str = "") -> TableReport:
 
     made = transact(table, planned, label)
     if made is None:
-        raise Refused(f"table {table.name}: nothing is committed yet")
+        raise table.no_version()
     publish.publish(table, made)
     landing.show_live(table, made)
     archive.archive(table, made)

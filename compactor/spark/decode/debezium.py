@@ -50,7 +50,7 @@ def _json(raw: RawFrame, spec: TableSpec) -> Frame:
     silent = " OR ".join(f"size(array_except({keys}, _keys)) = 0" for keys in _SILENT)
     no_envelope = f"_m.op IS NULL AND NOT ({silent})"
     invalid = (
-        "CASE WHEN _body IS NULL OR trim(_body) = '' THEN NULL WHEN _keys IS NULL THEN 'is not a JSON object' "
+        "CASE WHEN _body IS NULL OR trim(_body) IN ('', 'null') THEN NULL WHEN _keys IS NULL THEN 'is not a JSON object' "
         f"WHEN {no_envelope} THEN 'is not a Debezium envelope (no `op`)' "
         f"WHEN _m.op IS NOT NULL AND _m.op NOT IN ('c', 'u', 'd', 'r', 't', 'm') THEN concat('has an unknown op ', _m.op) END"
     )

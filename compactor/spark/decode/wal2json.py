@@ -49,7 +49,7 @@ def decode(raw: RawFrame, spec: TableSpec) -> Frame:
     """Return one raw frame of JSON text as a Frame of rows that name their columns. Raises InputRefused for files of another format."""
     if raw.schema is not None:
         raise InputRefused(f"table {spec.name}: wal2json writes JSON text, but these files have columns. Set `format: json`, or `container: kafka`.")
-    empty = "(_text IS NULL OR trim(_text) = '')"
+    empty = "(_text IS NULL OR trim(_text) IN ('', 'null'))"
     keyed = raw.rows.selectExpr("*", f"CASE WHEN NOT {empty} THEN json_object_keys(_text) END AS _keys")
     document = from_json(pg_text.exact_numbers("_text"), literal(_DOCUMENT), columnNameOfCorruptRecord="_corrupt")
     documents = keyed.selectExpr("*", f"CASE WHEN _keys IS NOT NULL AND {_mentions(spec)} THEN {document} END AS _d")
