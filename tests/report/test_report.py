@@ -188,7 +188,8 @@ def test_the_sizes_of_a_version_have_all_its_files() -> None:
         newest = lake.newest()
         assert newest is not None
         (shown,) = timelines(lake.env(), [lake.spec], lake.now + 9, 50)
-        assert newest.history is not None and newest.feed is not None
+        assert newest.history is not None
+        assert newest.feed is not None
         parts = [*newest.segments, newest.delta, *newest.history.parts, newest.feed.part]
         written = sum(part.size for part in parts if part is not None and newest.writer in part.path)
         assert shown.problem is None

@@ -62,7 +62,8 @@ def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, s
         yield "files in landing", str(error), ""
         return
     yield "files in landing", "", f"{len(landing.new):,} new, {landing.absorbed:,} ingested before, {landing.waiting:,} may not be complete"
-    yield "formats", _formats(spec, infos), f"`format: {spec.format}`"
+    if problem := _formats(spec, infos):
+        yield "formats", problem, ""
     files = [path for path in infos if not increment.ignored(path) and increment.landed(spec.pattern, path, load_files=spec.source.load_files)]
     if files:
         yield from _contents(spec, table, files, infos)
@@ -73,10 +74,8 @@ def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
     odd = [path for path in paths if not increment.ignored(path) and spec.format == "auto" and not increment.file_format(path)]
     if not odd or spec.container == "kafka":
         return ""
-    suffixes = ", ".join(increment.SUFFIXES)
-    return (
-        f"{counted(len(odd), 'file')} ({odd[0]}) {'has' if len(odd) == 1 else 'have'} none of the suffixes {suffixes}; remove them, or set `format:`"
-    )
+    suffixes, has = ", ".join(increment.SUFFIXES), "has" if len(odd) == 1 else "have"
+    return f"{counted(len(odd), 'file')} ({odd[0]}) {has} none of the suffixes {suffixes}; remove them, or set `format:`"
 
 
 def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
@@ -111,13 +110,11 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         configured.update({"metadata_columns": spec.metadata_columns, "csv.types": tuple(name for name, _ in spec.csv.types)})
     if spec.source.order_columns and not spec.order_by and not all(profile.ordered for profile in profiles):
         yield "columns of `order_by`", f"`order_by` is not set, and the rows carry no order; set it to columns out of {', '.join(columns[:20])}", ""
-    if spec.csv.types:
-        wrong = next((problem for name, kind in spec.csv.types for profile in profiles if (problem := _misfit(profile, name, kind))), "")
-        yield "values of `csv.types`", wrong, "the sampled values have these types"
+    misfit = next((problem for name, kind in spec.csv.types for profile in profiles if (problem := _misfit(profile, name, kind))), "")
     for setting, names in configured.items():
         absent = [name for name in names if name.lower() not in present]
         if names:
-            yield f"columns of `{setting}`", _absent(absent, columns) if absent else "", ", ".join(names)
+            yield f"columns of `{setting}`", _absent(absent, columns) if absent else misfit if setting == "csv.types" else "", ", ".join(names)
 
 
 def _misfit(profile: SourceProfile, column: str, kind: str) -> str:
