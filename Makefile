@@ -42,6 +42,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(venv)/.installed-dev java ## make .venv with everything that the project and its tests need
+	@$(if $(filter setup,$(MAKECMDGOALS)),echo 'ready: $(bin)/compactor --help')
 
 demo: $(venv)/.installed java ## run the main job on the bundled capture, in a local directory
 	@$(bin)/compactor demo $(ARGS)

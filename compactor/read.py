@@ -150,6 +150,14 @@ class Table(Rows):
     def __init__(self, stored: Stored, snapshot: Snapshot) -> None:
         super().__init__(Source(stored, snapshot), lambda made: queries.rows(made.connection, made.stored.spec, made.snapshot))
 
+    def __repr__(self) -> str:
+        """Return name and version.
+
+        >>> Table.open("compactor.yaml", "student")  # doctest: +SKIP
+        <Table student, version 12>
+        """
+        return f"<Table {self._source.stored.spec.name}, version {self._source.snapshot.version}>"
+
     @classmethod
     def open(cls, config: str | Path, name: str, version: int | None = None) -> Table:
         """Open a table of a configuration at its newest version, or at another one that is kept.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import sys
 import time
 
@@ -119,3 +120,14 @@ def test_failed_is_red_and_quarantine_yellow(monkeypatch: pytest.MonkeyPatch) ->
     assert any("\x1b[33m" in line and line.startswith("student") for line in lines)
     assert not any("\x1b[" in line for line in lines if line.startswith("u "))
     assert grid.size(1 << 20) == "1.0 MB"
+
+
+def test_rows_that_do_not_fit_a_terminal_stand_below_each_other(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A column a line, nothing folded; in a pipe a row stays a line, however long it is."""
+    row = json.dumps({"id": 7, "text": "x" * 300, "at": "2026-11-20T07:12:00.117395Z"}, separators=(",", ":"))
+    grid.rows_as_text(["id", "text", "at"], [row])
+    assert capsys.readouterr().out.splitlines() == [f"id  text{' ' * 296}  at", f"7   {'x' * 300}  2026-11-20T07:12:00.117395Z"]
+    terminal = narrow(monkeypatch)
+    grid.rows_as_text(["id", "text", "at"], [row, row])
+    columns = ["id    7", "text  " + "x" * 300, "at    2026-11-20T07:12:00.117395Z"]
+    assert printed(terminal) == ["-- row 1", *columns, "-- row 2", *columns]

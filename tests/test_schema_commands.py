@@ -94,7 +94,7 @@ def test_nothing_is_foreseen_where_nothing_is_known(lake: Lake) -> None:
     """No declared schema; no rows yet."""
     with pytest.raises(Refused, match="no schema is declared"):
         diff_schema(Table(lake.env(), lake.spec), None)
-    with pytest.raises(NoRowsYet, match="nothing has been committed yet"):
+    with pytest.raises(NoRowsYet, match="nothing is committed yet"):
         diff_schema(Table(Lake(table()).env(), table(avro_schema=OLD)), None)
 
 

@@ -120,6 +120,8 @@ class LocalSql:
         for spec in self._specs:
             if _kind(spec, error.name.lower()) is not None and self._app.table(spec.name).newest() is None:
                 raise self._app.table(spec.name).no_version() from error
+            if error.name.lower() == history_views.name(spec).lower() and not spec.history:
+                raise Refused(f"table {spec.name} has no history: set `history: true`") from error
             if moment is not None and spec.view == error.name.lower() and not spec.history:
                 raise Refused(f"table {spec.name} has no history: set `history: true`, or omit --as-of") from error
 

@@ -46,7 +46,10 @@ def table(
     if empty and not lines:
         out.print(empty, soft_wrap=True)
         return
-    widths = {name: max([cell_len(name), *(cell_len(str(line[at])) for line in lines)]) for at, name in enumerate(columns)}
+    widths = _widths(columns, lines)
+    if not sys.stdout.isatty():
+        # what a program reads is never wrapped
+        out.width = max(out.width, sum(widths.values()) + _GAP * len(columns))
     shown = list(columns)
     for name in optional:
         if wide or sum(widths[each] + _GAP for each in shown) - _GAP <= out.width:
@@ -158,11 +161,28 @@ def rows_as_text(columns: Sequence[str], rows: Iterable[str]) -> int:
     """Print a table of all rows. Return how many there are."""
     lines = [[cell if cell is not None else "null" for _, cell in cells(row)] for row in rows]
     if columns:
-        table(columns, lines)
+        _rows(columns, lines)
     return len(lines)
+
+
+def _rows(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """Print rows as a table, or below each other, a column a line, on a terminal that is too narrow for them."""
+    if not sys.stdout.isatty() or sum(_widths(columns, lines).values()) + _GAP * (len(columns) - 1) <= console().width:
+        table(columns, lines)
+        return
+    width = max(map(cell_len, columns))
+    for number, line in enumerate(lines, 1):
+        print(f"-- row {number}")
+        for name, value in zip(columns, line):
+            print(name + " " * (width - cell_len(name) + _GAP) + value)
+
+
+def _widths(columns: Sequence[str], lines: Sequence[Sequence[Any]]) -> dict[str, int]:
+    """Return the width of each column in characters."""
+    return {name: max([cell_len(name), *(cell_len(str(line[at])) for line in lines)]) for at, name in enumerate(columns)}
 
 
 def objects_as_text(rows: Iterable[str]) -> None:
     """Print a table of JSON objects that all have the same names."""
     lines = [cells(row) for row in rows]
-    table([name for name, _ in lines[0]] if lines else [], [[cell if cell is not None else "null" for _, cell in line] for line in lines])
+    _rows([name for name, _ in lines[0]] if lines else [], [[cell if cell is not None else "null" for _, cell in line] for line in lines])

@@ -14,6 +14,7 @@ import pytest
 
 from compactor.app import App
 from compactor.core.model.errors import NoRowsYet, Refused
+from compactor.duckdb.session import UnknownTable
 from compactor.read import Table
 from tests.read.conftest import Place
 
@@ -142,8 +143,18 @@ def test_a_statement_that_duckdb_cannot_run_is_refused_or_goes_to_spark(place: P
             app.sql("select * from text", engine="duckdb")
         with pytest.raises(Refused, match="table t has no history: set `history: true`, or omit --as-of"):
             app.sql("select * from t", as_of="2026-01-01")
+        with pytest.raises(Refused, match=r"table t has no history: set `history: true`$"):
+            app.sql("select * from t_history")
         assert sql(app, "select count(*) as n from t") == [{"n": 40}]
-    assert sent == []
+        assert sent == []
+
+        def missing(*_: object) -> None:
+            raise Refused("sql: [TABLE_OR_VIEW_NOT_FOUND] The table or view `emty` cannot be found.")
+
+        # neither engine knows it
+        monkeypatch.setattr(App, "_spark_sql", missing)
+        with pytest.raises(UnknownTable, match=r"there is no table emty; did you mean empty\?"):
+            app.sql("select * from emty")
 
 
 @pytest.mark.slow

@@ -161,10 +161,11 @@ class Schema:
 
 
 def type_changes(before: Schema, after: Schema) -> tuple[str, ...]:
-    """Return a sentence for each stored column whose type differs."""
+    """Return a sentence for each stored column that is new or has another type."""
     old = {field.name: field.type for field in before.fields}
+    added = [f"column {field.source} is new" for field in after.fields if field.name not in old and field.visible]
     changed = [field for field in after.fields if old.get(field.name, field.type) != field.type]
-    return tuple(f"column {field.source} was {old[field.name]} and is {field.type} now; its rows were rewritten" for field in changed)
+    return (*added, *(f"column {field.source} was {old[field.name]} and is {field.type} now; its rows were rewritten" for field in changed))
 
 
 def schema_differences(before: Schema, after: Schema) -> tuple[str, ...]:

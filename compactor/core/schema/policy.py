@@ -21,6 +21,9 @@ ACTIONS = {
 }
 """Every action with its description."""
 
+STAYS = "the column stays, null in new rows"
+"""What `keep` means for a removed column."""
+
 _KEEP = ("keep", "keep", "keep")
 _REFUSE = ("refuse", "refuse", "refuse")
 TABLE = {
@@ -75,7 +78,7 @@ class Decision:
     @property
     def sentence(self) -> str:
         """Return the change and the action in words."""
-        return f"{self.change.sentence}: {ACTIONS[self.action]}"
+        return f"{self.change.sentence}: {STAYS if (self.change.kind, self.action) == ('removed', 'keep') else ACTIONS[self.action]}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -170,8 +170,9 @@ class _Work:
         ).collect()[0]
         if row.timeless:
             raise InputRefused(
-                f"table {spec.name}: {row.timeless} changes of {row.file} have no time, and neither has its folder; a history needs one. Set "
-                "`order_by:` with a timestamp first, have the connector add the source's time (`__ts_ms`), or leave `history` out."
+                f"table {spec.name}: {row.timeless} changes, the first ones in {row.file}, have no time, and neither have their folders; a history "
+                "needs one. Set `order_by:` with a timestamp first, have the connector add the source's time (Debezium: `__ts_ms`; AWS DMS: "
+                "`TimestampColumnName`), or leave `history` out."
             )
         barriers = [(position.from_row(truncate.p), truncate.t) for truncate in row.truncates] if spec.truncate == "apply" else []
         if summary.truncate is not None and not any(_event(at, summary.order) == _event(summary.truncate, summary.order) for at, _ in barriers):
