@@ -474,6 +474,7 @@ BAD_FILES: list[tuple[str, str]] = [
     ("tables: {a: {key: [x], view: a_delta}}", "table a, key view: default.a_delta is also a name of the table itself"),
     ("tables: {a: {key: [x], daily: {}}, a_daily: {key: [x]}}", "table a_daily, key view: default.a_daily is also a name of table a"),
     ("tables: {a: {key: [x], daily: {}}, b: {key: [x], view: a_daily_rows_g2}}", "default.a_daily_rows_g2 is also a name of table a"),
+    ("tables: {a: {key: [x], read_optimized: on}, a_ro: {key: [x]}}", "table a_ro, key view: default.a_ro is also a name of table a"),
     ("tables: {a: {key: [x], live_view: on}, a_live: {key: [x]}}", "table a_live, key view: default.a_live is also a name of table a"),
     ("tables: {a: {key: [x]}, b: {key: [x], timestamps: int64}}", "table b, key timestamps: table a has int96"),
     ("tables: {a: {key: [x], increments: b/base}, b: {key: [x]}}", "table a, key increments: "),

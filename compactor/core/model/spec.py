@@ -131,6 +131,8 @@ class TableSpec:
     """`merge-on-read` (write a Delta), `copy-on-write` (write a new base), or `auto`."""
     live_view: bool = False
     """Whether there is a view that includes landed files."""
+    read_optimized: bool = False
+    """Whether there is a view of the base alone. Then each compaction makes the base one version."""
     timestamps: str = "int96"
     """Parquet type of timestamps: `int96` or `int64`."""
     target_file_bytes: int = 256 << 20

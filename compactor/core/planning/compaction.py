@@ -95,13 +95,16 @@ def threshold(changes: int, base_rows: int) -> float:
     return min(1.0, math.sqrt(2.0 * max(changes, 1) / max(base_rows, 1)))
 
 
-def targets(snapshot: Snapshot, shares: dict[str, int], changes: int) -> tuple[Segment, ...]:
+def targets(snapshot: Snapshot, shares: dict[str, int], changes: int, every: bool = False) -> tuple[Segment, ...]:
     """Return the Segments worth compacting now, those with the largest share of Delta rows first.
 
-    `shares`: Delta rows by Segment id. `changes`: rows that a typical run brings.
+    `shares`: Delta rows by Segment id. `changes`: rows that a typical run brings. `every`: all Segments with Delta rows, so that the base is one
+    version afterwards.
     """
     if snapshot.delta is None:
         return ()
+    if every:
+        return tuple(segment for segment in snapshot.segments if shares.get(segment.id, 0))
     rows = sum(segment.rows for segment in snapshot.segments)
     limit = threshold(changes, rows)
     ranked = sorted(snapshot.segments, key=lambda segment: -shares.get(segment.id, 0) / max(segment.rows, 1))

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from compactor.core.catalog import daily_views, history_views, landed, views
+from compactor.core.catalog import base_views, daily_views, history_views, landed, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.layout import relative
 from compactor.core.model.snapshot import Snapshot
@@ -34,7 +34,8 @@ def published_views(table: Table, snapshot: Snapshot) -> list[ViewDef]:
 
 def _of_version(table: Table, snapshot: Snapshot) -> list[ViewDef]:
     """Return the views that need no other Snapshot."""
-    return [*history_views.published(table.spec, snapshot), *views.published(table.spec, snapshot)]
+    published = (module.published(table.spec, snapshot) for module in (history_views, base_views, views))
+    return [view for each in published for view in each]
 
 
 @contextmanager

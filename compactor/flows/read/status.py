@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from compactor.core.catalog import base_views
 from compactor.core.planning import compaction
 from compactor.core.results.reports import TableStatus
 from compactor.core.sources import whole_hours
@@ -34,6 +35,7 @@ def status(table: Table) -> TableStatus:
     delta = snapshot.delta if snapshot else None
     history = snapshot.history if snapshot else None
     estimate = compaction.delta_estimate(snapshot) if snapshot else 0
+    ro = base_views.state(snapshot) if snapshot and table.spec.read_optimized else (None, None)
     return TableStatus(
         table=table.name,
         version=snapshot.version if snapshot else None,
@@ -64,4 +66,6 @@ def status(table: Table) -> TableStatus:
         last_comparison=last_comparison(table),
         whole_to=snapshot.watermark.whole_to if snapshot else None,
         whole_note=whole_hours.note(snapshot.watermark, table.spec.streams) if snapshot else None,
+        ro_version=ro[0],
+        ro_source_time=ro[1],
     )

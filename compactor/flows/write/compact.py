@@ -66,7 +66,9 @@ class _Compaction:
         self.table, self.read = table, read
         self.commit = commit_id(read.version + 1, table.env.nonce())
         shares = table.engine().shares(table.spec, read)
-        self.targets = compaction.targets(read, shares, read.brought)
+        self.targets = compaction.targets(read, shares, read.brought, table.spec.read_optimized)
+        # their rows are those of `read` already
+        self.unchanged = {segment.id for segment in read.segments if not shares.get(segment.id, 0)}
         self.staged: Staged | None = None
         self.purge_through = state.purge_through(table, read) if self.targets else 0
         if self.targets:
@@ -81,7 +83,8 @@ class _Compaction:
         if self.staged is None:
             return None
         replaced = tuple(segment.id for segment in self.targets)
-        segments = _placed(parent.segments, set(replaced), self.staged.segments)
+        placed = _placed(parent.segments, set(replaced), self.staged.segments)
+        segments = [self._through(segment) if segment.id in self.unchanged else segment for segment in placed]
         same_delta = parent.delta is not None and self.read.delta is not None and parent.delta.id == self.read.delta.id
         everything = all(segment.compacted_through >= self.read.version for segment in segments)
         made = dataclasses.replace(
@@ -91,10 +94,15 @@ class _Compaction:
             # every row of this Delta is in the base now: readers need not look at it any more
             delta=None if same_delta and everything else parent.delta,
             compacted_at=self.table.env.now(),
+            base_source_time=self.read.source_time,
         )
         made = state.with_purge(self.table, made, self.read, self.staged, self.purge_through)
         written = tuple((segment.path, file) for segment in self.staged.segments for file in segment.files)
         return Edit("compact", self.commit, made, requires=(ContinuesState(self.read), HasSegments(replaced)), files=written)
+
+    def _through(self, segment: Segment) -> Segment:
+        """Return a Segment without a Delta row in `read` as one that contains the changes up to that version."""
+        return dataclasses.replace(segment, compacted_through=max(segment.compacted_through, self.read.version))
 
 
 def _placed(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment]) -> list[Segment]:
