@@ -241,6 +241,8 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         csv=Csv(**{**dict(table.csv), "types": tuple(table.csv.types.items())}),
         compact_every=table.compaction.every,
         compact_window=table.compaction.window,
+        compact_budget=table.compaction.budget,
+        compact_max_delta=table.compaction.max_delta,
         max_gone=table.checks.max_gone if "max_gone" in table.checks.model_fields_set else ENVELOPES[table.envelope].max_gone,
         rules=table.checks.rules,
         quarantine_rows=table.quarantine.max_rows,

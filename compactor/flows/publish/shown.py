@@ -76,6 +76,12 @@ def recall(table: Table, snapshot: Snapshot) -> Shown | None:
     return stored if stored is not None and stored.digest == _digest(table, snapshot, landed_folders(table)) else None
 
 
+def not_worth(table: Table) -> int:
+    """Return the newest version in which a run has found no Segment worth compacting; 0 if none is known."""
+    stored = _stored(table)
+    return 0 if stored is None else stored.compacted
+
+
 def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted: bool = False) -> None:
     """Remember that the catalog shows `snapshot` and these folders. Remove the marks of publishers that must have ended.
 
