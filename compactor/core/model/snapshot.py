@@ -94,6 +94,8 @@ class Delta(_Directory):
     """The greatest Position of its rows."""
     unavailable_columns: tuple[str, ...] = ()
     """Columns whose value comes from an older event in some row, or is unknown there (`_older`)."""
+    untouched: tuple[str, ...] = ()
+    """Ids of Segments that own none of its rows: readers need not compare them. A Segment that is not listed may own some."""
 
 
 @dataclass(frozen=True)
@@ -364,7 +366,8 @@ def _files(raw: list[dict[str, Any]]) -> tuple[DataFile, ...]:
 
 def _part_values(raw: dict[str, Any]) -> dict[str, Any]:
     bounds = {name: _position(raw[name]) for name in ("position_min", "position_max")}
-    return {**raw, **bounds, "files": _files(raw["files"]), "unavailable_columns": tuple(raw["unavailable_columns"])}
+    texts: dict[str, Any] = {name: tuple(raw[name]) for name in ("unavailable_columns", "untouched") if name in raw}
+    return {**raw, **bounds, **texts, "files": _files(raw["files"])}
 
 
 def _segment(raw: dict[str, Any]) -> Segment:

@@ -57,7 +57,7 @@ def due(table: Table, snapshot: Snapshot) -> bool:
 
 
 def compact(table: Table, newest: Snapshot, label: str, progress: Progress, spending: Spending) -> tuple[Snapshot | None, str | None]:
-    """Compact the newest version.
+    """Compact the newest version, with what `spending` leaves of the run's budget.
 
     Return the new Snapshot, or None if nothing is worth it or the result was thrown away; and why Segments wait that are worth it.
     """
