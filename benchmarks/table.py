@@ -45,10 +45,10 @@ def load_query(rows: int) -> str:
     return f"SELECT {_ROW.format(id='id', seq='id', op=repr('c'))} FROM range({rows})"
 
 
-def change_query(rows: int, changes: int, hour: int) -> str:
-    """The changes of an hour: of ten eight update, one deletes, one inserts; keys all over the table."""
+def change_query(rows: int, changes: int, hour: int, first: int = 0) -> str:
+    """The changes of an hour: of ten eight update, one deletes, one inserts; keys all over the table, or from `first` on."""
     seq = rows * (hour + 1)
-    key = f"CASE WHEN id % 10 = 9 THEN {seq} + id ELSE pmod(xxhash64(id, {hour}), {rows}) END"
+    key = f"CASE WHEN id % 10 = 9 THEN {seq} + id ELSE {first} + pmod(xxhash64(id, {hour}), {rows - first}) END"
     op = "CASE id % 10 WHEN 8 THEN 'd' WHEN 9 THEN 'c' ELSE 'u' END"
     return f"SELECT {_ROW.format(id='k', seq='s', op='o')} FROM (SELECT {key} AS k, {seq} + id AS s, {op} AS o FROM range({changes}))"
 
@@ -78,9 +78,9 @@ class Table:
         self._land(load_query(self.rows), max(1, self.rows // 1_000_000))
         return self._run(self.spec)
 
-    def change(self, changes: int, write_mode: str = "merge-on-read") -> Cost:
-        """One more increment, keys all over the table: of ten changes eight update, one deletes, one inserts."""
-        self._land(change_query(self.rows, changes, self._hour), 1)
+    def change(self, changes: int, write_mode: str = "merge-on-read", first: int = 0) -> Cost:
+        """One more increment, keys all over the table or from `first` on: of ten changes eight update, one deletes, one inserts."""
+        self._land(change_query(self.rows, changes, self._hour, first), 1)
         return self._run(dataclasses.replace(self.spec, write_mode=write_mode))
 
     def snapshot(self) -> Snapshot:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compactor.app.base import AppBase
-from compactor.core.catalog import feed
+from compactor.core.catalog import base_views, feed
 from compactor.core.catalog.ddl import Column, ViewDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model import times
@@ -200,6 +200,15 @@ class Table(Rows):
             raise Refused(f"expected a time such as 2026-11-20T14:00:00Z, found {text!r}") from None
         self._need_history()
         return Rows(self._source, lambda made: queries.as_of(made.connection, made.stored.spec, made.snapshot, moment))
+
+    @property
+    def compacted_version(self) -> int:
+        """Return the version that `compacted` gives the rows of."""
+        return base_views.state(self._source.snapshot)[0]
+
+    def compacted(self) -> Rows:
+        """Return the rows as of the last compaction, as `<table>_ro` shows them. They are older and cost no join with the Delta."""
+        return Rows(self._source, lambda made: queries.compacted_rows(made.connection, made.stored.spec, made.snapshot))
 
     def history(self) -> Rows:
         """Return every version of every row, as `<table>_history` shows them. Needs `history: true`."""

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from compactor.app.query import Rows
-from compactor.core.catalog import daily_views, feed, history_views, statements, views
+from compactor.core.catalog import base_views, daily_views, feed, history_views, statements, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.errors import Refused
 from compactor.core.model.snapshot import Snapshot
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from compactor.app.base import AppBase
 
 _GENERATION = re.compile(r"_g\d+$")
-HISTORY, CHANGES, STORED, ROWS, DAYS = "history", "changes", "stored", "rows", "days"
+HISTORY, CHANGES, STORED, ROWS, DAYS, COMPACTED = "history", "changes", "stored", "rows", "days", "compacted"
 
 
 def possible(text: str) -> bool:
@@ -92,6 +92,8 @@ class LocalSql:
         if DAYS in kinds and snapshot.days is not None:
             table = self._app.table(spec.name)
             yield queries.days(connection, spec, snapshot, daily.forms(table, snapshot), daily.versions(table, snapshot))
+        if COMPACTED in kinds:
+            yield queries.compacted_rows(connection, spec, snapshot)
         if STORED in kinds:
             yield from queries.stored_tables(connection, spec, snapshot)
         if CHANGES in kinds and snapshot.feed is not None:
@@ -112,6 +114,7 @@ class LocalSql:
             if snapshot is not None:
                 names = [spec.view, *([history_views.name(spec)] if snapshot.history else []), *([_changes(spec, snapshot)] if snapshot.feed else [])]
                 names += [daily_views.called(spec)] if snapshot.days is not None else []
+                names += [base_views.called(spec)] if spec.read_optimized else []
                 for name in sorted(names):
                     yield json.dumps({"namespace": spec.database, "tableName": name, "isTemporary": False}, ensure_ascii=False, separators=(",", ":"))
 
@@ -136,6 +139,7 @@ def _names(spec: TableSpec) -> dict[str, str]:
     """Return the name of every view and table → its kind."""
     history = {history_views.name(spec): HISTORY} if spec.history else {}
     history |= {daily_views.called(spec): DAYS} if spec.daily else {}
+    history |= {base_views.called(spec): COMPACTED} if spec.read_optimized else {}
     return {f"{spec.name}_base": STORED, f"{spec.name}_delta": STORED, f"{spec.name}_{feed.TABLE}": CHANGES, **history, spec.view: ROWS}
 
 

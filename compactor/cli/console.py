@@ -121,6 +121,8 @@ def statuses(statuses: Sequence[TableStatus], wide: bool = False) -> None:
     for item in statuses:
         if wide and item.whole_note:
             print(f"{item.table}: hours {f'from {moment(item.whole_to)[:16]} on ' if item.whole_to else ''}not known to be whole: {item.whole_note}")
+        if wide and item.compaction:
+            print(f"{item.table}: {item.compaction}")
         if item.blocked:
             print(item.blocked)
     for item in statuses:

@@ -142,6 +142,11 @@ class Table(Section):
     view: Text | None = setting(None, "Name of the view; default: the table's name.")
     tables_in: Text | None = setting(None, "Database of <table>_base and <table>_delta; default: the view's.")
     live_view: Flag = setting(False, "(flat; parquet or avro) Also create <view>_live: the rows as the next run will leave them.")
+    read_optimized: Flag = setting(
+        False,
+        "Also create <view>_ro: the rows as of the last compaction, at the cost of a bare scan (docs/readers.md#the-base-alone). Then a compaction "
+        "rewrites every Segment with changes, not only those for which it pays off.",
+    )
     timestamps: Annotated[str, values.choice("int96", "int64")] = setting(
         "int96", "Parquet type of timestamps. Hive 2 and 3 read int96 only. All tables of a file have the same."
     )

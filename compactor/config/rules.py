@@ -324,17 +324,13 @@ def collisions(specs: Mapping[str, TableSpec]) -> Iterator[Problem]:
 
 
 def _objects(spec: TableSpec) -> list[str]:
+    optional = {"_history": spec.history, "_daily": spec.daily, "_ro": spec.read_optimized}
+    forms = ("", *([f"_{views.ATHENA}"] if views.ATHENA in spec.engines else []))
+    shown = [f"{spec.database}.{spec.view}{suffix}{form}" for suffix in ("", *(name for name, on in optional.items() if on)) for form in forms]
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
-    live += [f"{spec.database}.{spec.view}_{views.ATHENA}"] if views.ATHENA in spec.engines else []
-    feed = ["changes"] if spec.feed != "off" else []
-    if spec.history:
-        live += [f"{spec.tables_in}.{spec.name}_history_rows", f"{spec.database}.{spec.view}_history"]
-        live += [f"{spec.database}.{spec.view}_history_{views.ATHENA}"] if views.ATHENA in spec.engines else []
-    if spec.daily:
-        live += [f"{spec.tables_in}.{spec.name}_daily_rows", f"{spec.database}.{spec.view}_daily"]
-        live += [f"{spec.database}.{spec.view}_daily_{views.ATHENA}"] if views.ATHENA in spec.engines else []
-    parts = [f"{spec.tables_in}.{spec.name}_{part}" for part in ("base", "delta", "incremental", "schema", *feed)]
-    return [f"{spec.database}.{spec.view}", *live, *parts]
+    below = {"changes": spec.feed != "off", "history_rows": spec.history, "daily_rows": spec.daily}
+    parts = ("base", "delta", "incremental", "schema", *(name for name, on in below.items() if on))
+    return [*shown, *live, *(f"{spec.tables_in}.{spec.name}_{part}" for part in parts)]
 
 
 def landing(keys: Keys, name: str, table: Table) -> tuple[str, str]:

@@ -38,6 +38,14 @@ class Compaction(Section):
         "22:00-05:30.",
         written="always",
     )
+    max_delta: Annotated[int | None, Read(values.optional_size, values.OPTIONAL_SIZE)] = setting(
+        None, "Size of a Delta that is compacted outside of `window` too, such as 2 GB. Default: none is."
+    )
+    budget: Annotated[int | None, Read(values.optional_size, values.OPTIONAL_SIZE)] = setting(
+        None,
+        "Bytes that the compactions of one run may rewrite, over all tables of the run, such as 20 GB. The largest Deltas come first, the rest waits "
+        "for the next run. Default: no limit. `compactor compact` has none.",
+    )
 
 
 class Daily(Section):

@@ -241,6 +241,8 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
         csv=Csv(**{**dict(table.csv), "types": tuple(table.csv.types.items())}),
         compact_every=table.compaction.every,
         compact_window=table.compaction.window,
+        compact_budget=table.compaction.budget,
+        compact_max_delta=table.compaction.max_delta,
         max_gone=table.checks.max_gone if "max_gone" in table.checks.model_fields_set else ENVELOPES[table.envelope].max_gone,
         rules=table.checks.rules,
         quarantine_rows=table.quarantine.max_rows,
@@ -257,7 +259,7 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 
 _SAME = (
     *("envelope", "format", "source_table", "topic", "partitions", "order_by", "op", "delete_when", "metadata_columns", "delete", "patch_rows"),
-    *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "timestamps", "target_file_bytes", "small_batch"),
+    *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "read_optimized", "timestamps", "target_file_bytes", "small_batch"),
     *("settle", "complete", "hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "archive_kms_key", "engines"),
     *("notify", "feed_retention", "columns", "history", "track", "track_except", "history_end", "history_zero_length"),
 )

@@ -132,6 +132,17 @@ def size(value: Any) -> int:
     return int(float(match[1]) * _BYTES[unit])
 
 
+OPTIONAL_SIZE = {"type": ["string", "integer", "null"], "examples": ["2 GB", "20 GB"]}
+
+
+def optional_size(value: Any) -> int | None:
+    """Parse a size as `size` does, or null for no limit. A limit of 0 would allow nothing."""
+    parsed = None if value is None else size(value)
+    if parsed == 0:
+        raise ValueError(f"expected a size such as 20 GB, or null for no limit, found {shown(value)}")
+    return parsed
+
+
 _CLOCK = r"([01]\d|2[0-3]):([0-5]\d)"
 WINDOW = {"anyOf": [{"enum": ["always", "never", None]}, {"type": "string", "pattern": f"^{_CLOCK}-{_CLOCK}$"}], "examples": ["22:00-05:30"]}
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from compactor.core.catalog import daily_views, feed, history_views, views
+from compactor.core.catalog import base_views, daily_views, feed, history_views, views
 from compactor.core.catalog.daily_views import Form
 from compactor.core.catalog.ddl import Column, TableDef, ViewDef
 from compactor.core.catalog.dialect import DUCKDB
@@ -23,6 +23,12 @@ def rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
     """Return the view with the current rows. The connection only opens footers."""
     dialect = dataclasses.replace(DUCKDB, sources=sources.of_rows(connection, spec, snapshot))
     return dataclasses.replace(views.view(spec, snapshot, dialect), name=spec.view)
+
+
+def compacted_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:
+    """Return the view with the rows as of the last compaction."""
+    dialect = dataclasses.replace(DUCKDB, sources=sources.of_rows(connection, spec, base_views.shown(snapshot)))
+    return base_views.view(spec, snapshot, dialect)
 
 
 def history(connection: Any, spec: TableSpec, snapshot: Snapshot) -> ViewDef:

@@ -60,7 +60,10 @@ def of_rows(connection: Any, spec: TableSpec, snapshot: Snapshot) -> dict[str, s
     def part(stored: Segment | Delta, fixed: Mapping[str, str]) -> Part:
         return Part(tuple(address(layout.inside(f"{stored.path}/{file.name}"), file.size) for file in stored.files), fixed)
 
-    segments = [part(segment, {"base_version": text(snapshot.base_id)}) for segment in snapshot.segments]
+    # only the Segments that the view names have an id here: each is a query of its own
+    named, version = views.compared(snapshot), {"base_version": text(snapshot.base_id)}
+    ids = [{"segment": text(segment.id if segment.id in named else "")} if named else {} for segment in snapshot.segments]
+    segments = [part(segment, {**version, **id_}) for segment, id_ in zip(snapshot.segments, ids)]
     sources = {base.name: _query(connection, base, _merged(segments))}
     if snapshot.delta is not None:
         sources[delta.name] = _query(connection, delta, [part(snapshot.delta, {"delta_version": text(snapshot.delta.id)})])

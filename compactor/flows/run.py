@@ -13,6 +13,7 @@ from compactor.core.model.edit import SAME_ROWS
 from compactor.core.model.errors import CompactorError, Conflict, Stopped, TryLater
 from compactor.core.model.schema import type_changes
 from compactor.core.model.snapshot import Snapshot
+from compactor.core.planning import compaction
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import AdoptReport, Figures, Progress, RebuildReport, TableReport, silent
 from compactor.flows import logs
@@ -27,7 +28,7 @@ from compactor.flows.resume import resume
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS
 from compactor.flows.write import adopt, commit, rebuild, restore
-from compactor.flows.write.compact import compact, due
+from compactor.flows.write.compact import Spending, compact, due
 from compactor.flows.write.daily import days_end, freeze
 
 _Report = TypeVar("_Report", TableReport, RebuildReport, AdoptReport)
@@ -85,7 +86,7 @@ class Committed:
 
 def run_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Run one table. Any step may have been done by an earlier, interrupted run; the rest is done now."""
-    return finish_table(commit_table(table, progress, label), progress)
+    return finish_table(commit_table(table, progress, label), progress, Spending())
 
 
 def commit_table(table: Table, progress: Progress = silent, label: str = "") -> Committed:
@@ -119,24 +120,29 @@ def commit_table(table: Table, progress: Progress = silent, label: str = "") -> 
     return step
 
 
-def finish_table(step: Committed, progress: Progress = silent) -> TableReport:
-    """Compact if due, and bring the landing table up to date: the second part of a run."""
-    table, current, made, worthless = step.table, step.current, step.made, False
+def finish_table(step: Committed, progress: Progress, spending: Spending) -> TableReport:
+    """Compact if due, and bring the landing table up to date: the second part of a run. `spending`: that of all tables of the run."""
+    table, current, made, worthless, waiting = step.table, step.current, step.made, False, None
     if current is not None and step.compaction_due and not (made and table.env.stop.requested):
-        compacted = compact(table, current, step.label, progress)
-        worthless = compacted is None
+        compacted, waiting = compact(table, current, step.label, progress, spending)
+        worthless = compacted is None and waiting is None
         if compacted:
             made.append(compacted)
             current = compacted
             _finish(table, current, progress)
     notes: tuple[str, ...] = ()
     if current is not None:
+        waiting = waiting or compaction.waits(table.spec, current, table.env.clock())
         blocked = audit.blocked(table, current)
         if blocked is not None:
-            return _blocked(_report(table, step.before, current, made, step.resumed, notes), blocked)
+            return _blocked(_report(table, step.before, current, made, step.resumed, _noted(waiting)), blocked)
         folders, notes = _shown_landing(table, current) if made or step.resumed or table.spec.live_view else ([], ())
         shown.remember(table, current, folders, compacted=worthless)
-    return _report(table, step.before, current, made, step.resumed, notes)
+    return _report(table, step.before, current, made, step.resumed, (*notes, *_noted(waiting)))
+
+
+def _noted(sentence: str | None) -> tuple[str, ...]:
+    return () if sentence is None else (sentence,)
 
 
 def publish_table(table: Table, snapshot: Snapshot) -> int:

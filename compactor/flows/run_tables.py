@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from compactor.core.model.errors import UNEXPECTED, CompactorError, EngineEnded, NoRowsYet
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning import compaction
 from compactor.core.results.reports import Progress, TableReport, silent
 from compactor.flows import logs
 from compactor.flows.environment import Environment
@@ -18,6 +19,7 @@ from compactor.flows.record import CpuMeter, Recorder, remember_idle
 from compactor.flows.run import Committed, commit_table, failure, finish_table, look_at
 from compactor.flows.stop import Stop, stopped
 from compactor.flows.table import Table
+from compactor.flows.write.compact import Spending
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +43,9 @@ def run_tables(
     """Run these tables, `parallel` at a time; a table that fails does not stop the others. Reports come in the order of `specs`.
 
     Tables without work are found first, from storage alone. `start` is not called if all are without work. The tables that will take longest begin
-    first. Compactions come after the commits of all tables, so that they do not hold back any. Tables whose engine has ended are tried again at the
-    end, one at a time. After Ctrl-C the tables that are not finished are reported as stopped.
+    first. Compactions come after the commits of all tables, so that they do not hold back any. Those with a budget come in the order of their Deltas,
+    the largest first. Tables whose engine has ended are tried again at the end, one at a time. After Ctrl-C the tables that are not finished are
+    reported as stopped.
     """
     with env.stop.on_interrupt():
         return _run_tables(env, specs, env.stop.checking(progress), parallel, label, start)
@@ -55,13 +58,13 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
     busy = sorted((spec for spec in specs if spec.name in sizes), key=lambda spec: -sizes[spec.name])
     if busy and not env.stop.requested:
         start(busy)
-    meter = CpuMeter(env.cpu)
+    meter, spending = CpuMeter(env.cpu), Spending()
 
     def recorder(spec: TableSpec, calls: Progress) -> Recorder:
         return Recorder(Table(env, spec), "run", label, calls, meter)
 
-    def run(spec: TableSpec, again: bool = False) -> TableReport | Future[TableReport] | None:
-        """Return None if the engine has ended."""
+    def run(spec: TableSpec, again: bool = False) -> TableReport | Future[TableReport] | tuple[Committed, Recorder] | None:
+        """Return None if the engine has ended, and what `finish` needs if the compaction waits for the commits of all tables."""
         env.share(spec.name)
         record = recorder(spec, progress)
 
@@ -79,30 +82,34 @@ def _run_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress
             return record.recorded(step)
         if step is None:
             return None
+        if again or not step.compaction_due:
+            return finish(step, record)
         # the pool has the commits of all tables in its queue already
-        return pool.submit(finish, step, record) if step.compaction_due and not again else finish(step, record)
+        return pool.submit(finish, step, record) if spec.compact_budget is None else (step, record)
 
     def finish(step: Committed, record: Recorder) -> TableReport:
         if step.compaction_due:
             env.share("compactions")
-        report = _reported(step.table.name, lambda: finish_table(step, record.progress), record.progress, env.stop, begun=True)
+        report = _reported(step.table.name, lambda: finish_table(step, record.progress, spending), record.progress, env.stop, begun=True)
         return record.recorded(dataclasses.replace(report, seconds=round(report.seconds + step.seconds, 3)))
 
     with ThreadPoolExecutor(max(1, parallel), thread_name_prefix="table") as pool:
-        ran = [(spec, each) for spec, each in zip(busy, [*pool.map(run, busy)])]
-        reports.update((spec.name, each.result() if isinstance(each, Future) else each) for spec, each in ran if each is not None)
+        ran = [*zip(busy, pool.map(run, busy))]
+        # those that share a budget: first where readers pay most
+        waiting = sorted((each for _, each in ran if isinstance(each, tuple)), key=lambda each: -compaction.debt(each[0].current))
+        later = [pool.submit(finish, *each) for each in waiting] + [each for _, each in ran if isinstance(each, Future)]
+        done = [*(each.result() for each in later), *(each for _, each in ran if isinstance(each, TableReport))]
+        reports.update((report.table, report) for report in done)
     # one at a time: the table that the engine ends of does not end it for the others again
     for spec in (spec for spec, each in ran if each is None):
         report = run(spec, again=True)
         assert isinstance(report, TableReport)  # noqa: S101 - neither None nor in the pool
         reports[spec.name] = report
-    for spec in specs:
-        report = reports[spec.name]
-        if report.error is not None and report.record is None:
-            # found while looking for work
-            reports[spec.name] = recorder(spec, silent).recorded(report)
-    remember_idle(env, specs, list(reports.values()))
-    return [reports[spec.name] for spec in specs]
+    # a failure without a record was found while looking for work
+    ended = ((spec, reports[spec.name]) for spec in specs)
+    results = [recorder(spec, silent).recorded(each) if each.error is not None and each.record is None else each for spec, each in ended]
+    remember_idle(env, specs, results)
+    return results
 
 
 def idle_tables(env: Environment, specs: Sequence[TableSpec], progress: Progress = silent) -> dict[str, TableReport]:

@@ -30,7 +30,7 @@ from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
 from compactor.ports import Entries, Storage
-from compactor.spark import audit, failures, measured, view_check
+from compactor.spark import audit, failures, keys, measured, view_check
 from compactor.spark.columns import BEHIND, OLDER, POSITION
 from compactor.spark.history import check as history_check
 from compactor.spark.history import commit as history_commit
@@ -89,12 +89,15 @@ class SparkEngine:
         directory = work.layout.delta(commit)
         # a base row that was looked up and did not change stays in the base
         rows = work.heads.where(f"_origin <> {BASE} OR _version = {work.version}")
-        made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial)
+        base = work.parent.segments if work.parent else ()
+        owners = keys.owner_masks(base, work.schema)
+        made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial, owners)
         counts, ties = work.counts(done)
         if made is None:
             return Staged(None, (), counts, ties)
+        untouched = keys.not_owning(base, made.numbers)
         path, columns = relative(directory, work.spec.root), made.unavailable_columns
-        delta = Delta(commit, path, made.rows, made.tombstones, made.files, made.position_min, made.position_max, columns)
+        delta = Delta(commit, path, made.rows, made.tombstones, made.files, made.position_min, made.position_max, columns, untouched)
         return Staged(delta, (), counts, ties, self._unresolved(work, {directory: delta.size}) if columns else 0)
 
     def _write_base(self, work: Resolution, commit: str, purge_through: int) -> Staged:

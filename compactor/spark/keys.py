@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compactor.core.model import types
@@ -60,6 +60,26 @@ def bound(low_or_high: Sequence[Any], schema: Schema) -> str:
 def segment_index(segments: Sequence[Segment], schema: Schema) -> str:
     """SQL: the index of the Segment that owns a row's key. `segments` are in key order and cover all keys."""
     return range_index([segment.high for segment in segments], schema)
+
+
+_MASK_BITS = 62
+"""Segments in a number that fits a bigint."""
+
+
+def owner_masks(segments: Sequence[Segment], schema: Schema) -> dict[str, str]:
+    """SQL for aggregations (name → expression) whose results show which Segments own the keys of rows (`not_owning`)."""
+    index = segment_index(segments, schema)
+    masks = {}
+    for first in range(0, len(segments), _MASK_BITS):
+        inside = f"({index}) >= {first} AND ({index}) < {first + _MASK_BITS}"
+        masks[f"owners_{first}"] = f"coalesce(bit_or(CASE WHEN {inside} THEN shiftleft(1L, ({index}) - {first}) END), 0L)"
+    return masks
+
+
+def not_owning(segments: Sequence[Segment], numbers: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the ids of the Segments that own none of the rows, from the results of `owner_masks`; () if there are none."""
+    masks = [numbers[name] for name in (f"owners_{first}" for first in range(0, len(segments), _MASK_BITS)) if name in numbers]
+    return tuple(segment.id for at, segment in enumerate(segments) if masks and not masks[at // _MASK_BITS] >> at % _MASK_BITS & 1)
 
 
 def range_index(highs: Sequence[Any], schema: Schema) -> str:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.core.model import times
 from compactor.core.model.schema import Field, Schema
 from compactor.core.model.snapshot import DataFile, Delta, Segment, Snapshot
-from compactor.core.model.spec import TableSpec
+from compactor.core.model.spec import NEVER, TableSpec
 from compactor.core.planning import compaction
 
 SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "h_%Y%m%d%H", "d", "t", "d", ("id",))
@@ -123,3 +124,73 @@ def test_widths() -> None:
     schema = Schema((Field("id", "id", "bigint"), Field("b", "b", "binary"), Field("m", "m", "map<string,int>")), ("id",))
     assert (compaction.row_width(schema), compaction.row_width(schema, schema.key)) == (8 + 8 + 100 + 8, 16)
     assert compaction.estimated_bytes(schema, 10) == 10 * 124 // 2
+
+
+HOUR, MB = 3600.0, 1 << 20
+NIGHT = (60, 300)
+
+
+@pytest.mark.parametrize(
+    ("settings", "delta_bytes", "hour", "wanted", "reason"),
+    [
+        ({}, 100, 5, False, None),
+        ({}, 100, 6, True, None),
+        ({}, 200 * MB, 0, True, None),
+        ({"write_mode": "copy-on-write"}, 200 * MB, 9, False, None),
+        ({"compact_window": NIGHT}, 100, 12, True, "waits for 01:00-05:00 UTC (`compaction.window`); the Delta has 100"),
+        ({"compact_window": NIGHT}, 200 * MB, 12, True, "waits for 01:00-05:00 UTC"),
+        ({"compact_window": NIGHT}, 100, 26, True, None),
+        ({"compact_window": NIGHT}, 100, 5, False, None),
+        ({"compact_window": NIGHT, "compact_max_delta": MB}, MB - 1, 12, True, "or for a Delta of 1,048,576 bytes; the Delta has 1,048,575"),
+        ({"compact_window": NIGHT, "compact_max_delta": MB}, MB, 5, True, None),
+        ({"compact_window": NEVER}, 100, 12, True, "waits for `compactor compact` (`compaction.window` is never)"),
+        ({"compact_window": NEVER, "compact_max_delta": MB}, MB, 12, True, None),
+        ({"compact_window": NEVER}, 100, 5, False, None),
+    ],
+)
+def test_when_a_compaction_is_wanted_and_why_it_waits(
+    settings: dict[str, Any], delta_bytes: int, hour: int, wanted: bool, reason: str | None
+) -> None:
+    """The base was written at midnight. Every 6 hours, sooner if the Delta is large; in the window, or when the Delta is larger than its limit."""
+    spec = dataclasses.replace(SPEC, **settings)
+    parent = dataclasses.replace(snapshot(TWO, 30, delta_bytes), compacted_at="2026-01-01T00:00:00Z")
+    now = times.to_seconds("2026-01-01T00:00:00Z") + hour * HOUR
+    assert compaction.needed(spec, parent, now) is wanted
+    sentence = compaction.waits(spec, parent, now)
+    assert (sentence is None) is (reason is None)
+    assert (reason or "") in (sentence or "")
+    assert compaction.waits(spec, dataclasses.replace(parent, delta=None), now) is None
+
+
+@pytest.mark.parametrize(
+    ("budget", "spent", "whole", "expected"),
+    [
+        (None, 10**9, False, 3),
+        (300, 0, False, 3),
+        (299, 0, False, 2),
+        (1, 0, False, 1),
+        (1, 1, False, 0),
+        (300, 100, False, 2),
+        (300, 201, False, 0),
+        (300, 0, True, 3),
+        (1, 0, True, 3),
+        (300, 1, True, 0),
+        (301, 1, True, 3),
+        (None, 10**9, True, 3),
+    ],
+)
+def test_a_run_affords_what_its_budget_allows(budget: int | None, spent: int, whole: bool, expected: int) -> None:
+    """Three Segments of 100 bytes, from the first on; the first compaction of a run is made at any size."""
+    three = tuple(segment(at) for at in range(3))
+    assert compaction.affordable(three, budget, spent, whole) == three[:expected]
+
+
+def test_the_largest_delta_is_the_largest_debt() -> None:
+    """A table without one has none."""
+    assert [compaction.debt(each) for each in (snapshot(TWO, 1, 7), snapshot(TWO), None)] == [7, 0, 0]
+
+
+def test_all_segments_with_changes_are_compacted_for_a_base_of_one_version() -> None:
+    """However few of its rows changed."""
+    assert [each.id for each in compaction.targets(snapshot(TWO, 1), {"s1": 1, "s0": 0}, 10**6, every=True)] == ["s1"]
+    assert compaction.targets(snapshot(TWO), {"s1": 1}, 1, every=True) == ()

@@ -252,7 +252,7 @@ def test_a_compaction_that_was_computing_brings_nothing_back() -> None:
     lake.spec = dataclasses.replace(lake.spec, compact_every=0.0)
     read = lake.newest()
     assert read is not None
-    work = compact._Compaction(lake.table(), read)
+    work = compact._Compaction(lake.table(), read, compact.Spending())
     assert work.staged is not None
     done(lake, *GONE)
     newest = lake.newest()

@@ -256,7 +256,10 @@ class ListEngine:
         written = None
         if delta:
             path = relative(layout.delta(commit), layout.root)
-            written = Delta(commit, path, len(delta), _tombstones(delta), files, *_position_bounds(delta), _partial(delta))
+            bases = batch.parent.segments if batch.parent else ()
+            owners = {_owner(bases, state.key).id for state in delta} if bases else set()
+            untouched = tuple(segment.id for segment in bases if segment.id not in owners)
+            written = Delta(commit, path, len(delta), _tombstones(delta), files, *_position_bounds(delta), _partial(delta), untouched)
         return Staged(written, (), resolution.counts, resolution.ties, _unresolved(batch.spec, delta))
 
     def _resolved(self, batch: ListBatch, stored: dict[Key, State]) -> tuple[ListBatch, dict[Key, State], dict[str, int], int]:

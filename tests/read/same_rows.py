@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from compactor.core.catalog import daily_views, history_views, views
+from compactor.core.catalog import base_views, daily_views, history_views, views
 from compactor.core.catalog.ddl import Column, ViewDef
 from compactor.core.catalog.dialect import DUCKDB
 from compactor.core.model.snapshot import Snapshot
@@ -32,6 +32,8 @@ def defined(spec: TableSpec, snapshot: Snapshot, name: str) -> ViewDef | None:
     """The view of this name; None for one that DuckDB does not know, such as `<t>_live`."""
     if name == spec.view:
         return queries.rows(session().connection, spec, snapshot)
+    if name == base_views.called(spec):
+        return queries.compacted_rows(session().connection, spec, snapshot)
     if name == history_views.name(spec):
         return queries.history(session().connection, spec, snapshot)
     if name == daily_views.called(spec):

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from compactor.core.catalog import history_views
+from compactor.core.catalog import history_views, views
 from compactor.core.model.errors import NoRowsYet
+from compactor.core.model.spec import NEVER
 from tests.oracle.lake import Lake, table
 from tests.oracle.model import line
 from tests.oracle.programs import program
@@ -51,6 +52,20 @@ def play(seed: int, root: Path) -> int:
 def test_duckdb_shows_the_rows_of_the_model_after_every_run(tmp_path: Path, seed: int) -> None:
     """Tables of twenty programs each; the list engine writes Segments of a few rows."""
     assert play(seed, tmp_path) > 0
+
+
+def test_duckdb_reads_untouched_segments_without_a_comparison(tmp_path: Path) -> None:
+    """Recent keys change: the two queries over the base do not mix their files."""
+    lake = Lake(table(compact_window=NEVER))
+    duck = ParquetLake(lake, tmp_path)
+    for number, keys in enumerate((range(60), (59, 58, 70), (57,), (3, 59))):
+        lines = [line("d" if key == 58 else "u", [key], [10 * number + 1], {"a": number}) for key in keys]
+        lake.deliver(f"increment_202601010{number}/a.json", lines)
+        lake.run()
+        newest = lake.newest()
+        assert newest is not None
+        assert (views.compared(newest) is None) is (number == 0)
+        assert duck.rows(newest) == lake.expected()
 
 
 @pytest.mark.slow

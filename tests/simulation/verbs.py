@@ -64,7 +64,8 @@ def _run(table: Table, _: Any) -> None:
 
 def _compact(table: Table, _: Any) -> None:
     newest = table.newest()
-    made = compact.compact(Table(table.env, table.spec.compacting_now), newest, "", silent) if newest else None
+    spec = table.spec.compacting_now
+    made = compact.compact(Table(table.env, spec), newest, "", silent, compact.Spending())[0] if newest else None
     if made:
         publish.publish(table, made)
         archive.archive(table, made)

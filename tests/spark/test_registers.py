@@ -12,7 +12,7 @@ from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import Staged
 from compactor.flows.table import Table
-from compactor.flows.write.compact import compact
+from compactor.flows.write.compact import Spending, compact
 from compactor.spark.engine import SparkEngine
 from tests.oracle.sizes import tiered
 from tests.spark.lake import Lake
@@ -79,7 +79,7 @@ def test_what_a_tombstone_learns_beside_a_compaction_stays(lake: Lake) -> None:
             return staged
 
     slow = dataclasses.replace(lake.env, engine=lambda: Slow())  # type: ignore[arg-type, return-value]
-    made = compact(Table(slow, spec), read, "t", lambda *_: None)
+    made, _ = compact(Table(slow, spec), read, "t", lambda *_: None, Spending())
     assert made is not None
     assert made.version == read.version + 2
     lake.run(spec)

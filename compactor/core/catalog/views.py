@@ -29,6 +29,9 @@ WHOLE_TO, UNKNOWN = "compactor.whole_to", "not known"
 NOBODY = "none"
 """The uuid of a view that was made before the table's first Snapshot. The first Snapshot of the table stored at ROOT takes it over."""
 
+COMPARED_MAX = 8
+"""The greatest number of Segments that the text of a view names."""
+
 ATHENA = "athena"
 """The engine of `engines:` that needs a view in a form of its own: `student_athena`."""
 
@@ -129,10 +132,21 @@ def _shown(op: str, spec: TableSpec) -> str:
     return "" if spec.soft else f" AND {op} <> 'd'"
 
 
+def compared(snapshot: Snapshot) -> tuple[str, ...] | None:
+    """Return the ids of the Segments whose rows the view compares with the Delta, if that is worth a branch of its own for the others; else None.
+
+    The text names them, so they must be few (docs/design/view.md#untouched-segments).
+    """
+    untouched = {*(snapshot.delta.untouched if snapshot.delta else ())}
+    ids = tuple(segment.id for segment in snapshot.segments if segment.id not in untouched)
+    alone = sum(segment.rows for segment in snapshot.segments if segment.id in untouched)
+    return ids if 2 * alone >= sum(segment.rows for segment in snapshot.segments) > 0 and len(ids) <= COMPARED_MAX else None
+
+
 def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE, versions: bool = False) -> str:
     """Return the query of the view: base rows without a Delta row, and Delta rows, without tombstones. Literals pin the Snapshot.
 
-    `versions`: with ROW_VERSION as the last column.
+    Segments that own no row of the Delta are read without a comparison. `versions`: with ROW_VERSION as the last column.
     """
     schema, generation, q = snapshot.schema, snapshot.schema.generation, dialect.name
     base, delta = (dialect.table(spec.tables_in, table_name(spec, part, generation)) for part in ("base", "delta"))
@@ -145,7 +159,12 @@ def view_text(spec: TableSpec, snapshot: Snapshot, dialect: Dialect = HIVE, vers
     same = " AND ".join(f"{d}.{q(name)} = {b}.{q(name)}" for name in schema.key)
     replaced = f"SELECT 1 FROM {delta} {d} WHERE {pinned} AND {same}"
     changed = f"SELECT {_select(d, snapshot, spec, dialect, versions)} FROM {delta} {d} WHERE {pinned}{_shown(f'{d}.{op}', spec)}"
-    return f"{rows} AND NOT EXISTS ({replaced}) UNION ALL {changed}"
+    segments, segment = compared(snapshot), f"{b}.{q('segment')}"
+    if not segments:
+        return f"{rows} AND NOT EXISTS ({replaced}) UNION ALL {changed}"
+    others = " AND ".join(f"{segment} <> '{name}'" for name in segments)
+    these = " OR ".join(f"{segment} = '{name}'" for name in segments)
+    return f"{rows} AND {others} UNION ALL {rows} AND ({these}) AND NOT EXISTS ({replaced}) UNION ALL {changed}"
 
 
 def reference_text(spec: TableSpec, snapshot: Snapshot) -> str:

@@ -35,8 +35,19 @@ class DataFile:
     """Checksum of the content, as in `core/model/checksum.py`; "" if none was taken."""
 
 
+class _Directory:
+    """A directory with files."""
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the files."""
+        return sum(file.size for file in self.files)
+
+
 @dataclass(frozen=True)
-class Segment:
+class Segment(_Directory):
     """One directory of the base: rows sorted by key, with keys in `[low, high)`."""
 
     id: str
@@ -58,18 +69,13 @@ class Segment:
     position_max: Position | None
     """The greatest Position of its rows."""
     compacted_through: int
-    """Delta rows of this key range with `_version` at or below this version are already in the Segment (H16)."""
+    """The Segment contains all changes of its key range up to this version: Delta rows with `_version` at or below it are already there (H16)."""
     unavailable_columns: tuple[str, ...] = ()
     """Columns whose value comes from an older event in some row, or is unknown there (`_older`)."""
 
-    @property
-    def size(self) -> int:
-        """Return the bytes of the files."""
-        return sum(file.size for file in self.files)
-
 
 @dataclass(frozen=True)
-class Delta:
+class Delta(_Directory):
     """One directory with one row for each key that changed since the base was written."""
 
     id: str
@@ -88,15 +94,12 @@ class Delta:
     """The greatest Position of its rows."""
     unavailable_columns: tuple[str, ...] = ()
     """Columns whose value comes from an older event in some row, or is unknown there (`_older`)."""
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of the files."""
-        return sum(file.size for file in self.files)
+    untouched: tuple[str, ...] = ()
+    """Ids of Segments that own none of its rows: readers need not compare them. A Segment that is not listed may own some."""
 
 
 @dataclass(frozen=True)
-class FeedPart:
+class FeedPart(_Directory):
     """One directory with the changes of one version, for the change feed."""
 
     path: str
@@ -111,11 +114,6 @@ class FeedPart:
     """Number of updated rows."""
     deletes: int
     """Number of deleted rows."""
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of the files."""
-        return sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True)
@@ -222,6 +220,8 @@ class State:
     """The first member of every new Position (H6)."""
     compacted_at: str | None = None
     """When the base was last written, ISO 8601."""
+    base_source_time: str | None = None
+    """The newest source time in the base, ISO 8601; None if it is not known."""
     envelope: str = ""
     """The envelope of the newest events: which one a default order belongs to. "" if none is known."""
     brought: int = 0
@@ -366,7 +366,8 @@ def _files(raw: list[dict[str, Any]]) -> tuple[DataFile, ...]:
 
 def _part_values(raw: dict[str, Any]) -> dict[str, Any]:
     bounds = {name: _position(raw[name]) for name in ("position_min", "position_max")}
-    return {**raw, **bounds, "files": _files(raw["files"]), "unavailable_columns": tuple(raw["unavailable_columns"])}
+    texts: dict[str, Any] = {name: tuple(raw[name]) for name in ("unavailable_columns", "untouched") if name in raw}
+    return {**raw, **bounds, **texts, "files": _files(raw["files"])}
 
 
 def _segment(raw: dict[str, Any]) -> Segment:

@@ -131,6 +131,8 @@ class TableSpec:
     """`merge-on-read` (write a Delta), `copy-on-write` (write a new base), or `auto`."""
     live_view: bool = False
     """Whether there is a view that includes landed files."""
+    read_optimized: bool = False
+    """Whether there is a view of the base alone. Then each compaction makes the base one version."""
     timestamps: str = "int96"
     """Parquet type of timestamps: `int96` or `int64`."""
     target_file_bytes: int = 256 << 20
@@ -141,6 +143,10 @@ class TableSpec:
     """Least seconds between two compactions."""
     compact_window: tuple[int, int] = ALWAYS
     """When compactions may run: a daily window such as ALWAYS."""
+    compact_budget: int | None = None
+    """Bytes of Segments that the compactions of one run may rewrite, over all its tables; None for no limit."""
+    compact_max_delta: int | None = None
+    """Bytes of a Delta that is compacted outside of `compact_window` too; None for no limit."""
     settle: float = 0.0
     """Seconds that a landed file must not have changed before it is taken."""
     complete: str | None = None
@@ -231,8 +237,8 @@ class TableSpec:
 
     @property
     def compacting_now(self) -> TableSpec:
-        """Return the spec with compactions allowed at any time."""
-        return dataclasses.replace(self, compact_every=0.0, compact_window=ALWAYS)
+        """Return the spec with compactions allowed at any time, of any size."""
+        return dataclasses.replace(self, compact_every=0.0, compact_window=ALWAYS, compact_budget=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, for a job on a cluster."""

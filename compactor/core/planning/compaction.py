@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from compactor.core.model import times
 from compactor.core.model.position import PARTITION, TABLE, Order, Partitions, scope
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Segment, Snapshot
-from compactor.core.model.spec import TableSpec
+from compactor.core.model.spec import NEVER, TableSpec
 
 DELTA_LIMIT = 8 << 20
 """Bytes of `delta_estimate` up to which readers get a broadcast join. Spark's threshold is 10 MB (E2)."""
@@ -90,18 +91,79 @@ def in_window(window: tuple[int, int], seconds: float) -> bool:
     return first <= minute < end if first <= end else minute >= first or minute < end
 
 
+def clock(window: tuple[int, int]) -> str:
+    """Return a daily window as text.
+
+    >>> clock((22 * 60, 5 * 60 + 30))
+    '22:00-05:30 UTC'
+    """
+    return "-".join(f"{minute // 60:02d}:{minute % 60:02d}" for minute in window) + " UTC"
+
+
+def needed(spec: TableSpec, snapshot: Snapshot, now: float) -> bool:
+    """Return whether to look for Segments worth compacting, if the time of day allows it.
+
+    The Delta is too large to broadcast or larger than `compaction.max_delta`, or `compaction.every` has passed. `now`: epoch seconds.
+    """
+    if snapshot.delta is None or spec.write_mode == "copy-on-write":
+        return False
+    since = times.to_seconds(snapshot.compacted_at or snapshot.time)
+    return delta_estimate(snapshot) > DELTA_LIMIT or _over_max(spec, snapshot) or now - since >= spec.compact_every
+
+
+def waits(spec: TableSpec, snapshot: Snapshot, now: float) -> str | None:
+    """Return why a compaction that is needed waits for a time of day; None if it need not, or none is needed."""
+    if in_window(spec.compact_window, now) or _over_max(spec, snapshot) or not needed(spec, snapshot, now):
+        return None
+    if spec.compact_window == NEVER:
+        return "compaction waits for `compactor compact` (`compaction.window` is never)"
+    limit = "" if spec.compact_max_delta is None else f", or for a Delta of {spec.compact_max_delta:,} bytes"
+    return f"compaction waits for {clock(spec.compact_window)} (`compaction.window`){limit}; the Delta has {snapshot.delta.size:,}"  # type: ignore[union-attr]
+
+
+def _over_max(spec: TableSpec, snapshot: Snapshot) -> bool:
+    return spec.compact_max_delta is not None and snapshot.delta is not None and snapshot.delta.size >= spec.compact_max_delta
+
+
+def debt(snapshot: Snapshot | None) -> int:
+    """Return what readers pay until the next compaction, as bytes of the Delta. The tables with the largest are compacted first."""
+    return 0 if snapshot is None or snapshot.delta is None else snapshot.delta.size
+
+
+def affordable(targets: Sequence[Segment], budget: int | None, spent: int, whole: bool) -> tuple[Segment, ...]:
+    """Return the first of these Segments that a run may rewrite. It has rewritten `spent` bytes of its `budget` (None: no limit).
+
+    `whole`: all or none. The first compaction of a run gets one Segment (or all) at any size, so that a small budget delays compactions and never
+    ends them.
+    """
+    if budget is None:
+        return tuple(targets)
+    if whole:
+        return tuple(targets) if not spent or spent + sum(segment.size for segment in targets) <= budget else ()
+    chosen: list[Segment] = []
+    for segment in targets:
+        if spent and spent + segment.size > budget:
+            break
+        chosen.append(segment)
+        spent += segment.size
+    return tuple(chosen)
+
+
 def threshold(changes: int, base_rows: int) -> float:
     """Return the share of Delta rows at which a Segment is worth rewriting: sqrt(2C/N), where waiting costs as much as compacting."""
     return min(1.0, math.sqrt(2.0 * max(changes, 1) / max(base_rows, 1)))
 
 
-def targets(snapshot: Snapshot, shares: dict[str, int], changes: int) -> tuple[Segment, ...]:
+def targets(snapshot: Snapshot, shares: dict[str, int], changes: int, every: bool = False) -> tuple[Segment, ...]:
     """Return the Segments worth compacting now, those with the largest share of Delta rows first.
 
-    `shares`: Delta rows by Segment id. `changes`: rows that a typical run brings.
+    `shares`: Delta rows by Segment id. `changes`: rows that a typical run brings. `every`: all Segments with Delta rows, so that the base is one
+    version afterwards.
     """
     if snapshot.delta is None:
         return ()
+    if every:
+        return tuple(segment for segment in snapshot.segments if shares.get(segment.id, 0))
     rows = sum(segment.rows for segment in snapshot.segments)
     limit = threshold(changes, rows)
     ranked = sorted(snapshot.segments, key=lambda segment: -shares.get(segment.id, 0) / max(segment.rows, 1))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from compactor.core.catalog import ddl_text, views
+from compactor.core.catalog import base_views, ddl_text, views
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
@@ -147,6 +147,7 @@ def of(spec: TableSpec, parent: Snapshot, decisions: Sequence[Decision], after: 
     registered = spec.registry_version
     parts = ("base", "delta", "incremental")
     live = [f"{spec.database}.{spec.view}_live"] if spec.live_view else []
+    live += [f"{spec.database}.{base_views.called(spec)}"] if spec.read_optimized else []
     objects = (f"{spec.database}.{spec.view}", *live, *(f"{spec.tables_in}.{spec.name}_{part}" for part in parts))
     ddl = () if after is None else tuple(_ddl(spec, parent, after))
     return Notice(spec.name, parent.version + 1, time, after is None, tuple(decisions), parent.schema.registered, registered, ddl, objects)

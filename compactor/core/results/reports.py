@@ -167,6 +167,12 @@ class TableStatus:
     """The end of the newest hour that is known to be whole, ISO 8601; None if none is."""
     whole_note: str | None = None
     """What later hours wait for; None without a version."""
+    compaction: str | None = None
+    """Why a compaction that is needed has not happened: it waits for a time of day, or for a run with enough budget; None if none is needed."""
+    ro_version: int | None = None
+    """The version that `<view>_ro` shows; None without `read_optimized`."""
+    ro_source_time: str | None = None
+    """The newest source time in `<view>_ro`, ISO 8601; None if it is not known."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

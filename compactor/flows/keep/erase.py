@@ -160,7 +160,15 @@ def _edit(table: Table, parent: Snapshot, erased: Erased, chosen: Sequence[RawFi
             history, events = table.engine().history_without(table.spec, parent, erased, writer)
         phase.did(f"wrote a base without {counted(rows, 'row')} of {counted(len(erased.keys), 'erased key')}", rows=rows)
     version = parent.version + 1
-    state = dataclasses.replace(parent.state, base_id=writer, segments=staged.segments, delta=None, compacted_at=table.env.now(), history=history)
+    state = dataclasses.replace(
+        parent.state,
+        base_id=writer,
+        segments=staged.segments,
+        delta=None,
+        compacted_at=table.env.now(),
+        base_source_time=parent.source_time,
+        history=history,
+    )
     erased = dataclasses.replace(erased, version=version, since=table.storage.now(), rows=erased.rows + rows, events=erased.events + events)
     # the images of the erased rows would be in its part
     begun = feed.begun_anew(parent.feed, version)

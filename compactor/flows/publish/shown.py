@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from compactor.core.catalog import daily_views, history_views, landed, views
+from compactor.core.catalog import base_views, daily_views, history_views, landed, views
 from compactor.core.catalog.ddl import ViewDef
 from compactor.core.model.layout import relative
 from compactor.core.model.snapshot import Snapshot
@@ -34,7 +34,8 @@ def published_views(table: Table, snapshot: Snapshot) -> list[ViewDef]:
 
 def _of_version(table: Table, snapshot: Snapshot) -> list[ViewDef]:
     """Return the views that need no other Snapshot."""
-    return [*history_views.published(table.spec, snapshot), *views.published(table.spec, snapshot)]
+    published = (module.published(table.spec, snapshot) for module in (history_views, base_views, views))
+    return [view for each in published for view in each]
 
 
 @contextmanager
@@ -73,6 +74,12 @@ def recall(table: Table, snapshot: Snapshot) -> Shown | None:
         return None
     stored = _stored(table)
     return stored if stored is not None and stored.digest == _digest(table, snapshot, landed_folders(table)) else None
+
+
+def not_worth(table: Table) -> int:
+    """Return the newest version in which a run has found no Segment worth compacting; 0 if none is known."""
+    stored = _stored(table)
+    return 0 if stored is None else stored.compacted
 
 
 def remember(table: Table, snapshot: Snapshot, folders: Sequence[str], compacted: bool = False) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.model.spec import TableSpec
+from compactor.core.planning import compaction
 from compactor.core.results.phrases import counted
 from compactor.core.results.reports import TablePlan
 from compactor.flows.land import discover
@@ -14,6 +16,17 @@ from compactor.flows.read.check import check
 from compactor.flows.table import Table
 from compactor.flows.write.compact import due
 from compactor.flows.write.daily import days_end
+
+
+def compaction_step(table: Table, snapshot: Snapshot) -> str | None:
+    """Return what the next run does about compaction, or why a compaction that is needed waits; None if none is needed."""
+    spec = table.spec
+    if not due(table, snapshot):
+        return compaction.waits(spec, snapshot, table.env.clock())
+    if spec.compact_budget is None:
+        return "look for segments worth compacting"
+    share = f"the compactions of a run rewrite up to {spec.compact_budget:,} bytes, those of the largest Deltas first (`compaction.budget`)"
+    return f"look for segments worth compacting; {share}; the Delta of this table has {compaction.debt(snapshot):,}"
 
 
 def plan(table: Table, others: Sequence[TableSpec] = ()) -> TablePlan:
@@ -37,8 +50,8 @@ def plan(table: Table, others: Sequence[TableSpec] = ()) -> TablePlan:
         )
         steps.append(f"commit version {snapshot.version + 1 if snapshot else 1}, publish {table.spec.database}.{table.spec.view}")
         steps.append(f"{table.spec.archive} the files {'to the archive' if table.spec.archive != 'keep' else 'in landing'}")
-    if snapshot and due(table, snapshot):
-        steps.append("look for segments worth compacting")
+    if snapshot and (sentence := compaction_step(table, snapshot)):
+        steps.append(sentence)
     if snapshot and not landing.new and days_end(table, snapshot):
         steps.append(f"commit version {snapshot.version + 1}, because the days of {table.spec.view}_daily change")
     if landing.waiting:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from compactor.core.catalog import base_views
+from compactor.core.model.snapshot import Snapshot
 from compactor.core.planning import compaction
 from compactor.core.results.reports import TableStatus
 from compactor.core.sources import whole_hours
 from compactor.flows.land import discover
 from compactor.flows.listed import listed
-from compactor.flows.publish import archive, audit
+from compactor.flows.publish import archive, audit, shown
 from compactor.flows.read import quarantine
 from compactor.flows.record import last_comparison, last_run
 from compactor.flows.table import Table
+from compactor.flows.write.compact import due
 
 
 def lateness(statuses: Iterable[TableStatus], deadline: str) -> dict[str, str]:
@@ -26,6 +29,16 @@ def lateness(statuses: Iterable[TableStatus], deadline: str) -> dict[str, str]:
     return late
 
 
+def _compaction(table: Table, snapshot: Snapshot) -> str | None:
+    """Return why a compaction that is needed has not happened; None if none is needed or worth it."""
+    if not due(table, snapshot):
+        return compaction.waits(table.spec, snapshot, table.env.clock())
+    if shown.not_worth(table) >= snapshot.version:
+        return None
+    budget = table.spec.compact_budget
+    return "compaction is due in the next run" + ("" if budget is None else f", within {budget:,} bytes for all its tables (`compaction.budget`)")
+
+
 def status(table: Table) -> TableStatus:
     """The newest Snapshot and what waits in landing."""
     snapshot = table.newest()
@@ -34,6 +47,7 @@ def status(table: Table) -> TableStatus:
     delta = snapshot.delta if snapshot else None
     history = snapshot.history if snapshot else None
     estimate = compaction.delta_estimate(snapshot) if snapshot else 0
+    ro = base_views.state(snapshot) if snapshot and table.spec.read_optimized else (None, None)
     return TableStatus(
         table=table.name,
         version=snapshot.version if snapshot else None,
@@ -64,4 +78,7 @@ def status(table: Table) -> TableStatus:
         last_comparison=last_comparison(table),
         whole_to=snapshot.watermark.whole_to if snapshot else None,
         whole_note=whole_hours.note(snapshot.watermark, table.spec.streams) if snapshot else None,
+        compaction=_compaction(table, snapshot) if snapshot else None,
+        ro_version=ro[0],
+        ro_source_time=ro[1],
     )

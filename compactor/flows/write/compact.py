@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from compactor.core.model import times
 from compactor.core.model.edit import ContinuesState, Edit, HasSegments
 from compactor.core.model.errors import Conflict
 from compactor.core.model.layout import commit_id
 from compactor.core.model.snapshot import Segment, Snapshot
+from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
 from compactor.core.results.batch import Staged
 from compactor.core.results.phrases import counted
@@ -28,19 +29,38 @@ from compactor.flows.write import state
 log = logging.getLogger(__name__)
 
 
+class Spending:
+    """The bytes that the compactions of one run rewrite. Tables that are compacted at the same time share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spent = 0
+
+    def take(self, spec: TableSpec, targets: Sequence[Segment]) -> tuple[tuple[Segment, ...], str | None]:
+        """Spend the budget on the first of these Segments. Return them, and why the others wait, if any do."""
+        with self._lock:
+            chosen = compaction.affordable(targets, spec.compact_budget, self._spent, spec.read_optimized)
+            self._spent += sum(segment.size for segment in chosen)
+            if len(chosen) == len(targets):
+                return chosen, None
+            rest = targets[len(chosen) :]
+            left = f"{counted(len(rest), 'segment')} ({sum(segment.size for segment in rest):,} bytes)"
+            return chosen, f"compaction of {left} waits for the next run: this one rewrites {self._spent:,} of {spec.compact_budget:,} bytes " + (
+                "(`compaction.budget`)"
+            )
+
+
 def due(table: Table, snapshot: Snapshot) -> bool:
-    """Return whether to look for Segments worth compacting: inside `compaction.window`, the Delta is too large to broadcast or `every` has passed."""
-    spec = table.spec
-    if snapshot.delta is None or spec.write_mode == "copy-on-write" or not compaction.in_window(spec.compact_window, table.env.clock()):
-        return False
-    if compaction.delta_estimate(snapshot) > compaction.DELTA_LIMIT:
-        return True
-    since = times.to_seconds(snapshot.compacted_at or snapshot.time)
-    return table.env.clock() - since >= spec.compact_every
+    """Return whether to look for Segments worth compacting now."""
+    spec, now = table.spec, table.env.clock()
+    return compaction.needed(spec, snapshot, now) and compaction.waits(spec, snapshot, now) is None
 
 
-def compact(table: Table, newest: Snapshot, label: str, progress: Progress) -> Snapshot | None:
-    """Compact the newest version. Return the new Snapshot, or None if nothing is worth it or the result was thrown away."""
+def compact(table: Table, newest: Snapshot, label: str, progress: Progress, spending: Spending) -> tuple[Snapshot | None, str | None]:
+    """Compact the newest version, with what `spending` leaves of the run's budget.
+
+    Return the new Snapshot, or None if nothing is worth it or the result was thrown away; and why Segments wait that are worth it.
+    """
     progress(table.name, "compact", 0.5)
     work: list[_Compaction] = []
 
@@ -48,25 +68,28 @@ def compact(table: Table, newest: Snapshot, label: str, progress: Progress) -> S
         if parent is None:
             return None
         if not work:
-            work.append(_Compaction(table, parent))
+            work.append(_Compaction(table, parent, spending))
         return work[0].edit(parent)
 
     try:
-        return transact(table, planned, label, newest=newest)
+        made = transact(table, planned, label, newest=newest)
     except Conflict as error:
         # it was optional: the next run that finds it due does it again
         log.info("%s: compaction thrown away: %s", table.name, error)
-        return None
+        return None, None
+    return made, work[0].waiting if work else None
 
 
 class _Compaction:
     """Segments compacted once, from the version `read`."""
 
-    def __init__(self, table: Table, read: Snapshot) -> None:
+    def __init__(self, table: Table, read: Snapshot, spending: Spending) -> None:
         self.table, self.read = table, read
         self.commit = commit_id(read.version + 1, table.env.nonce())
         shares = table.engine().shares(table.spec, read)
-        self.targets = compaction.targets(read, shares, read.brought)
+        self.targets, self.waiting = spending.take(table.spec, compaction.targets(read, shares, read.brought, table.spec.read_optimized))
+        # their rows are those of `read` already
+        self.unchanged = {segment.id for segment in read.segments if not shares.get(segment.id, 0)}
         self.staged: Staged | None = None
         self.purge_through = state.purge_through(table, read) if self.targets else 0
         if self.targets:
@@ -81,7 +104,8 @@ class _Compaction:
         if self.staged is None:
             return None
         replaced = tuple(segment.id for segment in self.targets)
-        segments = _placed(parent.segments, set(replaced), self.staged.segments)
+        placed = _placed(parent.segments, set(replaced), self.staged.segments)
+        segments = [self._through(segment) if segment.id in self.unchanged else segment for segment in placed]
         same_delta = parent.delta is not None and self.read.delta is not None and parent.delta.id == self.read.delta.id
         everything = all(segment.compacted_through >= self.read.version for segment in segments)
         made = dataclasses.replace(
@@ -91,10 +115,15 @@ class _Compaction:
             # every row of this Delta is in the base now: readers need not look at it any more
             delta=None if same_delta and everything else parent.delta,
             compacted_at=self.table.env.now(),
+            base_source_time=self.read.source_time,
         )
         made = state.with_purge(self.table, made, self.read, self.staged, self.purge_through)
         written = tuple((segment.path, file) for segment in self.staged.segments for file in segment.files)
         return Edit("compact", self.commit, made, requires=(ContinuesState(self.read), HasSegments(replaced)), files=written)
+
+    def _through(self, segment: Segment) -> Segment:
+        """Return a Segment without a Delta row in `read` as one that contains the changes up to that version."""
+        return dataclasses.replace(segment, compacted_through=max(segment.compacted_through, self.read.version))
 
 
 def _placed(segments: Sequence[Segment], replaced: set[str], made: Sequence[Segment]) -> list[Segment]:

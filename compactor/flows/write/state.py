@@ -58,6 +58,7 @@ def write(table: Table, batch: Batch, parent: State | None, commit: str, whole: 
 def after(table: Table, parent: State | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:
     """Return the State that continues `parent` with a batch. `whole`: a new base was written, else a new Delta."""
     base = whole or parent is None
+    source_time = _greatest([parent.source_time if parent else None, summary.source_time])
     return State(
         schema=registered(table, summary.evolved.schema),
         order=summary.order,
@@ -66,12 +67,13 @@ def after(table: Table, parent: State | None, summary: BatchSummary, staged: Sta
         delta=staged.delta,
         hour=_greatest([parent.hour if parent else None, newest_hour(summary.inputs)]),
         position=latest([summary.last, parent.position if parent else None]),
-        source_time=_greatest([parent.source_time if parent else None, summary.source_time]),
+        source_time=source_time,
         truncated_to=latest([summary.truncate, parent.truncated_to if parent else None]),
         purged_to=parent.purged_to if parent else None,
         purged_offsets=parent.purged_offsets if parent else (),
         epoch=table.spec.epoch,
         compacted_at=table.env.now() if whole else (parent.compacted_at if parent else None),
+        base_source_time=source_time if base or parent is None else parent.base_source_time,
         envelope=table.spec.envelope,
         # a commit that brought nothing new says nothing about what the next one will bring
         brought=sum(staged.counts.get(name, 0) for name in ("applied", "superseded")) or (parent.brought if parent else 0),

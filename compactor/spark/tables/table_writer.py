@@ -8,9 +8,12 @@ there. Many Segments are read back.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -83,12 +86,20 @@ def write_segments(rows: DataFrame, schema: Schema, order: position.Order, direc
 
 
 def write_one(
-    storage: Storage, rows: DataFrame, schema: Schema, order: position.Order, directory: str, table: str, partial: Sequence[str]
+    storage: Storage,
+    rows: DataFrame,
+    schema: Schema,
+    order: position.Order,
+    directory: str,
+    table: str,
+    partial: Sequence[str],
+    aggregates: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Written | None, Pass]:
     """Write states into one new directory, each file sorted by key, and check what was written. One Spark job.
 
-    `partial` are the columns that may have a register of their own. Returns None for what was written if there are no rows, and the pass that wrote.
-    Raises CheckFailed if a key is null, or if other rows are in the files than were written.
+    `partial` are the columns that may have a register of their own. `aggregates` (name → SQL) are computed for `Written.numbers`. Returns None for
+    what was written if there are no rows, and the pass that wrote. Raises CheckFailed if a key is null, or if other rows are in the files than were
+    written.
     """
     spark = rows.sparkSession
     null_key = " OR ".join(f"{quoted(name)} IS NULL" for name in schema.key)
@@ -100,6 +111,7 @@ def write_one(
         "last": "max(_position)",
         "nokey": f"count_if({null_key})",
         "unavailable_columns": f"array_compact(array({', '.join(registers)}))" if registers else "array()",
+        **aggregates,
     }
     states = measured.observe(rows.selectExpr(*_stored(schema, order)), "written", counted)
     done = measured.write_parquet(states.sortWithinPartitions(*[quoted(name) for name in schema.key]), directory)
@@ -113,7 +125,8 @@ def write_one(
     _check_complete(footers.count_rows(spark, {join(directory, file.name): file.size for file in files}), numbers["rows"], directory, table)
     first, last = (position.from_json(numbers[end], order) for end in ("first", "last"))
     columns = tuple(sorted(numbers["unavailable_columns"]))
-    return (Written("", numbers["rows"], numbers["tombstones"], (), first, last, columns, files) if numbers["rows"] else None), done
+    written = Written("", numbers["rows"], numbers["tombstones"], (), first, last, columns, files, {name: numbers[name] for name in aggregates})
+    return (written if written.rows else None), done
 
 
 def _stored(schema: Schema, order: position.Order) -> list[str]:
@@ -148,6 +161,9 @@ class Written:
 
     files: tuple[DataFile, ...]
     """The Parquet files."""
+
+    numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """The aggregates that were asked for; empty if the pass that wrote did not compute them."""
 
 
 def inspect(spark: SparkSession, storage: Storage, schema: Schema, order: position.Order, directory: str, table: str, expected: int) -> list[Written]:

@@ -1,0 +1,64 @@
+"""Segments without a Delta row: which they are, and the branch of the view that reads them bare."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from compactor.core.catalog import views
+from compactor.core.model.snapshot import Snapshot
+from compactor.core.model.spec import TableSpec
+from compactor.spark import keys
+from tests.core.test_compaction import segment, snapshot
+
+SPEC = TableSpec("t", "/lake/t", "/lake/t/in", "h_%Y%m%d%H", "d", "t", "d", ("id",))
+
+
+def table(count: int, *untouched: int, rows: int = 10) -> Snapshot:
+    """A table of `count` Segments, with a Delta that these do not own a row of."""
+    made = snapshot(tuple(segment(at, rows, at or None, at + 1 if at + 1 < count else None) for at in range(count)), 5)
+    assert made.delta is not None
+    return dataclasses.replace(made, delta=dataclasses.replace(made.delta, untouched=tuple(f"s{at}" for at in untouched)))
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (table(4, 0, 1, 2), ("s3",)),
+        (table(4, 0, 2), ("s1", "s3")),
+        (table(4, 0), None),
+        (table(4), None),
+        (table(1), None),
+        (table(20, *range(8, 20)), tuple(f"s{at}" for at in range(8))),
+        (table(20, *range(9, 20)), None),
+        (table(4, 0, 1, 7), ("s2", "s3")),
+        (table(2, 0, rows=0), None),
+        (dataclasses.replace(table(4, 0, 1, 2), delta=None), None),
+    ],
+)
+def test_which_segments_are_compared(made: Snapshot, expected: tuple[str, ...] | None) -> None:
+    """Those that may own a row of the Delta, if they are few and hold at most half of the rows."""
+    assert views.compared(made) == expected
+
+
+def test_the_text_names_the_segments_that_are_compared() -> None:
+    """Three branches; without names it is the plain text."""
+    made = table(3, 0, 2)
+    bare, joined, changed = views.view_text(SPEC, made).split(" UNION ALL ")
+    assert bare.endswith("`__b`.`_op` <> 'd' AND `__b`.`segment` <> 's1'")
+    assert "NOT EXISTS" not in bare
+    assert "`__b`.`_op` <> 'd' AND (`__b`.`segment` = 's1') AND NOT EXISTS (SELECT 1" in joined
+    assert "delta_version" in changed
+    assert views.view_text(SPEC, table(3)).count("UNION ALL") == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 62, 63, 130])
+def test_the_owners_of_rows_come_back_from_their_masks(count: int) -> None:
+    """Numbers of 62 bits each; a pass that did not compute them tells nothing."""
+    segments = table(count).segments
+    owners = {0, count // 2, count - 1}
+    numbers = {f"owners_{first}": sum(1 << (at - first) for at in owners if first <= at < first + 62) for first in range(0, count, 62)}
+    assert list(keys.owner_masks(segments, table(count).schema)) == list(numbers)
+    assert keys.not_owning(segments, numbers) == tuple(f"s{at}" for at in range(count) if at not in owners)
+    assert keys.not_owning(segments, {}) == ()
