@@ -183,10 +183,11 @@ $(spark4)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
 	@scripts/install.sh $(spark4)/bin/python 'pyspark==4.1.*'
 	@touch $@
 
-# Beside .venv, not in it: only the benchmark needs them. Their own dependencies come along, and what .venv has too is the same version.
-$(peers)/.installed: benchmarks/peers/pins.py constraints.txt | $(venv)/.installed-dev
+# An environment of its own for the systems without a JVM: pypaimon needs an older pyarrow.
+$(peers)/.installed: benchmarks/peers/pins.py | $(venv)/.installed-dev
 	@rm -rf $(peers)
-	@scripts/install.sh $(python) --target $(peers) -c constraints.txt $$($(python) -m benchmarks.peers.pins)
+	@$(python) -m venv --without-pip $(peers)
+	@scripts/install.sh $(peers)/bin/python $$($(python) -m benchmarks.peers.pins)
 	@touch $@
 
 # Looked at every time, because a Java can come and go.

@@ -75,8 +75,9 @@ def save(results: Sequence[dict[str, Any]]) -> None:
 
 def _measured(name: str, home: Path, warm: Path, landed: Path) -> dict[str, Any]:
     """Run the worker of one system and remove its folder."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "build" / "peers"))), "TZ": "UTC"}
-    command = [sys.executable, "-m", "benchmarks.peers.worker", name, str(home), str(warm), str(landed)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TZ": "UTC"}
+    python = str(ROOT / "build" / "peers" / "bin" / "python") if SYSTEMS[name].module == "duck" else sys.executable
+    command = [python, "-m", "benchmarks.peers.worker", name, str(home), str(warm), str(landed)]
     try:
         run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment, cwd=home)
     finally:

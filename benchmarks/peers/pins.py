@@ -1,6 +1,6 @@
 """The systems that are measured, with their versions and settings: the only place where these are written.
 
-`python -m benchmarks.peers.pins` prints what pip installs for them (`make bench-peers` does, into build/peers).
+`python -m benchmarks.peers.pins` prints what `make bench-peers` installs into build/peers.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ CORES = 2
 MEMORY = "4g"
 """Of every JVM's heap."""
 
-PIP = ("deltalake==1.6.6",)
-"""Packages that no other part of the project needs."""
+PIP = ("deltalake==1.6.6", "pypaimon==2.1.0", "duckdb>=1.5")
+"""What is in build/peers, an environment of its own: pypaimon needs an older pyarrow than the project."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ SYSTEMS = {
         "tables",
         "org.apache.paimon:paimon-spark-3.5:0.9.0",
     ),
+    "pypaimon": Pin(PIP[1].partition("==")[2], "Paimon's Python implementation, with the same settings of the table", "duck"),
     "delta": Pin("3.3.3", "`MERGE` of the newest row per key; `delta.enableDeletionVectors = false`", *_DELTA),
     "delta-dv": Pin("3.3.3", "the same with `delta.enableDeletionVectors = true`", *_DELTA),
     "hudi-cow": Pin("1.2.0", "`COPY_ON_WRITE`, not partitioned, ordering field `seq`; `bulk_insert`, then `upsert`, Kryo", *_HUDI),
@@ -64,7 +65,7 @@ SYSTEMS = {
 """Name → Pin, in the order of the page."""
 
 NOT_MEASURED = {
-    "Paimon 1.x and 2.x": "the registry that this machine reaches has paimon-spark for Spark 3.5 only as 0.9.0",
+    "Paimon 1.x and 2.x on Spark": "the registry that this machine reaches has paimon-spark for Spark 3.5 only as 0.9.0",
     "Delta 4.x": "needs Spark 4, and the project is tested on Spark 3.5",
 }
 """System → why it is not in the table."""

@@ -19,8 +19,8 @@ Points = Sequence[tuple[float, float]]
 
 
 def number(value: float) -> str:
-    """Return a number in three digits, with k, M, G or T."""
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+    """Return a number in three digits, with k, M, G, T or P."""
+    for unit, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.3g}"
