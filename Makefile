@@ -33,10 +33,11 @@ junit    = --junitxml=build/tests-$@.xml -o junit_family=xunit1
 tools   := build/terraform
 airflow := build/airflow
 spark4  := build/spark4
+peers   := build/peers
 # What every table goes through; Avro files and topics need jars that Maven Central does not have for every Spark 4.1.
 core4   := $(addprefix tests/spark/test_,settings.py flat.py debezium.py compaction.py schema_changes.py csv.py change_event.py wal2json.py)
 
-.PHONY: help setup java wheel image demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-airflow-server test-spark4 test-all bench lint format docs site constraints clean
+.PHONY: help setup java wheel image demo demo-stack demo-s3 test test-sample test-faults test-engines test-terraform test-airflow test-airflow-server test-spark4 test-all bench bench-peers lint format docs site constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -95,6 +96,9 @@ test-all: setup $(tools)/.installed $(airflow)/.installed ## every test at full 
 
 bench: setup ## measure; the figures go to benchmarks/
 	@$(python) -m benchmarks $(ARGS)
+
+bench-peers: setup $(peers)/.installed ## measure beside Paimon, Delta, Hudi, Iceberg, delta-rs, DuckDB; write docs/performance.md (an hour; fetches 300 MB of jars)
+	@$(python) -m benchmarks.peers --save $(ARGS)
 
 lint: $(venv)/.installed-dev ## ruff and mypy --strict
 	@$(bin)/ruff check .
@@ -178,6 +182,13 @@ $(spark4)/.installed: pyproject.toml constraints.txt | $(venv)/.installed-dev
 	@# as a user does who wants Spark 4: first compactor with its own PySpark, then the other one over it
 	@scripts/install.sh $(spark4)/bin/python -c constraints.txt -e '.[dev]'
 	@scripts/install.sh $(spark4)/bin/python 'pyspark==4.1.*'
+	@touch $@
+
+# An environment of its own for the systems without a JVM: pypaimon needs an older pyarrow.
+$(peers)/.installed: benchmarks/peers/pins.py | $(venv)/.installed-dev
+	@rm -rf $(peers)
+	@$(python) -m venv --without-pip $(peers)
+	@scripts/install.sh $(peers)/bin/python $$($(python) -m benchmarks.peers.pins)
 	@touch $@
 
 # Looked at every time, because a Java can come and go.

@@ -102,6 +102,10 @@ class Table:
         self.spark.sql(query).coalesce(files).write.parquet(str(folder))
         self._hour += 1
 
+    def run(self, **settings: Any) -> None:
+        """Run on what has landed, with `settings` of its TableSpec changed."""
+        run_table(flows_table.Table(self._world, dataclasses.replace(self.spec, **settings)))
+
     def _run(self, spec: TableSpec) -> Cost:
         _, cost = measured(lambda: run_table(flows_table.Table(self._world, spec)), (self.root / "base", self.root / "delta", self.root / "feed"))
         return cost
