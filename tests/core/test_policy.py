@@ -253,7 +253,7 @@ def test_a_change_is_told_once_and_with_what_is_done() -> None:
     assert [decision.sentence for decision in evolved.decisions] == [
         f"`a` was widened from int to bigint: {policy.ACTIONS['widen']}",
         f"`c` was added: int, null in older rows: {policy.ACTIONS['add']}",
-        f"`b` was removed; it was string: {policy.ACTIONS['keep']}",
+        f"`b` was removed; it was string: {policy.STAYS}",
     ]
     assert evolve(evolved.schema, [writer(20, 29, a="bigint", c="int")], ["id"], 3, "t").decisions == ()
 
