@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from compactor.app.app import App
 from compactor.app.query import Rows
 from compactor.app.spark import local_jars
-from compactor.cli import grid, options
+from compactor.cli import grid, options, sql
 from compactor.cli import main as cli
 from compactor.core.measures.record import RunRecord
 from compactor.core.model.errors import Busy, CheckFailed, ConfigError, InputRefused, Refused
@@ -711,3 +711,14 @@ def test_a_watched_status_is_shown_again_and_again(tmp_path: Path, monkeypatch: 
     assert (waits, result.output.count("every 2 s"), result.output.count("student")) == ([2.0] * 3, 3, 3)
     both = CliRunner().invoke(cli.app, ["status", "--watch", "2", "--output", "json", "--config", str(tmp_path / "compactor.yaml")])
     assert both.exit_code == 2
+
+
+def test_the_prompt_helps(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """`help` starts no statement, psql's `\\d` lists the tables, inside a statement both are text, and `exit` ends."""
+    lines = iter(["help", "\\d", "select", "help", ";", "exit", "never"])
+    monkeypatch.setattr("builtins.input", lambda _: next(lines))
+    ran: list[str] = []
+    sql._loop(ran.append, lambda _: ())
+    assert [text.split() for text in ran] == [["show", "tables"], ["select", "help"]]
+    assert "show tables;" in capsys.readouterr().out
+    assert next(lines) == "never"

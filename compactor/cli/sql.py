@@ -21,6 +21,14 @@ from compactor.core.model.errors import CompactorError, see
 
 PROMPT, MORE = "sql> ", "...> "
 ENDS = ("exit", "quit", "\\q")
+HELPS = ("help", "\\?", "\\h")
+LISTS = ("\\d", "\\dt")
+"""What people who know psql type for `show tables`."""
+HELP = """End a statement with `;`. It may take several lines.
+  show tables;        the tables and views of the configuration
+  describe NAME;      the columns of one
+  exit                ends, as Ctrl-D does; Ctrl-C drops what was typed
+The Tab key completes names, the arrow keys bring earlier statements back."""
 HISTORY_LINES = 2_000
 
 Words = Callable[[str], Collection[str]]
@@ -139,9 +147,13 @@ def _loop(run: Callable[[str], None], words: Words) -> None:
             except EOFError:
                 print()
                 return
-            if not typed and line.strip().rstrip(";").lower() in ENDS:
+            word = "" if typed else line.strip().rstrip(";").lower()
+            if word in ENDS:
                 return
-            typed += line + "\n"
+            if word in HELPS:
+                print(HELP)
+                continue
+            typed += ("show tables;" if word in LISTS else line) + "\n"
             if not statements.unfinished(typed):
                 for text in statements.split(typed):
                     _run(run, text)
