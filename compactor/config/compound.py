@@ -216,6 +216,16 @@ CONNECTIONS: dict[str, Any] = {"type": "object", "additionalProperties": {"type"
 TAGS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
 
 
+def executor_config(value: Any) -> dict[str, Any]:
+    """Parse a mapping that Airflow passes to the executor as it is."""
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"expected settings of the executor such as {{cpu: 1024}}, found {shown(value)}")
+    return value
+
+
+EXECUTOR_CONFIG: dict[str, Any] = {"type": "object"}
+
+
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 
 
