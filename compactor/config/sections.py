@@ -227,7 +227,7 @@ class Group(Section):
     queue: Text | None = setting(None, "Queue of the group's tasks, for Airflow's CeleryExecutor.")
     pod_template: Text | None = setting(None, "File with the pod template of the group's tasks, for Airflow's KubernetesExecutor.")
     executor_config: Annotated[dict[str, Any], Read(compound.executor_config, compound.EXECUTOR_CONFIG)] = setting(
-        {}, "Settings of the group's tasks for Airflow's executor, passed on as they are, for example for the ECS executor."
+        {}, "Settings of the group's tasks for Airflow's executor, passed on to it, for example for the ECS executor."
     )
 
 
