@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import yaml
 from packaging.requirements import Requirement
 
 from compactor.app.packaging.mwaa import REQUIREMENTS
@@ -47,3 +48,17 @@ def test_the_page_for_airflow_names_what_a_worker_without_spark_needs() -> None:
     page = " ".join((ROOT / "docs/install/airflow.md").read_text(encoding="utf-8").split())
     (words,) = re.findall(r"and `pip install ([^`]*)`", page)
     assert {word.strip("'") for word in words.split()} == set(REQUIREMENTS)
+
+
+def test_the_objects_on_the_page_for_kubernetes_are_whole() -> None:
+    """A CronJob that repeats what may help and nothing else, and a pod in which Airflow finds its container."""
+    page = (ROOT / "docs/install/kubernetes.md").read_text(encoding="utf-8")
+    cron, pod = (yaml.safe_load(block) for block in re.findall(r"```yml\n(.*?)```", page, re.DOTALL))
+    job = cron["spec"]["jobTemplate"]["spec"]
+    (rule,) = job["podFailurePolicy"]["rules"]
+    assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [1, 2])
+    assert (job["template"]["spec"]["restartPolicy"], job["template"]["spec"]["containers"][0]["args"]) == ("Never", ["run"])
+    assert (pod["kind"], pod["spec"]["restartPolicy"], pod["spec"]["containers"][0]["name"]) == ("Pod", "Never", "base")
+    image = re.search(r"USER (\d+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    assert image is not None
+    assert job["template"]["spec"]["securityContext"]["runAsUser"] == int(image[1])
