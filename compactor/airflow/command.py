@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 
 from compactor.airflow import connection
-from compactor.airflow.links import LINKS
+from compactor.airflow.links import LINKS, SPARK_UI
 from compactor.airflow.opened import open_app
 from compactor.airflow.outcome import judge
 from compactor.airflow.triggers import JobTrigger
@@ -101,16 +101,20 @@ class CommandOperator(BaseOperator):
                 submitted = remote.submit(arguments(named)) if remote is not None else None
             if remote is not None and submitted is not None:
                 self.log.info("submitted job %s; its report will be below %s", submitted.job, submitted.report)
-                self.links = remote.links(submitted)
-                trigger = JobTrigger(self.config, names, asdict(submitted))
-                # the trigger has its own deadline; this timeout is for a triggerer that does not run
-                self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=max(60.0, submitted.until - time.time()) + 600))
+                self._wait(remote, submitted, names, first=True)
             connection.export()
             ended = self._runner.run(arguments(names), lambda line: self.log.info("%s", line))
         return self._finish(ended, context)
 
+    def _wait(self, remote: RemoteRunner, submitted: Submitted, names: list[str], first: bool) -> None:
+        """Defer the task until its job has ended, with links to its pages; at `first` only until Spark's UI has one."""
+        self.links = remote.links(submitted)
+        trigger = JobTrigger(self.config, names, asdict(submitted), until_ui=first and SPARK_UI not in self.links)
+        # the trigger has its own deadline; this timeout is for a triggerer that does not run
+        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=max(60.0, submitted.until - time.time()) + 600))
+
     def resume(self, context: Any, event: dict[str, Any]) -> Any:
-        """Return the result of the command on EMR."""
+        """Return the result of the command on EMR. While the job runs, only show Spark's UI and wait on."""
         if event["problem"] is not None:
             raise self._failed(event["problem"], not event["final"])
         with airflow_errors(self.log), open_app(self.config) as app:
@@ -118,6 +122,8 @@ class CommandOperator(BaseOperator):
             if remote is None:
                 raise Refused(f"table {event['tables'][0]}: its runner was changed to local while its job ran. Run the task again.")
             submitted = Submitted(**event["submitted"])
+            if event.get("active"):
+                self._wait(remote, submitted, event["tables"], first=False)
             self.links = remote.links(submitted)
             ended = remote.result(submitted, lambda line: self.log.info("%s", line))
             if "run" in self.words:

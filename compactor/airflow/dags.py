@@ -260,6 +260,8 @@ def task_settings(configured: Settings, names: Sequence[str] = ()) -> dict[str, 
     """Return the task arguments that the settings of some tables determine, mostly of the first; without tables those of `defaults`."""
     tables = [configured.tables[name] for name in names] or [configured.defaults]
     table, group = tables[0], _group(configured, tables[0].group)
+    template = {"pod_template_file": absolute(group.pod_template, str(configured.file.parent))} if group.pod_template else {}
+    executor = {**group.executor_config, **template}
     return {
         "owner": table.owner,
         "priority_weight": max(each.priority for each in tables),
@@ -270,7 +272,7 @@ def task_settings(configured: Settings, names: Sequence[str] = ()) -> dict[str, 
         "max_retry_delay": timedelta(minutes=30),
         "on_failure_callback": alerts.failed,
         **({"queue": group.queue} if group.queue else {}),
-        **({"executor_config": {"pod_template_file": absolute(group.pod_template, str(configured.file.parent))}} if group.pod_template else {}),
+        **({"executor_config": executor} if executor else {}),
     }
 
 

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
 
+SPARK_UI = "Spark UI"
+"""Name of the page that a job has only when it runs."""
+
+
 class _JobLink(BaseOperatorLink):
     """A page about the job of a task. Airflow asks for it when the task is deferred and when it ends."""
 
@@ -29,7 +33,7 @@ class SparkUiLink(_JobLink):
     @property
     def name(self) -> str:
         """Return the text of the button."""
-        return "Spark UI"
+        return SPARK_UI
 
 
 class EmrConsoleLink(_JobLink):

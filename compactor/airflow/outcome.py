@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from compactor.core.model import errors
+from compactor.core.results.phrases import without_table
 from compactor.core.results.reports import Ended
 
 REFUSED = frozenset(name for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.Refused))
@@ -63,8 +64,7 @@ def report_outcome(report: dict[str, Any]) -> Outcome:
 
 def reason(report: dict[str, Any]) -> str:
     """Return the error in a table's report without the table's name in front, which every line has already."""
-    table = report["table"]
-    return str(report["error"]).removeprefix(f"table {table}: ").removeprefix(f"{table}: ")
+    return without_table(report["table"], str(report["error"]))
 
 
 _SIGNALS = {

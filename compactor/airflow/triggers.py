@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from compactor.airflow.hours import read_hour
+from compactor.airflow.links import SPARK_UI
 from compactor.airflow.opened import opened
 from compactor.core.model.errors import Refused, TryLater
 from compactor.ports import RemoteRunner, Submitted
@@ -82,28 +83,35 @@ class HourTrigger(BaseTrigger):
 class JobTrigger(BaseTrigger):
     """Check every `poll` seconds whether a job on EMR has ended. If a person clears or marks the task, the job is cancelled.
 
-    `tables` are the tables of the job.
+    `tables` are the tables of the job. `until_ui`: also end when Spark's UI has a page, which EMR opens when the job begins to run; only the task can
+    show it.
     """
 
-    def __init__(self, config: str, tables: list[str], submitted: dict[str, Any], poll: float = POLL_SECONDS) -> None:
+    def __init__(self, config: str, tables: list[str], submitted: dict[str, Any], poll: float = POLL_SECONDS, until_ui: bool = False) -> None:
         super().__init__()
-        self.config, self.tables, self.submitted, self.poll = config, tables, submitted, poll
+        self.config, self.tables, self.submitted, self.poll, self.until_ui = config, tables, submitted, poll, until_ui
         self._runner: tuple[App, RemoteRunner | None] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return class path and arguments, from which the triggerer creates the trigger again."""
-        arguments = {"config": self.config, "tables": self.tables, "submitted": self.submitted, "poll": self.poll}
+        arguments = {"config": self.config, "tables": self.tables, "submitted": self.submitted, "poll": self.poll, "until_ui": self.until_ui}
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event, when the job has ended or its state cannot be read."""
-        problem, final = None, False
+        """Yield one event, when the job has ended, its state cannot be read, or Spark's UI has a page while the job runs (`active`)."""
+        problem, final, active = None, False, False
         try:
             while not await asyncio.to_thread(self._call_runner, "ended"):
+                if active := self.until_ui and await asyncio.to_thread(self._has_ui):
+                    break
                 await asyncio.sleep(self.poll)
         except (Refused, TryLater) as error:
             problem, final = str(error), isinstance(error, Refused)
-        yield TriggerEvent({"submitted": self.submitted, "tables": self.tables, "problem": problem, "final": final})
+        yield TriggerEvent({"submitted": self.submitted, "tables": self.tables, "problem": problem, "final": final, "active": active})
+
+    def _has_ui(self) -> bool:
+        remote = self._remote()
+        return remote is not None and SPARK_UI in remote.links(Submitted(**self.submitted))
 
     async def on_kill(self) -> None:
         """Cancel the job. Airflow calls this from 3.3 on; before, the job ends by itself and a later run finds its work done."""
@@ -111,8 +119,11 @@ class JobTrigger(BaseTrigger):
 
     def _call_runner(self, method: str) -> bool:
         """Call `ended` or `stop` of the tables' remote runner. Return True if the tables have no remote runner any more."""
+        remote = self._remote()
+        return remote is None or bool(getattr(remote, method)(Submitted(**self.submitted)))
+
+    def _remote(self) -> RemoteRunner | None:
         app = opened(self.config)
         if self._runner is None or self._runner[0] is not app:
             self._runner = (app, app.remote_runner(self.tables))
-        remote = self._runner[1]
-        return remote is None or bool(getattr(remote, method)(Submitted(**self.submitted)))
+        return self._runner[1]

@@ -47,9 +47,9 @@ class Runners(AppBase):
         except ImportError:
             raise Refused(f"table {names[0]}: {kind} needs boto3: pip install boto3") from None
         client = ClientConfig(emr.region)
-        jobs: Jobs = (
-            ServerlessJobs(str(emr.application), str(emr.role), client) if kind == "emr-serverless" else ClusterSteps(str(emr.cluster), client)
-        )
+        jobs: Jobs = ClusterSteps(str(emr.cluster), client)
+        if kind == "emr-serverless":
+            jobs = ServerlessJobs(str(emr.application), str(emr.role), client, emr.studio)
         tables = [self.settings.tables[name] for name in names]
         conf = tuple({**emr.spark, **tables[0].spark}.items())
         group = group or tables[0].group

@@ -136,6 +136,14 @@ class AwsClient:
         endpoint = made.meta.endpoint_url if made is not None else self._config.endpoint
         return str(endpoint or self._service).partition("://")[2] or self._service
 
+    @property
+    def region(self) -> str:
+        """Return the region that requests go to. Raises Refused if none is known."""
+        try:
+            return str(self._connection.client.meta.region_name)
+        except (BotoCoreError, ValueError) as error:
+            raise self._refusal(error, self._service, "connect", self._service) from error
+
     def _connect(self) -> Any:
         region = self._config.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         try:

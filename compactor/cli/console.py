@@ -21,7 +21,7 @@ from compactor.core.model.errors import UNEXPECTED, see
 from compactor.core.model.snapshot import Snapshot
 from compactor.core.reconcile.report import EQUAL
 from compactor.core.results.checks import Check
-from compactor.core.results.phrases import counted
+from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.reports import Progress as ProgressCallback
 from compactor.core.results.reports import TablePlan, TableReport, TableStatus
 from compactor.core.schema.policy import Decision
@@ -96,7 +96,7 @@ def print_errors(errors: Sequence[TableError]) -> None:
     done = ("was" if len(errors) == 1 else "were") + " stopped" if {error.outcome for error in errors} == {"stopped"} else "failed"
     out.print(f"\n{counted(len(errors), 'table')} {done}:", style="bold red")
     for error in errors:
-        out.print(f"  {error.table} ({error.outcome}, {error.id}): {error.text}", soft_wrap=True)
+        out.print(f"  {error.table} ({error.outcome}, {error.id}): {without_table(error.table, error.text)}", soft_wrap=True)
     for each in dict.fromkeys(error.id for error in errors):
         out.print(see(each), soft_wrap=True)
 
@@ -139,9 +139,8 @@ def failing(last: RunRecord | None) -> None:
     if last is None or not last.failures:
         return
     times = f"failed {last.failures:,} times since {moment(last.failing_since)}, last" if last.failures > 1 else "failed"
-    console().print(
-        f"{last.table}: {times} at {moment(last.ended)} ({last.error_class}): {last.error}\n{see(last.error_id or UNEXPECTED)}", soft_wrap=True
-    )
+    text = without_table(last.table, last.error or "")
+    console().print(f"{last.table}: {times} at {moment(last.ended)} ({last.error_class}): {text}\n{see(last.error_id or UNEXPECTED)}", soft_wrap=True)
 
 
 def _read_strategy(item: TableStatus) -> str:
@@ -312,7 +311,7 @@ SPARK = "Spark"
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Show on a terminal that Spark starts, beside the bars of the tables if there are any."""
+    """Show that Spark starts: on a terminal beside the bars of the tables if there are any, else in the log."""
     if _Bars.current:
         _Bars.current.update(SPARK, "starting", 0.0)
         yield
@@ -323,7 +322,10 @@ def starting() -> Iterator[None]:
             shown.add_task("Spark", total=None)
             yield
     else:
+        began = time.monotonic()
+        log.info("starting Spark")
         yield
+        log.info("started Spark in %.1f s", time.monotonic() - began)
 
 
 class _Bars:
@@ -375,7 +377,7 @@ class _Lines:
             self._done += 1
             spent, left = time.monotonic() - self._began, _left(self._began, self._done, self._total)
             fields = {logs.FIELDS: {"table": name, "done": self._done, "tables": self._total}}
-            log.info("%s: done after %.0f s, %d of %d tables%s", name, spent, self._done, self._total, left, extra=fields)
+            log.info("%s: done after %.0f s, %d of %s%s", name, spent, self._done, counted(self._total, "table"), left, extra=fields)
 
 
 def _left(began: float, done: int, total: int) -> str:

@@ -216,6 +216,26 @@ CONNECTIONS: dict[str, Any] = {"type": "object", "additionalProperties": {"type"
 TAGS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
 
 
+def executor_config(value: Any) -> dict[str, Any]:
+    """Parse a mapping for Airflow's executor. Whole numbers, true and false become values of these types, as far down as it goes."""
+    if not isinstance(value, dict):
+        raise ValueError(f"expected settings of the executor such as {{cpu: 1024}}, found {shown(value)}")
+    return {str(name): _typed(each) for name, each in value.items()}
+
+
+def _typed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _typed(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_typed(each) for each in value]
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}|true|false", value):
+        return int(value) if value[-1].isdigit() else value == "true"
+    return value
+
+
+EXECUTOR_CONFIG: dict[str, Any] = {"type": "object"}
+
+
 _CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 
 

@@ -226,6 +226,9 @@ class Group(Section):
     at_once: Count = setting(4, "Number of tables that the group's job runs at the same time.")
     queue: Text | None = setting(None, "Queue of the group's tasks, for Airflow's CeleryExecutor.")
     pod_template: Text | None = setting(None, "File with the pod template of the group's tasks, for Airflow's KubernetesExecutor.")
+    executor_config: Annotated[dict[str, Any], Read(compound.executor_config, compound.EXECUTOR_CONFIG)] = setting(
+        {}, "Settings of the group's tasks for Airflow's executor, passed on to it, for example for the ECS executor."
+    )
 
 
 Folder = Annotated[str | None, Read(values.s3_folder, {"type": ["string", "null"], "pattern": "^s3[an]?://"})]
@@ -244,6 +247,7 @@ class Emr(Section):
     application: Text | None = setting(None, "(emr-serverless) Id of the application.")
     role: Text | None = setting(None, "(emr-serverless) ARN of the job role.")
     cluster: Text | None = setting(None, "(emr-steps) Id of the cluster, j-...")
+    studio: Text | None = setting(None, "(emr-serverless) Address of an EMR Studio, to whose page of a job the Airflow tasks link.")
     region: Text | None = setting(None, "(EMR) Region; default AWS_REGION, AWS_DEFAULT_REGION, else the profile's.")
     spark: SparkConf = setting({}, "(EMR) Spark settings of every job.")
     tags: Tags = setting({}, "(emr-serverless) Tags of every job, for cost allocation. The tags compactor-group and compactor-table are added.")

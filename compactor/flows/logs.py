@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from compactor.core.results.phrases import counted
+from compactor.core.results.phrases import counted, without_table
 from compactor.core.results.reports import TableReport
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ def failed(report: TableReport) -> None:
     """Log why a table failed. On a terminal only the report shows it."""
     fields = {"table": report.table, "outcome": report.outcome, "error_class": report.error_class, "error_id": report.error_id}
     level = logging.WARNING if report.outcome == "stopped" else logging.ERROR
-    log.log(level, "%s: %s: %s", report.table, report.outcome, report.error, extra={FIELDS: fields, REPORTED: True})
+    reason = without_table(report.table, report.error or "")
+    log.log(level, "%s: %s: %s", report.table, report.outcome, reason, extra={FIELDS: fields, REPORTED: True})
 
 
 def of_table(verb: F) -> F:

@@ -19,7 +19,7 @@ class ClusterSteps:
     place = "the EMR cluster"
 
     def __init__(self, cluster: str, config: ClientConfig | None = None) -> None:
-        self._cluster, self._region = cluster, (config or ClientConfig()).region
+        self._cluster = cluster
         self._client = AwsClient("emr", config or ClientConfig(), refusal)
 
     def submit(self, order: Order) -> str:
@@ -51,9 +51,8 @@ class ClusterSteps:
 
     def links(self, job: str) -> dict[str, str]:
         """Return the cluster's page in the console, which lists its steps and Spark's UI."""
-        if self._region is None:
-            return {}
-        return {"EMR console": f"https://{self._region}.console.aws.amazon.com/emr/home?region={self._region}#/clusterDetails/{self._cluster}"}
+        region = self._client.region
+        return {"EMR console": f"https://{region}.console.aws.amazon.com/emr/home?region={region}#/clusterDetails/{self._cluster}"}
 
     def usage(self, job: str) -> JobUsage | None:
         """Return None: a cluster is paid for whole, not by step."""

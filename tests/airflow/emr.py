@@ -14,6 +14,12 @@ from typing import Any
 SECONDS = 8.0
 """How long a job runs."""
 
+GROUP_SECONDS = 50.0
+"""How long the job of several tables runs: longer than the triggerer's interval."""
+
+WAITING_SECONDS = 3.0
+"""How long a job waits before it runs. It has no page in Spark's UI meanwhile."""
+
 
 @dataclass
 class Job:
@@ -26,8 +32,13 @@ class Job:
 
     @property
     def active(self) -> bool:
-        """Whether it still runs."""
-        return time.time() < self.began + SECONDS
+        """Whether it still waits or runs."""
+        return time.time() < self.began + (GROUP_SECONDS if "--parallel" in self.words else SECONDS)
+
+    @property
+    def state(self) -> str:
+        """As EMR names it."""
+        return "PENDING" if time.time() < self.began + WAITING_SECONDS else "RUNNING" if self.active else "SUCCESS"
 
 
 @dataclass
@@ -62,9 +73,9 @@ def emr_serverless(report: Callable[[list[str]], None]) -> Iterator[Emr]:
         def log_message(self, *_: Any) -> None:
             """Say nothing."""
 
-        def answer(self, told: Any) -> None:
+        def answer(self, told: Any, status: int = 200) -> None:
             body = json.dumps(told).encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -80,12 +91,15 @@ def emr_serverless(report: Callable[[list[str]], None]) -> Iterator[Emr]:
         def do_GET(self) -> None:
             """GetJobRun and GetDashboardForJobRun."""
             job, *page = self.path.partition("/jobruns/")[2].split("/")
-            if page:
-                self.answer({"url": f"https://spark-ui.example/{job}"})
-                return
             found = emr.jobs[job]
-            named = {"applicationId": "00a", "jobRunId": job, "name": found.name, "state": "RUNNING" if found.active else "SUCCESS"}
-            times = dict.fromkeys(("createdAt", "updatedAt", "startedAt"), found.began)
+            if page:
+                waits = found.state == "PENDING"
+                self.answer(
+                    {"__type": "ValidationException", "message": "it waits"} if waits else {"url": f"https://ui.example/{job}"}, 400 if waits else 200
+                )
+                return
+            named = {"applicationId": "00a", "jobRunId": job, "name": found.name, "state": found.state}
+            times = dict.fromkeys(("createdAt", "updatedAt", *(("startedAt",) if found.state != "PENDING" else ())), found.began)
             self.answer({"jobRun": {**named, **times, "stateDetails": "", "releaseLabel": "emr-7.13.0"}})
 
         def do_DELETE(self) -> None:

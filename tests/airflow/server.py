@@ -85,6 +85,10 @@ class Server:
         errors = lambda line: [str(error["exc_value"]) for error in line.get("error_detail") or ()]  # noqa: E731
         return "\n".join(text for line in content for text in ([line] if isinstance(line, str) else [str(line.get("event", "")), *errors(line)]))
 
+    def links(self, dag: str, run: str, task: str) -> dict[str, str]:
+        """The buttons of a task in the UI: name → address."""
+        return dict(self.ask("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/links")["extra_links"])
+
     def clear(self, dag: str, run: str, tasks: Sequence[str] | None = None) -> None:
         """Clear some tasks of a run, or all, as in the UI."""
         chosen = {"task_ids": list(tasks)} if tasks is not None else {}

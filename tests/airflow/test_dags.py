@@ -30,7 +30,7 @@ TABLES = """
 warehouse: lake
 airflow:
   groups:
-    big.ones: {schedule: 40 */6 * * *, wait: 1h, at_once: 2, queue: large, pod_template: pods/large.yaml}
+    big.ones: {schedule: 40 */6 * * *, wait: 1h, at_once: 2, queue: large, pod_template: pods/large.yaml, executor_config: {cpu: 1024, tags: [{key: team, value: data}], spot: true}}
     by_hand: {schedule: none}
 defaults: {pool: compactor, owner: school}
 tables:
@@ -125,15 +125,16 @@ def test_reading_a_file_reads_the_configuration_and_nothing_else(written: Path, 
 
 
 def test_tables_keys_arrive_at_their_tasks(written: Path) -> None:
-    """Group, owner, pool, priority, retries, time-out, asset, queue and pod template; the run's own time limit follows from the table's."""
+    """Group, owner, pool, priority, retries, time-out, asset, queue, pod template and settings of the executor; the run's own time limit follows from the table's."""
     dag = dags("compact_hourly")["compact_big.ones"]
     wait, work, run, table = (dag.get_task(name) for name in ("wait", "find_work", "run", "tables.ledger"))
     for task in (run, table):
         assert (task.owner, task.pool, task.priority_weight, task.retries) == ("money", "large", 9, 2)
         assert (task.retry_delay, task.execution_timeout) == (timedelta(minutes=5), timedelta(hours=6))
         assert task.retry_exponential_backoff == 2
+    executor = {"cpu": 1024, "tags": [{"key": "team", "value": "data"}], "spot": True, "pod_template_file": f"{written.parent}/pods/large.yaml"}
     for task in (wait, work, run, table):
-        assert (task.queue, task.executor_config) == ("large", {"pod_template_file": f"{written.parent}/pods/large.yaml"})
+        assert (task.queue, task.executor_config) == ("large", executor)
     assert (wait.pool, wait.wait, run.words) == ("default_pool", 3600.0, ("run", "--parallel", "2"))
     assert [(asset.name, asset.uri) for asset in table.outlets] == [("default.ledger_now", f"file://{written.parent}/lake/ledger")]
     assert (dag.max_active_runs, dag.dagrun_timeout) == (2, timedelta(hours=13))

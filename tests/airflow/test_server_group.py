@@ -263,10 +263,13 @@ if os.environ.get("COMPACTOR_TESTS") == "full":
                 each.kill()
 
     def trigger_on_emr(server: Server) -> str:
-        """The group's run is deferred while its job runs."""
+        """The group's run is deferred while its job runs. Spark's UI is a link of the task as soon as the job has left the queue."""
         server.ask("POST", "/api/v2/pools", {"name": "emr", "slots": 1, "include_deferred": True})
         run = server.trigger(FAR, logical_date="2024-03-05T02:10:00Z")
         server.until("deferred", lambda: server.tasks(FAR, run)["run"] == "deferred")
+        server.until("Spark's UI", lambda: server.links(FAR, run, "run").get("Spark UI"))
+        assert server.tasks(FAR, run)["run"] in ("deferred", "scheduled", "queued", "running")
+        assert "/s3/buckets/lake?prefix=logs/reports/" in server.links(FAR, run, "run")["Log"]
         return run
 
     def deferred_within_a_pool(server: Server, run: str, emr: Emr) -> None:

@@ -43,6 +43,7 @@ class Jobs:
         self.looks: list[bool | CompactorError] = []
         self.ended_with: Ended | CompactorError = Ended(0, json.dumps([COMMITTED.to_json()]), "")
         self.stopped: list[str] = []
+        self.pages: list[dict[str, str]] = []
         self.idle: set[str] = set()
 
     def of(self, tables: list[str], attempt: str = "") -> Any:
@@ -70,7 +71,7 @@ class Jobs:
                 return jobs.ended_with
 
             def links(self, submitted: Submitted) -> dict[str, str]:
-                return {"Spark UI": "https://ui", "Log": "https://log"}
+                return jobs.pages.pop(0) if jobs.pages else {"Spark UI": "https://ui", "Log": "https://log"}
 
             def stop(self, submitted: Submitted) -> None:
                 jobs.stopped.append(submitted.job)
@@ -113,11 +114,11 @@ def context(try_number: int = 1, **xcoms: Any) -> dict[str, Any]:
 
 
 def deferred(task: Any, given: Any = None) -> Any:
-    """A task's deferral."""
+    """A task's deferral: of its execution in a context, or by a call."""
     from airflow.sdk.exceptions import TaskDeferred
 
     with pytest.raises(TaskDeferred) as found:
-        task.execute(given or context(find_work={"run": ["student"]}))
+        given() if callable(given) else task.execute(given or context(find_work={"run": ["student"]}))
     return found.value
 
 
@@ -153,6 +154,24 @@ def test_a_group_gives_back_its_slot_while_its_job_runs(jobs: Jobs) -> None:
     reports = task.resume(given, told)
     assert {name: report["outcome"] for name, report in reports.items()} == {"student": "committed", "grade": "failed"}
     assert task.links == {"Spark UI": "https://ui", "Log": "https://log"}
+
+
+def test_sparks_ui_is_linked_as_soon_as_the_job_runs(jobs: Jobs) -> None:
+    """A job that waits has none. The task is called once for it, and then only when the job has ended, whether it could show the page or not."""
+    task, given, waits = group_job(), context(find_work={"run": ["student"]}), {"Log": "https://log"}
+    jobs.pages = [waits, waits, {**waits, "Spark UI": "https://ui"}, {**waits, "Spark UI": "https://ui"}]
+    jobs.looks = [False, False]
+    told = event(deferred(task, given).trigger)
+    assert (told["active"], task.links) == (True, waits)
+    again = deferred(task, lambda: task.resume(given, told))
+    assert (task.links["Spark UI"], again.trigger.until_ui) == ("https://ui", False)
+    jobs.looks = [False, True]
+    told = event(again.trigger)
+    assert (told["active"], told["problem"]) == (False, None)
+    assert task.resume(given, told)["student"]["outcome"] == "committed"
+    jobs.pages, jobs.looks = [waits, {"Spark UI": "https://ui"}, waits], [False]
+    told = event(deferred(task, given).trigger)
+    assert not deferred(task, lambda: task.resume(given, told)).trigger.until_ui
 
 
 def test_a_retry_of_the_job_leaves_out_what_is_done(jobs: Jobs) -> None:

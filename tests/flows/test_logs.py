@@ -135,7 +135,7 @@ def test_a_table_that_fails_is_a_line_of_level_error(log: Log) -> None:
     run_tables(lake.env(), [lake.spec])
     (value,) = [json.loads(text) for text in log.lines]
     assert (value["level"], value["table"], value["outcome"], value["error_class"]) == ("ERROR", "t", "failed", "InputRefused")
-    assert value["message"].startswith("t: failed: table t: no file below /lake/t/incremental")
+    assert value["message"].startswith("t: failed: no file below /lake/t/incremental")
     terminal = logging.StreamHandler(io.StringIO())
     logs.configure(terminal, "text", logging.WARNING, bare=True)
     run_tables(lake.env(), [lake.spec])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from compactor.core.model import times
 from compactor.core.reconcile.report import DIFFERENT
+from compactor.core.results.phrases import without_table
 from compactor.core.results.timeline import Problem, Timeline
 
 SILENT_SECONDS = 86400.0
@@ -31,7 +32,8 @@ def _of(table: Timeline, now: float) -> Iterator[Problem]:
         return
     failure = table.failure
     if failure is not None:
-        text = f"The last run failed at {failure.ended[:16].replace('T', ' ')}: {failure.error_class}: {failure.error}"
+        reason = without_table(failure.table, failure.error or "")
+        text = f"The last run failed at {failure.ended[:16].replace('T', ' ')}: {failure.error_class}: {reason}"
         yield Problem(name, True, text, (f"compactor plan {name}", f"compactor run {name}"))
     elif not table.versions and last_run(table) is None:
         yield Problem(name, False, "No run has looked at the table yet.", (f"compactor plan {name}", f"compactor run {name}"))

@@ -11,3 +11,15 @@ def counted(count: int, noun: str) -> str:
     """
     plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+def without_table(table: str, message: str) -> str:
+    """Return an error's message without the table's name in front, for lines that begin with it.
+
+    >>> without_table("t", "table t, column age: too long")
+    'column age: too long'
+    """
+    for start in (f"table {table}: ", f"table {table}, ", f"{table}: "):
+        if message.startswith(start):
+            return message[len(start) :]
+    return message
