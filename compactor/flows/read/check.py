@@ -79,10 +79,12 @@ def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
 
 
 def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
-    profiles_by_source = sample(table.storage, files, infos)
+    unreadable: list[str] = []
+    profiles_by_source = sample(table.storage, files, infos, unreadable)
     profiles = [profile for profile in profiles_by_source.values() if profile.columns or profile.csv or profile.opaque]
+    if unreadable or not profiles:
+        yield "records", "; ".join(unreadable) or f"the sampled files of {spec.landing} have no rows", ""
     if not profiles:
-        yield "records", f"the sampled files of {spec.landing} have no readable rows", ""
         return
     if spec.source_table:
         names = [profile.table for profile in profiles if profile.table]
@@ -143,6 +145,8 @@ def _dialect(spec: TableSpec, profile: SourceProfile) -> str:
         return "the files seem to have no header; set `csv: {columns: [..]}` to their columns in order"
     if not header and profile.columns and not spec.csv.columns:
         return "the files begin with a header; set `csv: {header: true}`"
+    if not header and not spec.csv.columns and not spec.avro_schema:
+        return "the files have no header, and nothing names their columns; set `csv: {columns: [..]}` to the columns in their order"
     if spec.csv.columns and not profile.columns and profile.csv_width != len(spec.csv.columns):
         return f"the rows have {profile.csv_width} values, expected {len(spec.csv.columns)} as in `csv: {{columns: ..}}`"
     return ""
