@@ -11,6 +11,7 @@ import fastavro
 import pytest
 
 from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
+from compactor.flows.keep.erase import Request, erase
 from compactor.flows.read import quarantine
 from compactor.flows.run import discard_table
 from compactor.flows.table import Table
@@ -368,8 +369,8 @@ def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lak
     assert [(1, 5), (3, None)] == [(row["id"], row["n"]) for row in lake.rows(spec)]
 
 
-def test_files_without_events_are_given_up(lake: Lake) -> None:
-    """A README and a cut Parquet file: the archive has empty files of their names, which a full recompute reads as no events."""
+def test_files_without_events_are_given_up(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A README and a cut Parquet file: the archive has empty files of their names, which a full recompute and an erase read as no events."""
     spec = lake.spec()
     folder = lake.land(spec, 1, [up(1, 1)]).parent
     (folder / "README.txt").write_text("about these files")
@@ -384,6 +385,9 @@ def test_files_without_events_are_given_up(lake: Lake) -> None:
     lake.run(spec)
     assert [1, 2] == [row["id"] for row in lake.rows(spec)]
     assert [] == lake.problems(spec)
+    monkeypatch.setenv("COMPACTOR_HASH_KEY", "a secret of some length")
+    erase(Table(lake.env, spec), Request((("1",),), now=True))
+    assert [2] == [row["id"] for row in lake.rows(spec)]
 
 
 @pytest.mark.slow
