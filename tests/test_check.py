@@ -49,6 +49,14 @@ CASES = {
         "no header, and nothing names their columns",
     ),
     "a column too few": (GOOD + ", csv: {columns: [id, updated_at]}", "people/in/a.csv", "1,x,5\n", "the rows have 3 values, expected 2"),
+    "a protected column of no file": (
+        GOOD + ", archive: move, columns: {nme: exclude}",
+        "people/in/a.json",
+        FLAT,
+        "no sampled file has nme; .*; did you mean name.*protects nothing",
+    ),
+    "hashes without a secret": (GOOD + ", archive: move, columns: {name: hash}", "people/in/a.json", FLAT, "needs a secret"),
+    "protected columns": (GOOD + ", archive: move, columns: {NAME: mask(4)}", "people/in/a.json", FLAT, None),
     "a type of no column": (GOOD + ", csv: {types: {birth: date}}", "people/in/a.csv", CSV.replace(";", ","), "no sampled file has birth"),
     "values of another type": (
         GOOD + ", csv: {delimiter: ';', types: {name: int}}",
