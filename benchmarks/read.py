@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-CONFIG = "catalog: {database: bench}\ntables:\n  customer: {key: [id], order_by: [seq], format: parquet, write_mode: merge-on-read}\n"
+CONFIG = "warehouse: .\ncatalog: {database: bench}\ntables:\n  customer: {key: [id], order_by: [seq], format: parquet, write_mode: merge-on-read}\n"
 _ROW = (
     "{id} AS id, {seq} AS seq, {op} AS op, 'customer ' || {id} AS name, 'c' || ({id} % 5000) || '@example.org' AS email, "
     "CAST({id} % 200 AS INTEGER) AS region, CAST((({id} * 37 + {seq}) % 100000) / 100 AS DECIMAL(12,2)) AS amount, "

@@ -139,7 +139,9 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.operation == "commit":
         yield "events " + ", ".join(f"{count} {name}" for name, count in counts.items())
     yield ""
-    yield "view = Delta + base without the Delta's keys" if snapshot.delta else "view = base"
+    yield "view = Delta + base" if snapshot.delta else "view = base"
+    if snapshot.delta:
+        yield "       without the Delta's keys"
 
 
 def svg(step: Step) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchmarks import __main__ as commits
-from benchmarks import feed, history
+from benchmarks import feed, history, read
+from compactor.app import App
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.own_spark]
 
@@ -38,3 +41,12 @@ def test_an_hour_of_history_costs_what_the_hour_changes(capsys: pytest.CaptureFi
     """An hour between two folds writes a small part of what the naive recipe does."""
     hours = told(history.main, capsys, "--rows", "20000", "--changes", "50", "--hours", "2", "--naive-every", "2")["hours"]
     assert hours[1]["bytes_written"] < hours[1]["naive"]["bytes_written"] / 10
+
+
+def test_the_table_that_is_read_lands_where_runs_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two increments; the benchmark itself starts a JVM for each query."""
+    monkeypatch.setattr("benchmarks.read.subprocess", SimpleNamespace(run=lambda *_, **__: None))
+    read.make(tmp_path, 100, 10)
+    with App.open(tmp_path / "compactor.yaml") as app:
+        (state,) = app.status()
+    assert state.waiting_files == 2

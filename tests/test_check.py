@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,21 @@ CASES = {
     "the other way round": ("key: [id], envelope: debezium, increments: p/in", "p/in/a.json", FLAT, "look like `envelope: flat`, expected debezium"),
     "another delimiter": (GOOD, "people/in/a.csv", CSV, "separated by ';', expected ','; set `csv: {delimiter: ';'}`"),
     "no header": (GOOD, "people/in/a.csv", "1,x,5\n2,y,6\n", "seem to have no header"),
+    "no header, and no columns": (
+        "key: [id], envelope: dms, increments: people/in",
+        "people/in/LOAD00000001.csv",
+        "1,x\n2,y\n",
+        "no header, and nothing names their columns",
+    ),
     "a column too few": (GOOD + ", csv: {columns: [id, updated_at]}", "people/in/a.csv", "1,x,5\n", "the rows have 3 values, expected 2"),
+    "a protected column of no file": (
+        GOOD + ", archive: move, columns: {nme: exclude}",
+        "people/in/a.json",
+        FLAT,
+        "no sampled file has nme; .*; did you mean name.*protects nothing",
+    ),
+    "hashes without a secret": (GOOD + ", archive: move, columns: {name: hash}", "people/in/a.json", FLAT, "needs a secret"),
+    "protected columns": (GOOD + ", archive: move, columns: {NAME: mask(4)}", "people/in/a.json", FLAT, None),
     "a type of no column": (GOOD + ", csv: {types: {birth: date}}", "people/in/a.csv", CSV.replace(";", ","), "no sampled file has birth"),
     "values of another type": (
         GOOD + ", csv: {delimiter: ';', types: {name: int}}",
@@ -94,6 +110,20 @@ def test_a_contradiction_between_configuration_and_files_is_found(tmp_path: Path
         if "fits" not in problem:
             code, plans = called(file, "plan")
             assert (code, plans[0]["problems"]) == (1, failed)
+
+
+def test_a_cut_file_is_named_and_the_files_beside_it_are_checked(tmp_path: Path) -> None:
+    """The largest file of the folder is the one that cannot be read; the key is compared with the columns of the next one."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "cut.json.gz").write_bytes(gzip.compress(random.Random(1).randbytes(5000))[:4000])
+    (tmp_path / "in" / "good.json").write_text(FLAT)
+    file = tmp_path / "compactor.yaml"
+    file.write_text("warehouse: .\ntables:\n  a: {key: [idd], order_by: [updated_at], increments: in}\n")
+    code, checks = called(file, "check")
+    failed = {check["name"]: check["detail"] for check in checks if not check["ok"]}
+    assert code == 1
+    assert re.match(r"cut.json.gz cannot be read \(", failed["records"])
+    assert "did you mean id?" in failed["columns of `key`"]
 
 
 def test_a_run_names_the_folder_in_which_nothing_has_landed(tmp_path: Path) -> None:

@@ -66,7 +66,16 @@ COMMANDS = (
         "check",
         "package",
     ),
-    *("schema diff", "schema check", "schema history", "schema notify", "quarantine list", "quarantine show", "quarantine replay"),
+    *(
+        "schema diff",
+        "schema check",
+        "schema history",
+        "schema notify",
+        "quarantine list",
+        "quarantine show",
+        "quarantine replay",
+        "quarantine discard",
+    ),
 )
 NO_JVM = (
     *(("status",), ("plan",), ("check",), ("run",), ("log", "student"), ("verify", "--files-only", "--deep")),
@@ -186,6 +195,10 @@ class FakeApp:
 
     def replay(self, name: str, paths: Sequence[str], progress: Any, label: str) -> TableReport:
         self.asked = {"name": name, "paths": list(paths), "label": label}
+        return self.reports[0]
+
+    def discard(self, name: str, paths: Sequence[str], progress: Any, label: str) -> TableReport:
+        self.asked = {"name": name, "paths": list(paths), "label": label, "given up": True}
         return self.reports[0]
 
     def sql(self, text: str, as_of: str | None = None, engine: str = "auto") -> Rows:
@@ -376,7 +389,7 @@ def test_sql_as_json_csv_and_text(fake: FakeApp) -> None:
     assert [line.split() for line in called("sql", "select 1")[1].splitlines()] == [["a", "b"], ["1.50", "null"], ["2", "x,", '"y"']]
 
 
-def test_quarantine_lists_shows_and_replays(fake: FakeApp) -> None:
+def test_quarantine_lists_shows_replays_and_discards(fake: FakeApp) -> None:
     """What waits, why, and what a replay did; for people and for programs."""
     assert "increment_2024030503/a.json" in called("quarantine", "list")[1]
     assert json.loads(called("quarantine", "list", "-o", "json")[1]) == [HELD.to_json()]
@@ -389,6 +402,9 @@ def test_quarantine_lists_shows_and_replays(fake: FakeApp) -> None:
     assert (told["path"], told["unusable"][0]["record"]) == (HELD.path, 7)
     assert json.loads(called("quarantine", "replay", "student", HELD.path, "-o", "json")[1]) == json.loads(json.dumps(fake.reports[0].to_json()))
     assert fake.asked == {"name": "student", "paths": [HELD.path], "label": ""}
+    assert called("quarantine", "discard", "student", HELD.path)[0] == 0
+    assert fake.asked == {"name": "student", "paths": [HELD.path], "label": "", "given up": True}
+    assert called("quarantine", "discard", "student")[0] == 2
 
 
 @pytest.mark.parametrize(("form", "shown"), [("json", "[]\n"), ("csv", ""), ("text", "")])
@@ -707,9 +723,11 @@ def test_a_watched_status_is_shown_again_and_again(tmp_path: Path, monkeypatch: 
 
     # not time.sleep itself: threads of other tests may sleep
     monkeypatch.setattr("compactor.cli.show.time", SimpleNamespace(sleep=wait))
-    result = CliRunner().invoke(cli.app, ["status", "--watch", "2", "--config", str(tmp_path / "compactor.yaml")])
-    assert (waits, result.output.count("every 2 s"), result.output.count("student")) == ([2.0] * 3, 3, 3)
-    both = CliRunner().invoke(cli.app, ["status", "--watch", "2", "--output", "json", "--config", str(tmp_path / "compactor.yaml")])
+    result = CliRunner().invoke(cli.app, ["status", "--watch", "--config", str(tmp_path / "compactor.yaml")])
+    assert (waits, result.output.count("every 5 s"), result.output.count("student")) == ([5.0] * 3, 3, 3)
+    CliRunner().invoke(cli.app, ["status", "--watch", "--every", "2", "student", "--config", str(tmp_path / "compactor.yaml")])
+    assert waits[3:] == [2.0]
+    both = CliRunner().invoke(cli.app, ["status", "--watch", "--output", "json", "--config", str(tmp_path / "compactor.yaml")])
     assert both.exit_code == 2
 
 

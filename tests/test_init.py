@@ -258,6 +258,16 @@ def test_numbers_and_dates_in_another_form_are_named(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_column_of_deletions_is_named(tmp_path: Path) -> None:
+    """A row with a value in it is a delete only if `delete_when` says so. Nothing has to be set."""
+    (tmp_path / "lake/student").mkdir(parents=True)
+    (tmp_path / "lake/student/a.csv").write_text("id,updated_at,deleted_at\n1,2026-11-20 07:00:00,\n")
+    result = told("--from", str(tmp_path / "lake"), "--config", str(tmp_path / "compactor.yaml"))
+    assert [each["question"].partition("add ")[2] for each in result["tables"][0]["questions"] if not each["settings"]] == [
+        '`delete_when: "deleted_at IS NOT NULL"`.'
+    ]
+
+
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     """Also one that is not a configuration."""
     folder(tmp_path / "schemas")

@@ -288,6 +288,8 @@ def reasons(files: Sequence[tuple[QuarantinedFile, dict[str, Any]]]) -> None:
         if more > 0:
             out.print(f"  and {more:,} more")
         out.print(f"  a replay reads {item.location or 'nothing: the file no longer exists'}; put a repaired copy at {item.repaired}", soft_wrap=True)
+        if item.records is None:
+            out.print(f"  without events? compactor quarantine discard {item.table} {item.path}", soft_wrap=True)
 
 
 # ---- progress --------------------------------------------------------------------------------------------------------

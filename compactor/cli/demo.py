@@ -38,6 +38,7 @@ def demo(
 def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
     """Play the demo. Return the exit code."""
     from compactor.app import App  # here, because help texts need none of it
+    from compactor.report.plot import bytes_written
 
     began = time.monotonic()
     out = grid.console()
@@ -68,8 +69,11 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
         grid.rows_as_text(rows.columns, rows)
         out.print("\nThe state of the tables:", style="bold")
         console.statuses(app.status())
-        page = app.write_report(str(directory / "report.html"))
+        page = Path(app.write_report(str(directory / "report.html")))
+        plot = directory / "bytes.svg"
+        plot.write_text(bytes_written(page.read_text(encoding="utf-8")), encoding="utf-8")
     out.print(f"\nA page about these tables, with what rewriting them would have written: {page}", style="bold", soft_wrap=True)
+    out.print(f"The bytes of each hour as one plot: {plot}", style="bold", soft_wrap=True)
     out.print(f"\nDone in {time.monotonic() - began:.0f} s. Try next:", style="bold")
     for command in commands(config):
         out.print(f"  {command}", soft_wrap=True)

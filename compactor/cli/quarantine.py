@@ -1,4 +1,4 @@
-"""`compactor quarantine`: list invalid input, show why it is invalid, and read it again."""
+"""`compactor quarantine`: list invalid input, show why it is invalid, read it again, or give it up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compactor.cli.options import DEFAULT, WAIT_SECONDS, ConfigFile, Label, LogF
 commands = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Show invalid input, and read it again.
+    help="""Show invalid input, read it again, or give it up.
 
 An unreadable file or an invalid record does not stop a table: it is put into quarantine, and the rest is ingested.
 
@@ -21,6 +21,7 @@ Example:
   compactor quarantine list
   compactor quarantine show student increment_2026112014/part-0.json
   compactor quarantine replay student
+  compactor quarantine discard student increment_2026112014/README.txt
 """,
 )
 
@@ -98,6 +99,35 @@ def replay(
     with options.opened(config, verbose, wait, log_format, label) as app:
         with console.progress(1, quiet=output is Output.json) as progress:
             report = app.replay(table, paths or (), progress=progress, label=label)
+    if output is Output.json:
+        console.as_json(report.to_json())
+    else:
+        console.reports([report])
+
+
+@commands.command()
+def discard(
+    table: OneTable,
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Paths as `list` shows them.", show_default=False)],
+    config: ConfigFile = DEFAULT,
+    output: OutputForm = Output.text,
+    label: Label = "",
+    wait: Wait = WAIT_SECONDS,
+    verbose: Verbose = False,
+    log_format: LogForm = LogFormat.text,
+) -> None:
+    """Give files in quarantine up, and delete them.
+
+    For a file that has no events, such as a README, or that nobody can repair. It counts as read, without events. A file that has other records
+    in the table is refused: repair a copy of it.
+
+    \b
+    Example:
+      compactor quarantine discard student increment_2026112014/README.txt --config compactor.yaml
+    """
+    with options.opened(config, verbose, wait, log_format, label) as app:
+        with console.progress(1, quiet=output is Output.json) as progress:
+            report = app.discard(table, paths, progress=progress, label=label)
     if output is Output.json:
         console.as_json(report.to_json())
     else:

@@ -36,9 +36,8 @@ def status(
     tables: Tables = None,
     config: ConfigFile = DEFAULT,
     output: OutputForm = Output.text,
-    watch: Annotated[
-        float | None, typer.Option("--watch", metavar="SECONDS", min=1, help="Show it again every so many seconds, until Ctrl-C.", show_default=False)
-    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=1, help="Seconds between two looks of --watch.")] = 5,
     wide: Wide = False,
     verbose: Verbose = False,
 ) -> None:
@@ -50,17 +49,17 @@ def status(
     Example:
       compactor status
       compactor status --wide
-      compactor status --watch 10
+      compactor status --watch --every 10
       compactor status student --output json --config compactor.yaml
     """
-    if watch is not None and output is Output.json:
+    if watch and output is Output.json:
         raise typer.BadParameter("--watch shows text; take --output json in a loop of your own")
     with options.opened(config, verbose) as app:
-        while watch is not None:
+        while watch:
             results, _ = options.each(app.specs(tables or ()), app.status)
-            console.clear(f"every {watch:g} s; Ctrl-C ends")
+            console.clear(f"every {every:g} s; Ctrl-C ends")
             console.statuses(results, wide)
-            time.sleep(watch)
+            time.sleep(every)
         results, code = options.each(app.specs(tables or ()), app.status)
     if output is Output.json:
         console.as_json([item.to_json() for item in results])

@@ -110,7 +110,7 @@ def shell(
 
     As `compactor sql`, in one process: the engine starts once. Every statement shows the newest committed versions. The Tab key completes names of
     tables and columns, the arrow keys bring earlier statements back, also those of earlier days. Ctrl-C drops what was typed, Ctrl-D or `exit` ends.
-    If standard input is a file, its statements run until one fails.
+    If standard input is a file, its statements run until one fails, or up to `exit`.
 
     \b
     Example:
@@ -127,6 +127,8 @@ def shell(
             _loop(run, app.sql_words)
             return
         for text in statements.split(sys.stdin.read()):
+            if text.strip().lower() in ENDS:
+                return
             run(text)
 
 

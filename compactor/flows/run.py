@@ -22,6 +22,7 @@ from compactor.flows.listed import listed
 from compactor.flows.publish import archive, audit, shown
 from compactor.flows.publish.landing import show_live, sync_landing
 from compactor.flows.publish.publish import publish
+from compactor.flows.read import quarantine
 from compactor.flows.read.check import missing
 from compactor.flows.record import CpuMeter, Recorder
 from compactor.flows.resume import resume
@@ -169,6 +170,17 @@ def replay_table(table: Table, paths: Sequence[str] = (), progress: Progress = s
 
 
 @logs.of_table
+def discard_table(table: Table, paths: Sequence[str], progress: Progress = silent, label: str = "") -> TableReport:
+    """Give files in quarantine up: ingest each as if it were empty, and delete it. Raises InputRefused for a file that is partly ingested."""
+
+    def discard(phases: Progress) -> TableReport:
+        quarantine.give_up(table, quarantine.waiting(table, table.newest()), paths)
+        return _ingested_again(table, lambda _: commit.replay(table, paths, label, phases), phases, label)
+
+    return _recorded(table, "discard", label, progress, discard)
+
+
+@logs.of_table
 def reabsorb_table(table: Table, progress: Progress = silent, label: str = "") -> TableReport:
     """Ingest what restores have undone again. Raises InputRefused when it is gone or still cannot be used."""
 
@@ -305,8 +317,8 @@ def _report(
     unusable = sum(item.outcome == "quarantined" for item in inputs)
     records = counts.get("quarantined", 0) + counts.get("beyond_retention", 0)
     if unusable or records:
-        what = f"{counted(unusable, 'file')} and {counted(records, 'record')} cannot be used and went to quarantine"
-        notes = (*notes, f"{what}: compactor quarantine list {table.name}")
+        what = " and ".join(counted(number, noun) for number, noun in ((unusable, "file"), (records, "record")) if number)
+        notes = (*notes, f"{what} cannot be used and went to quarantine: compactor quarantine list {table.name}")
     return TableReport(
         table.name,
         outcome,

@@ -21,7 +21,7 @@ from compactor.flows.keep.pin import pin
 from compactor.flows.read import quarantine
 from compactor.flows.read.plan import plan
 from compactor.flows.read.status import status
-from compactor.flows.run import run_table
+from compactor.flows.run import discard_table, run_table
 from compactor.flows.run_tables import run_tables
 from compactor.flows.table import Table
 from compactor.flows.transact import ATTEMPTS, preview, put
@@ -370,6 +370,44 @@ def test_what_cannot_be_used_waits_in_quarantine_and_the_rest_is_absorbed(case: 
     assert [info.path for info in lake.storage.list(f"{lake.spec.root}/quarantine")] == []
     assert not lake.failed_checks()
     assert lake.replay().outcome == "idle"
+
+
+@pytest.mark.parametrize("same_size", [False, True])
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_copy_replaces_the_unreadable_file(given_up: bool, same_size: bool) -> None:
+    """In place or beside it, at the path that `quarantine show` prints: the archive has the copy alone, and a rebuild reads it."""
+    lake = Lake(table())
+    one(lake, "a", line("c", [1], [1], {"a": 1}))
+    content = line("c", [2], [2], {"a": 2})
+    path, _ = lake.deliver("increment_2026010101/bad.json", [content], damaged=True)
+    one(lake, "good", line("u", [1], [4], {"b": 4}, ["a"]))
+    (held,) = quarantine.waiting(Table(lake.env(), lake.spec), lake.newest())
+    if given_up:
+        lake.now += 1.0
+        report = discard_table(lake.table(), [path])
+        assert (report.operations[0][:6], report.counts) == ("replay", {})
+    else:
+        lake.storage.write(held.repaired, (content + (" " if same_size else "")).encode())
+        lake.replay()
+    assert quarantine.waiting(Table(lake.env(), lake.spec), lake.newest()) == []
+    assert list(lake.storage.list(f"{lake.spec.root}/quarantine")) == []
+    assert len([info for info in lake.storage.list(f"{lake.spec.root}/archive") if info.path.endswith("bad.json")]) == 1
+    one(lake, "c", line("c", [3], [9], {"a": 1}))
+    assert {row[0] for row in lake.look().rows} == ({1, 3} if given_up else {1, 2, 3})  # type: ignore[union-attr]
+    assert not lake.failed_checks()
+    lake.rebuild()
+
+
+def test_a_file_of_which_records_are_in_the_table_is_not_given_up() -> None:
+    """Its other records would be lost to a rebuild; nor is a path that does not wait."""
+    lake = Lake(table())
+    path, _ = lake.deliver("increment_2026010101/bad.json", [line("c", [2], [2], {"a": 2}), "{oops"])
+    lake.run()
+    with pytest.raises(InputRefused, match=r"the other records of .* are in the table"):
+        discard_table(lake.table(), [path])
+    with pytest.raises(InputRefused, match="is not in quarantine"):
+        discard_table(lake.table(), ["increment_2026010101/b.json"])
+    assert lake.newest().version == 1  # type: ignore[union-attr]
 
 
 def test_a_replay_takes_the_named_paths_and_refuses_unknown_ones() -> None:

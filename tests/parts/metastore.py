@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,20 +39,21 @@ class PartsMissing(RuntimeError):
 @contextmanager
 def postgres_server(tmp: Path, database: str = "metastore", settings: Mapping[str, str] | None = None) -> Iterator[int]:
     """A throw-away PostgreSQL cluster with an empty database; user `hive`, no password, this machine only."""
-    binaries = _postgres_binaries()
-    data, port = tmp / "postgres", free_port()
-    data.mkdir(parents=True)
-    prefix: list[str] = []
-    if os.geteuid() == 0:
-        # PostgreSQL refuses to run as root.
-        account = pwd.getpwnam("postgres")
-        os.chown(data, account.pw_uid, account.pw_gid)
-        prefix = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
-        _open_way_to(data)
-    _run([*prefix, binaries / "initdb", "-D", data, "-U", "hive", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"])
-    command = [*prefix, binaries / "postgres", "-D", data, "-p", port, "-k", "", "-c", "listen_addresses=127.0.0.1", "-F"]
-    command += [part for name, value in (settings or {}).items() for part in ("-c", f"{name}={value}")]
-    with _server("PostgreSQL", command, tmp / "postgres.log", lambda: _connects(port)):
+    binaries, port = _postgres_binaries(), free_port()
+    with contextlib.ExitStack() as stack:
+        prefix: list[str] = []
+        data = tmp / "postgres"
+        if os.geteuid() == 0:
+            # PostgreSQL refuses to run as root. Below pytest's folder it would end when another pytest closes that folder to everybody else.
+            data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compactor-postgres-")))
+            account = pwd.getpwnam("postgres")
+            os.chown(data, account.pw_uid, account.pw_gid)
+            prefix = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
+        tmp.mkdir(parents=True, exist_ok=True)
+        _run([*prefix, binaries / "initdb", "-D", data, "-U", "hive", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"])
+        command = [*prefix, binaries / "postgres", "-D", data, "-p", port, "-k", "", "-c", "listen_addresses=127.0.0.1", "-F"]
+        command += [part for name, value in (settings or {}).items() for part in ("-c", f"{name}={value}")]
+        stack.enter_context(_server("PostgreSQL", command, tmp / "postgres.log", lambda: _connects(port)))
         client = [binaries / "psql", "-h", "127.0.0.1", "-p", port, "-U", "hive", "-d", "postgres", "-qc"]
         _until("PostgreSQL", lambda: _succeeds([*client, "select 1"]))
         _run([*client, f"create database {database}"])
@@ -281,11 +283,3 @@ def _metastore_properties(home: Path, url: str, driver: str) -> dict[str, str]:
         "hive.metastore.warehouse.dir": (home / "warehouse").as_uri(),
         "hive.async.log.enabled": "false",
     }
-
-
-def _open_way_to(folder: Path) -> None:
-    # pytest's folders are closed to everybody but us, and `postgres` must get through to its own.
-    for parent in folder.parents:
-        mode = parent.stat().st_mode
-        if not mode & 0o001:
-            parent.chmod(mode | 0o001)

@@ -175,7 +175,7 @@ def test_the_command_line_runs_several_statements(place: Place) -> None:
         return done.stdout if code == 0 else done.stderr
 
     assert compactor("sql", "select 1 as a; select ';' as b;", "-o", "csv") == "a\n1\n\nb\n;\n"
-    assert compactor("shell", "-o", "json", typed="select count(*) as n\nfrom t;\nselect 2 as b") == '[\n{"n":40}\n]\n[\n{"b":2}\n]\n'
+    assert compactor("shell", "-o", "json", typed="select count(*) as n\nfrom t;\nselect 2 as b;\nexit\n") == '[\n{"n":40}\n]\n[\n{"b":2}\n]\n'
     assert "nope" in compactor("shell", typed="select 1; select nope from t; select 3", code=1)
     listed = json.loads(compactor("files", "t", "--output", "json"))
     assert (listed["version"], {file["part"] for file in listed["files"]}) == (3, {"base", "delta"})

@@ -45,11 +45,11 @@ def test_every_kind_of_rule_blocks_and_lets_pass(lake: Lake) -> None:
     said = str(report.error)
     for part in (
         "row_change: expected at most 100%, found 150%: 2 rows before, 5 now",
-        'unique mail: expected none, found 1 keys that are there several times, such as {"mail":"b@x","rows":2}',
-        'unique mail, status: expected none, found 1 keys that are there several times, such as {"mail":"b@x","status":"left","rows":2}',
+        'unique mail: expected none, found 1 key with several rows, such as {"mail":"b@x","rows":2}',
+        'unique mail, status: expected none, found 1 key with several rows, such as {"mail":"b@x","status":"left","rows":2}',
         "null_share mail: expected at most 50.0% nulls, found 60.0% (3 rows)",
         'accepted status: expected none, found 3 offending rows, such as {"status":"?"}',
-        'sql jump: expected none, found 1 offending rows, such as {"id":1}',
+        'sql jump: expected none, found 1 offending row, such as {"id":1}',
         "fresh: expected changes of the last 0.0 h, found no source time",
     ):
         assert part in said

@@ -11,7 +11,9 @@ import fastavro
 import pytest
 
 from compactor.core.model.errors import InputRefused, OrderRefused, SchemaRefused
+from compactor.flows.keep.erase import Request, erase
 from compactor.flows.read import quarantine
+from compactor.flows.run import discard_table
 from compactor.flows.table import Table
 from tests.oracle.sizes import tiered
 from tests.parts.one_spark import AVRO
@@ -365,6 +367,27 @@ def test_a_value_that_is_not_of_the_declared_type_is_not_silently_null(lake: Lak
     lake.land(spec, 1, [{"id": 1, "seq": 1, "n": 5}, {"id": 2, "seq": 2, "n": "five"}, {"id": 3, "seq": 3, "n": None}])
     assert 1 == lake.run(spec).counts["quarantined"]
     assert [(1, 5), (3, None)] == [(row["id"], row["n"]) for row in lake.rows(spec)]
+
+
+def test_files_without_events_are_given_up(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A README and a cut Parquet file: the archive has empty files of their names, which a full recompute and an erase read as no events."""
+    spec = lake.spec()
+    folder = lake.land(spec, 1, [up(1, 1)]).parent
+    (folder / "README.txt").write_text("about these files")
+    (folder / "cut.parquet").write_bytes(b"PAR1, and no end")
+    os.utime(folder / "cut.parquet", (0, 0))
+    lake.run(spec)
+    waiting = quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    assert sorted(item.path.rpartition("/")[2] for item in waiting) == ["README.txt", "cut.parquet"]
+    discard_table(Table(lake.env, spec), [item.path for item in waiting])
+    assert [] == quarantine.waiting(Table(lake.env, spec), lake.snapshot(spec))
+    lake.land(spec, 2, [up(2, 2)])
+    lake.run(spec)
+    assert [1, 2] == [row["id"] for row in lake.rows(spec)]
+    assert [] == lake.problems(spec)
+    monkeypatch.setenv("COMPACTOR_HASH_KEY", "a secret of some length")
+    erase(Table(lake.env, spec), Request((("1",),), now=True))
+    assert [2] == [row["id"] for row in lake.rows(spec)]
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ class RunRecord:
     table: str
     """The table's name."""
     operation: str
-    """The verb: `run`, `replay`, `reabsorb`, `restore`, `rebuild`, `adopt` or `reconcile`."""
+    """The verb: `run`, `replay`, `discard`, `reabsorb`, `restore`, `rebuild`, `adopt` or `reconcile`."""
     outcome: str
     """`committed`, `resumed` (it only finished an earlier run), `blocked` (committed, and not shown because a rule of `checks:` does not hold),
     `failed`, `later` (try again), or `stopped` (by Ctrl-C). Of a comparison: `equal`, `different`, `unproven` or `too many`."""

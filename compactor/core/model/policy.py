@@ -89,6 +89,10 @@ class Rule:
         return cls(raw["kind"], tuple(raw["columns"]), raw["limit"], tuple(raw["values"]))
 
 
+HASH_KEY = "COMPACTOR_HASH_KEY"
+"""Environment variable: the secret of `hash` columns and erased keys. The same secret gives the same hash, so that tables can be joined."""
+
+
 @dataclass(frozen=True)
 class Protection:
     """What happens to the values of one column."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from compactor.core.catalog.ddl import quoted, text_literal
 from compactor.core.model import times
 from compactor.core.model.policy import ACCEPTED, FRESH, NULL_SHARE, ROW_CHANGE, SQL, UNIQUE, Rule
+from compactor.core.results import phrases
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def failures(rules: Sequence[Rule], counted: Measured, before: int | None, sourc
             if share > rule.limit:
                 sentences.append(f"{rule.name}: expected at most {rule.limit:.1%} nulls, found {share:.1%} ({number:,} rows)")
         elif number:
-            what = "keys that are there several times" if rule.kind == UNIQUE else "offending rows"
-            sentences.append(f"{rule.name}: expected none, found {number:,} {what}, such as {_cut(example)}")
+            what = f"{phrases.counted(number, 'key')} with several rows" if rule.kind == UNIQUE else phrases.counted(number, "offending row")
+            sentences.append(f"{rule.name}: expected none, found {what}, such as {_cut(example)}")
     return tuple(sentences)
 
 

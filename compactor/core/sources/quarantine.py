@@ -61,6 +61,8 @@ class Limits:
     """The largest number of records; a file counts as one. None for no limit."""
     share: float = 0.5
     """The largest share of the records, and of the files. It counts from SHARE_MIN of them on, unless it is 0."""
+    again: bool = False
+    """Whether the files come from quarantine."""
 
     def problem(self, unusable: Sequence[Unusable], records: int, read: int, files: int, inputs: int) -> str | None:
         """Return why a run stops, or None. `records` of `read` records and `files` of `inputs` files cannot be used."""
@@ -68,10 +70,16 @@ class Limits:
             return None
         first = f"{unusable[0]}" + (f" (and {records + files - 1:,} more)" if records + files > 1 else "")
         todo = "Nothing was committed; all files stay in landing. Repair or remove them, correct the table's settings, or raise the limit."
+        if self.again:
+            todo = (
+                "Nothing was committed; the files stay in quarantine. Repair them (`compactor quarantine show` names the place for a copy), replay "
+                "others by their paths, or give a file up with `compactor quarantine discard`."
+            )
         if self.rows is not None and records + files > self.rows:
             return f"{records + files:,} records or files are unusable; the limit is {self.rows:,} (`quarantine.max_rows`): {first}. {todo}"
         if files == inputs or (read and records == read):
-            return f"all landed files or records are unusable: {first}. {todo}"
+            which = "files or records from quarantine" if self.again else "landed files or records"
+            return f"all {which} are unusable: {first}. {todo}"
         too_many = [
             f"{count:,} of {whole:,} {what}"
             for count, whole, what in ((records, read, "records"), (files, inputs, "files"))

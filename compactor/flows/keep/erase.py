@@ -123,7 +123,7 @@ def _check(table: Table, newest: Snapshot, request: Request) -> None:
         problems.append("it was adopted, and a rebuild needs version 1, which has the rows it began with")
     waits = quarantine.waiting(table, newest)
     if waits or next(iter(table.storage.list(layout.inside("quarantine"))), None) is not None:
-        problems.append("files or records are in quarantine, and nobody knows whose they are (`compactor quarantine list`)")
+        problems.append("files or records are in quarantine, and nobody knows whose they are; replay or discard them (`compactor quarantine`)")
     before = newest.version + 1 if request.keys or newest.erased is None else newest.erased.version
     pinned = [pin.name for pin in newest.pins if pin.version < before]
     if pinned:

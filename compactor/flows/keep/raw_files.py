@@ -52,7 +52,8 @@ def find(table: Table, snapshot: Snapshot, erased: Erased) -> list[RawFile]:
     if unaccounted:
         raise Refused(f"table {table.name}: no version ingested {unaccounted[0]}, so nobody knows what is in it. Nothing was erased. Move it.")
     chosen = []
-    for group in _one_of_a_name({location: owners[location] for location in there}):
+    # an empty one stands for a file that was given up in quarantine, of any format
+    for group in _one_of_a_name({location: owners[location] for location, info in there.items() if info.size}):
         inputs = [dataclasses.replace(item, rows=0, outcome="absorbed", quarantined=0, reason="") for _, item in group]
         locations = {(item.path, item.etag): location for location, item in group}
         with logs.phase(table, "searching") as phase:

@@ -23,6 +23,7 @@ SIGNAL = "has the columns of Debezium's signal table; add it if it is one of you
 
 _LIKELY_ORDER = ("__source_ts_us", "__source_ts_ms", "__ts_us", "__ts_ms", "AR_H_CHANGE_SEQ", "transact_id", "seq", "lsn", "version", "updated_at")
 _CHANGED = re.compile(r"(?:^|_)(?:changed|updated|modified|last_?update|last_?modified)", re.IGNORECASE)
+_DELETED = re.compile(r"(?:deleted|removed)_?(?:at|on|date|time|ts)", re.IGNORECASE)
 _CONNECTORS = ("", "postgresql", "mysql", "mariadb", "sqlserver", "oracle")
 
 LeftOut = list[tuple[str, str]]
@@ -204,6 +205,9 @@ def _questions(
         hint = "A guess by its name." if by_name else "A guess: its values are times." if typed else "No sampled column looks like it."
         none = "" if by_name or typed else " If there is none and each folder has the whole table: `envelope: full-load`."
         yield f"Which columns order the changes of a row, the most significant first? {hint}{none}", {"order_by": by_name or typed or ["changed_at"]}
+    deleted = next((column for column in profile.columns if _DELETED.fullmatch(column)), None)
+    if deleted and profile.envelope == "flat":
+        yield f'A row with a value in {deleted} may be a deleted one: then add `delete_when: "{deleted} IS NOT NULL"`.', {}
     for column, (form, example) in profile.csv_foreign.items():
         yield f"{column} has {form} ({example}). It becomes text; convert it at the source, or in queries.", {}
     if profile.opaque:

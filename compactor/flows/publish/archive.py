@@ -144,6 +144,10 @@ def _left_quarantine(table: Table, item: Input) -> bool:
     source = _taken_again(table, item)
     if source is None:
         return False
+    original = _replaced(table, item, source)
+    if original is not None:
+        # before the move: afterwards nothing shows that a copy was read in its place, and the archive would hold both
+        table.storage.delete([original.path])
     for target in (layout.archived(item.path), layout.archived(item.path, item.etag)):
         with contextlib.suppress(FileExistsError):
             return table.storage.move(source, target)
@@ -155,6 +159,21 @@ def _taken_again(table: Table, item: Input) -> FileInfo | None:
     layout = table.layout
     info = table.storage.stat(layout.quarantined(item.path, item.etag))
     return info or (table.storage.stat(layout.quarantined(item.path)) if item.outcome == "replayed" else None)
+
+
+def _replaced(table: Table, item: Input, source: FileInfo) -> FileInfo | None:
+    """Return the unreadable file in quarantine in whose place `source`, its repaired copy, was read.
+
+    Under the plain name may also lie another input of the same name (H1), which has reasons of its own.
+    """
+    plain = table.layout.quarantined(item.path)
+    info = table.storage.stat(plain) if item.outcome == "replayed" and source.path != plain else None
+    if info is None or info.size != item.size:
+        return None
+    folder, _, name = plain.rpartition("/")
+    ours = table.layout.reason(item.path, item.etag)
+    others = [each for each in table.storage.list(folder) if each.path.endswith(f"~{name}.reason.json") and each.path != ours]
+    return None if others else info
 
 
 def _same(info: FileInfo | None, item: Input) -> bool:

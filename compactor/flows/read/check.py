@@ -6,6 +6,7 @@ A mistyped folder looks like a source without changes, and a mistyped key like a
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -13,6 +14,7 @@ from itertools import islice
 from compactor.core.model.errors import CompactorError
 from compactor.core.model.files import FileInfo
 from compactor.core.model.layout import relative
+from compactor.core.model.policy import HASH, HASH_KEY
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.checks import Check
 from compactor.core.results.phrases import counted
@@ -50,6 +52,9 @@ def missing(table: Table) -> str:
 def _results(table: Table, others: Sequence[TableSpec]) -> Iterator[tuple[str, str, str]]:
     """Yield (check, problem or "", what was found)."""
     spec = table.spec
+    if any(rule.kind == HASH for rule in spec.columns):
+        problem = "" if os.environ.get(HASH_KEY) else f"`columns:` hashes a column, which needs a secret; set the environment variable {HASH_KEY}"
+        yield "secret of `columns`", problem, HASH_KEY
     yield "landing folder of its own", _shared(spec, others), f"no other table reads {spec.landing}"
     snapshot = table.newest()
     if snapshot is None and (problem := missing(table)):
@@ -79,10 +84,12 @@ def _formats(spec: TableSpec, paths: Iterable[str]) -> str:
 
 
 def _contents(spec: TableSpec, table: Table, files: Sequence[str], infos: Mapping[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
-    profiles_by_source = sample(table.storage, files, infos)
+    unreadable: list[str] = []
+    profiles_by_source = sample(table.storage, files, infos, unreadable)
     profiles = [profile for profile in profiles_by_source.values() if profile.columns or profile.csv or profile.opaque]
+    if unreadable or not profiles:
+        yield "records", "; ".join(unreadable) or f"the sampled files of {spec.landing} have no rows", ""
     if not profiles:
-        yield "records", f"the sampled files of {spec.landing} have no readable rows", ""
         return
     if spec.source_table:
         names = [profile.table for profile in profiles if profile.table]
@@ -110,6 +117,8 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
         configured.update({"metadata_columns": spec.metadata_columns, "csv.types": tuple(name for name, _ in spec.csv.types)})
     if spec.source.order_columns and not spec.order_by and not all(profile.ordered for profile in profiles):
         yield "columns of `order_by`", f"`order_by` is not set, and the rows carry no order; set it to columns out of {', '.join(columns[:20])}", ""
+    if unprotected := [rule.column for rule in spec.columns if not rule.covers(*columns)]:
+        yield "columns of `columns`", f"{_absent(unprotected, columns)}. A mistyped name protects nothing", ""
     misfit = next((problem for name, kind in spec.csv.types for profile in profiles if (problem := _misfit(profile, name, kind))), "")
     for setting, names in configured.items():
         absent = [name for name in names if name.lower() not in present]
@@ -143,6 +152,8 @@ def _dialect(spec: TableSpec, profile: SourceProfile) -> str:
         return "the files seem to have no header; set `csv: {columns: [..]}` to their columns in order"
     if not header and profile.columns and not spec.csv.columns:
         return "the files begin with a header; set `csv: {header: true}`"
+    if not header and not spec.csv.columns and not spec.avro_schema:
+        return "the files have no header, and nothing names their columns; set `csv: {columns: [..]}` to the columns in their order"
     if spec.csv.columns and not profile.columns and profile.csv_width != len(spec.csv.columns):
         return f"the rows have {profile.csv_width} values, expected {len(spec.csv.columns)} as in `csv: {{columns: ..}}`"
     return ""

@@ -110,6 +110,21 @@ def chosen(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Sequen
     return selected
 
 
+def give_up(table: Table, waiting_files: Sequence[QuarantinedFile], paths: Sequence[str]) -> None:
+    """Put an empty copy beside each of these files, which a replay reads in its place. Raises InputRefused for a file that is partly ingested."""
+    selected = chosen(table, waiting_files, paths)
+    if table.spec.source.full_loads:
+        raise InputRefused(f"table {table.name}: a full load is not whole without {paths[0]}; land the load again in the folder of a later hour")
+    partly = next((item for item in selected if item.records is not None), None)
+    if partly is not None:
+        raise InputRefused(
+            f"table {table.name}: the other records of {partly.path} are in the table. Put a copy without the invalid records at {partly.repaired}, "
+            f"then `compactor quarantine replay {table.name} {partly.path}`"
+        )
+    for item in selected:
+        table.storage.write(item.repaired, b"")
+
+
 def again(table: Table, waiting_files: Sequence[QuarantinedFile], snapshot: Snapshot) -> tuple[list[Input], dict[tuple[str, str], str]]:
     """Return the inputs of a replay, and where they lie."""
     ids = {(item.path, item.etag): item.location or "" for item in waiting_files}

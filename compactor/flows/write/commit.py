@@ -107,6 +107,8 @@ class _Ingestion:
         self.progress(self.table.name, "read", 0.1)
         version = self.parent.version + 1 if self.parent else 1
         commit = commit_id(version, self.table.env.nonce())
+        if self.parent is not None and all(self._given_up(item) for item in inputs):
+            return self._without_events(self.parent, commit)
         try:
             batch = self._read(inputs, version)
         except InputUnfinished as error:
@@ -123,6 +125,17 @@ class _Ingestion:
         if unsteady:
             return self.edit(self._without(unsteady))
         return self._written(batch, commit)
+
+    def _given_up(self, item: Input) -> bool:
+        """Return whether an empty copy stands for a file in quarantine, which has no events then."""
+        location = self.locations.get((item.path, item.etag)) if item.outcome == "replayed" else None
+        info = self.table.storage.stat(location) if location else None
+        return info is not None and info.size == 0
+
+    def _without_events(self, parent: Snapshot, commit: str) -> Edit:
+        """Return the Edit for files that were given up: nothing is read, and only the ledger changes."""
+        state = dataclasses.replace(parent.state, watermark=whole_hours.after_giving_up(self.table, parent, self.inputs))
+        return Edit(self.operation, commit, state, inputs=tuple(self.inputs), pending=self._pending(self.inputs))
 
     def _without(self, paths: Sequence[str]) -> list[Input]:
         """Return the inputs without those at these paths, and without what counts only together with them."""

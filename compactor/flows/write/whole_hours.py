@@ -31,6 +31,14 @@ def after_commit(table: Table, parent: Snapshot | None, summary: BatchSummary, l
     return advanced(before, summary.streams, int(table.env.clock() * 1_000_000), table.spec.streams, incomplete)
 
 
+def after_giving_up(table: Table, parent: Snapshot, inputs: Collection[Input]) -> Watermark:
+    """Return the watermark after inputs in quarantine were given up on top of `parent`. They lack no rows then."""
+    before = parent.watermark
+    if before.incomplete != IN_QUARANTINE or _others_lack_rows(table, parent, {(item.path, item.etag) for item in inputs}):
+        return before
+    return dataclasses.replace(before, incomplete="")
+
+
 def brought_back(target: Snapshot, entries: Iterable[Input]) -> Watermark:
     """Return the watermark of a restore or rebuild to `target`. `entries`: the whole ledger after it."""
     lacking = _lacks_rows(ledger.latest(entries).values())

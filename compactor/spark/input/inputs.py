@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model.errors import InconsistentRead, InputRefused, InputUnfinished
-from compactor.core.model.inputs import Input, work
+from compactor.core.model.inputs import AGAIN, Input, work
 from compactor.core.model.layout import Layout, join
 from compactor.core.model.spec import TableSpec
 from compactor.core.results.batch import InputLocations
@@ -41,7 +41,7 @@ class Inputs:
         self, spark: SparkSession, storage: Storage, spec: TableSpec, inputs: Sequence[Input], locations: InputLocations, scratch: ExitStack
     ) -> None:
         layout = Layout(spec.root, spec.landing)
-        self._spark, self.spec, self.inputs, self._scratch = spark, spec, inputs, scratch
+        self._spark, self.spec, self.inputs, self._storage, self._scratch = spark, spec, inputs, storage, scratch
         self.places = {item: locations.get((item.path, item.etag)) or layout.landed(item.path) for item in inputs}
         roots = files.Origins((spec.landing, layout.archived(""), layout.quarantined("")))
         renamed = tuple((place, item.path) for item, place in self.places.items() if place in locations.values() and roots.path(place) != item.path)
@@ -51,9 +51,14 @@ class Inputs:
         self._raws: dict[str, list[DataFrame]] = {}
 
     def by_format(self) -> dict[str, list[str]]:
-        """Return the locations by file format, without unreadable files. The format comes from the settings, else from the file's name."""
+        """Return the locations by file format, without unreadable files. The format comes from the settings, else from the file's name.
+
+        An empty copy stands for a file in quarantine that was given up. It has no events, whatever its format.
+        """
         by_format: dict[str, list[str]] = {}
         for item, place in self.places.items():
+            if item.outcome in AGAIN and (info := self._storage.stat(place)) is not None and info.size == 0:
+                continue
             kind = self.spec.format if self.spec.format != "auto" else increment.file_format(item.path)
             if kind is None:
                 self.unreadable[place] = files.Problem(f"the file name has no known suffix; set `format: {'|'.join(FORMATS)}`")
@@ -121,7 +126,8 @@ class Inputs:
         self.set_aside(records)
         unreadable = self.unusable()
         judged = [item for item in unreadable if item.path not in self.unfinished]
-        limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share)
+        again = all(item.outcome in AGAIN for item in self.inputs)
+        limits = Limits(self.spec.quarantine_rows, self.spec.quarantine_share, again)
         where = f"table {self.spec.name}: {join(self.spec.landing)}"
         if problem := limits.problem([*judged, *records], invalid, read, len(judged), len(self.inputs)):
             raise InputRefused(f"{where}: {problem}")

@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from compactor.core.model.errors import Refused
-from compactor.core.model.policy import HASH, MASK, NULL, Protection
+from compactor.core.model.policy import HASH, HASH_KEY, MASK, NULL, Protection
 from compactor.core.model.schema import Schema
 from compactor.spark.sql import literal, quoted
-
-KEY = "COMPACTOR_HASH_KEY"
-"""Environment variable: the secret of `hash` columns. The same secret gives the same hash, so that tables can be joined."""
 
 _BLOCK = 64
 """Bytes of a block of SHA-256 (RFC 2104)."""
@@ -51,9 +48,9 @@ def hashed(value: str, key: bytes) -> str:
 
 def secret(table: str, why: str) -> bytes:
     """Return the secret of hashes. `why`: what needs it, for the message. Raises Refused if there is none, or if it is too short or too long."""
-    value = os.environ.get(KEY, "").encode()
+    value = os.environ.get(HASH_KEY, "").encode()
     if len(value) < 16:
-        raise Refused(f"table {table}: {why}, which needs a secret. Set the environment variable {KEY} to at least 16 bytes.")
+        raise Refused(f"table {table}: {why}, which needs a secret. Set the environment variable {HASH_KEY} to at least 16 bytes.")
     if len(value) > _BLOCK:
-        raise Refused(f"table {table}: the secret in {KEY} has more than {_BLOCK} bytes. Set a shorter one.")
+        raise Refused(f"table {table}: the secret in {HASH_KEY} has more than {_BLOCK} bytes. Set a shorter one.")
     return value
