@@ -29,6 +29,7 @@ from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
+from compactor.core.schema.clustering import by_key, of_segments
 from compactor.ports import Entries, Storage
 from compactor.spark import audit, failures, keys, measured, view_check
 from compactor.spark.columns import BEHIND, OLDER, POSITION
@@ -91,7 +92,8 @@ class SparkEngine:
         rows = work.heads.where(f"_origin <> {BASE} OR _version = {work.version}")
         base = work.parent.segments if work.parent else ()
         owners = keys.owner_masks(base, work.schema)
-        made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial, owners)
+        files = by_key(work.schema)
+        made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial, files, owners)
         counts, ties = work.counts(done)
         if made is None:
             return Staged(None, (), counts, ties)
@@ -305,17 +307,17 @@ class SparkEngine:
         If there are several ranges, the column `_run` has the number of each row's range. `through` is the version up to which the Delta is compacted
         into these Segments. `partial` are the columns that may have a register of their own.
         """
-        directory = Layout(spec.root, spec.landing).base(commit)
+        directory, files = Layout(spec.root, spec.landing).base(commit), of_segments(spec, schema)
         total = sum(count for _, _, count in ranges)
         if total == 1:
             name = "segment=0-00000"
-            one, done = table_writer.write_one(self._storage, rows.coalesce(1), schema, order, join(directory, name), spec.name, partial)
+            one, done = table_writer.write_one(self._storage, rows.coalesce(1), schema, order, join(directory, name), spec.name, partial, files)
             low, high, _ = ranges[0]
             return ([_segment(commit, dataclasses.replace(one, name=name), low, high, through)] if one else []), done
         by = [*(["_run"] if len(ranges) > 1 else []), *(quoted(name) for name in schema.key)]
         run = "_run" if len(ranges) > 1 else "0"
         tagged = rows.repartitionByRange(total, *by).selectExpr("*", f"concat({run}, '-', lpad(spark_partition_id(), 5, '0')) AS segment")
-        table_writer.write_segments(tagged, schema, order, directory)
+        table_writer.write_segments(tagged, schema, order, directory, files)
         written = table_writer.inspect(self._spark, self._storage, schema, order, directory, spec.name, rows.count())
         out = []
         for number, (low, high, _) in enumerate(ranges):

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -80,13 +81,17 @@ def _one_machine(rows: DataFrame) -> bool:
     return str(rows.sparkSession.sparkContext.master).startswith("local")
 
 
-def write_parquet(rows: DataFrame, directory: str) -> Pass:
-    """Write rows into a new directory. This is what `rows.write.parquet` does, which does not return its pass. One Spark job."""
+def write_parquet(rows: DataFrame, directory: str, options: Mapping[str, str] = MappingProxyType({})) -> Pass:
+    """Write rows into a new directory. This is what `rows.write.parquet` does, which does not return its pass. One Spark job.
+
+    `options` are those of Spark's Parquet writer.
+    """
     session, jvm = rows.sparkSession, rows.sparkSession._jvm
     assert jvm is not None
     sql: Any = jvm.org.apache.spark.sql
     java, none, seq = session._jsparkSession, jvm.scala.Option.apply(None), jvm.PythonUtils.toSeq
-    source = sql.execution.datasources.DataSource(java, "parquet", seq([directory]), none, seq([]), none, jvm.PythonUtils.toScalaMap({}), none)
+    given = jvm.PythonUtils.toScalaMap(dict(options))
+    source = sql.execution.datasources.DataSource(java, "parquet", seq([directory]), none, seq([]), none, given, none)
     command = source.planForWriting(sql.SaveMode.ErrorIfExists, rows._jdf.logicalPlan())
     execution = java.sessionState().executePlan(command, sql.execution.CommandExecutionMode.ALL())
     collector = getattr(getattr(sql.execution, "CollectMetricsExec$"), "MODULE$")

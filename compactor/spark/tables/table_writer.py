@@ -1,4 +1,4 @@
-"""Base and Delta files: write states sorted by key, read them, and check what was written.
+"""Base and Delta files: write sorted states, read them, and check what was written.
 
 Files hold the table's stored columns and `columns.STATE`. Every row of a directory has another key, because a resolution leaves one row of each.
 
@@ -23,6 +23,7 @@ from compactor.core.model.layout import join
 from compactor.core.model.position import Position
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import DataFile
+from compactor.core.schema.clustering import FileOrder
 from compactor.ports import Storage
 from compactor.spark import measured
 from compactor.spark.columns import STATE, state_types
@@ -79,10 +80,10 @@ def payload(schema: Schema, old: Mapping[str, str]) -> dict[str, str]:
     return columns
 
 
-def write_segments(rows: DataFrame, schema: Schema, order: position.Order, directory: str) -> None:
-    """Write states into a new directory, each file sorted by key. The rows have a column `segment` that names their folder."""
-    ordered = rows.selectExpr(*_stored(schema, order), _SEGMENT).sortWithinPartitions(_SEGMENT, *[quoted(name) for name in schema.key])
-    ordered.write.mode("errorifexists").partitionBy(_SEGMENT).parquet(directory)
+def write_segments(rows: DataFrame, schema: Schema, order: position.Order, directory: str, files: FileOrder) -> None:
+    """Write states into a new directory, each file as `files` says. The rows have a column `segment` that names their folder."""
+    ordered = rows.selectExpr(*_stored(schema, order), _SEGMENT).sortWithinPartitions(_SEGMENT, *[quoted(name) for name in files.columns])
+    ordered.write.mode("errorifexists").options(**_options(files)).partitionBy(_SEGMENT).parquet(directory)
 
 
 def write_one(
@@ -93,9 +94,10 @@ def write_one(
     directory: str,
     table: str,
     partial: Sequence[str],
+    layout: FileOrder,
     aggregates: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Written | None, Pass]:
-    """Write states into one new directory, each file sorted by key, and check what was written. One Spark job.
+    """Write states into one new directory, each file as `layout` says, and check what was written. One Spark job.
 
     `partial` are the columns that may have a register of their own. `aggregates` (name → SQL) are computed for `Written.numbers`. Returns None for
     what was written if there are no rows, and the pass that wrote. Raises CheckFailed if a key is null, or if other rows are in the files than were
@@ -114,7 +116,7 @@ def write_one(
         **aggregates,
     }
     states = measured.observe(rows.selectExpr(*_stored(schema, order)), "written", counted)
-    done = measured.write_parquet(states.sortWithinPartitions(*[quoted(name) for name in schema.key]), directory)
+    done = measured.write_parquet(states.sortWithinPartitions(*[quoted(name) for name in layout.columns]), directory, _options(layout))
     numbers = done.numbers("written")
     files = tuple(_files(storage, directory).get("", ()))
     if numbers is None or len(files) > footers.FILES_MAX:
@@ -127,6 +129,11 @@ def write_one(
     columns = tuple(sorted(numbers["unavailable_columns"]))
     written = Written("", numbers["rows"], numbers["tombstones"], (), first, last, columns, files, {name: numbers[name] for name in aggregates})
     return (written if written.rows else None), done
+
+
+def _options(files: FileOrder) -> dict[str, str]:
+    """Return the options of Spark's Parquet writer."""
+    return {"parquet.block.size": str(files.row_group_bytes)} if files.row_group_bytes else {}
 
 
 def _stored(schema: Schema, order: position.Order) -> list[str]:
