@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--without-folders", action="store_true", help="do not measure folders")
     parser.add_argument("--dir", help="where to put the tables; default a temporary directory")
     given = parser.parse_args(arguments)
-    clustering.ROW_GROUP_BYTES = given.row_group
+    usual, clustering.ROW_GROUP_BYTES = clustering.ROW_GROUP_BYTES, given.row_group
     with tempfile.TemporaryDirectory(prefix="compactor-clustering-", dir=given.dir) as directory:
         root = Path(directory)
         spark = open_session(SessionSettings(None, str(root / "metastore"), str(root / "warehouse"), timestamps="TIMESTAMP_MICROS"))
@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = report(spark, root, given)
         finally:
             close_session(spark)
+            clustering.ROW_GROUP_BYTES = usual
     print(json.dumps({**vars(given), "load": os.getloadavg()[0], **found}, indent=2))
     return 0
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as commits
-from benchmarks import feed, history
+from benchmarks import clustering, feed, history
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.own_spark]
 
@@ -38,3 +38,11 @@ def test_an_hour_of_history_costs_what_the_hour_changes(capsys: pytest.CaptureFi
     """An hour between two folds writes a small part of what the naive recipe does."""
     hours = told(history.main, capsys, "--rows", "20000", "--changes", "50", "--hours", "2", "--naive-every", "2")["hours"]
     assert hours[1]["bytes_written"] < hours[1]["naive"]["bytes_written"] / 10
+
+
+def test_a_filter_on_a_clustered_column_reads_less(capsys: pytest.CaptureFixture[str]) -> None:
+    """In both engines, from files of several row groups."""
+    found = told(clustering.main, capsys, "--rows", "200000", "--segments", "1", "--row-group", "1000000", "--repeat", "1", "--without-folders")
+    for engine in ("spark", "duckdb"):
+        for name in ("region", "token"):
+            assert found[engine][name][f"by {name}"]["mb"] < found[engine][name]["by key"]["mb"] / 2

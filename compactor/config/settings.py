@@ -172,7 +172,11 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     }
     above = "; it belongs at the top of the file" if name in _key_names(Keys) else ""
     model = Group if place[:2] == ("airflow", "groups") else models.get(str(place[-2]), Table)
-    return f"unknown key{above or alike(name, _key_names(model))}"
+    return f"unknown key{above or _INSTEAD.get(name) or alike(name, _key_names(model))}"
+
+
+_INSTEAD = {"partition_by": "; set `cluster_by: [..]`, so that filters on these columns skip data (docs/design/partitions.md)"}
+"""Keys that other tools have, and what to write here."""
 
 
 def _key_names(model: type[BaseModel]) -> list[str]:
