@@ -47,6 +47,19 @@ def cpu_seconds() -> float:
     return sum(spent for pid, spent in times.items() if _below(pid, os.getpid(), parents))
 
 
+def bytes_read() -> int:
+    """Bytes that read calls have given this process and its descendants, whether from disk or from the page cache."""
+    parents, read = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                read[int(entry.name)] = int((entry / "io").read_text().split()[1])
+            except OSError:
+                continue
+    return sum(count for pid, count in read.items() if _below(pid, os.getpid(), parents))
+
+
 def _below(pid: int, top: int, parents: dict[int, int]) -> bool:
     while pid and pid != top:
         pid = parents.get(pid, 0)

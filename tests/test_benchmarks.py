@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as commits
-from benchmarks import feed, history, read
+from benchmarks import clustering, feed, history, read
 from compactor.app import App
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.own_spark]
@@ -50,3 +50,11 @@ def test_the_table_that_is_read_lands_where_runs_look(tmp_path: Path, monkeypatc
     with App.open(tmp_path / "compactor.yaml") as app:
         (state,) = app.status()
     assert state.waiting_files == 2
+
+
+def test_a_filter_on_a_clustered_column_reads_less(capsys: pytest.CaptureFixture[str]) -> None:
+    """From files of several row groups. Of so few rows Spark reads a megabyte anyway, so that only DuckDB's bytes show it."""
+    found = told(clustering.main, capsys, "--rows", "200000", "--segments", "1", "--row-group", "1000000", "--repeat", "1", "--without-folders")
+    assert set(found["spark"]) == {"region", "token", "key"}
+    for name in ("region", "token"):
+        assert found["duckdb"][name][f"by {name}"]["mb"] < found["duckdb"][name]["by key"]["mb"] / 2

@@ -82,6 +82,7 @@ tables:
     view: students
     tables_in: raw
     timestamps: int64
+    cluster_by: [region, born]
     target_file_bytes: 1.5 GB
     comment: of the school
     engines: [spark]
@@ -126,6 +127,7 @@ tables:
         "archive": "keep",
         "publish_window": 3600.0,
         "timestamps": "int64",
+        "cluster_by": ("region", "born"),
         "target_file_bytes": 3 << 29,
         "comment": "of the school",
         "keep": 604800.0,
@@ -346,6 +348,8 @@ BAD_TABLES: list[tuple[str, str, str]] = [
     ("history: true, history_end: 2999-12-31", "history_end", "expected null or 9999-12-31"),
     ("history: true, history_zero_length: hide", "history_zero_length", "expected keep or drop"),
     ("history: true, track: [a], track_except: [b]", "track_except", "`track` and `track_except` exclude each other"),
+    ("cluster_by: {region: up}", "cluster_by", "expected "),
+    ("partition_by: [region]", "partition_by", "unknown key; set `cluster_by: [..]`"),
     ("track: [name]", "track", "the table has no history; set `history: true`"),
     ("patch_rows: maybe", "patch_rows", "expected true or false"),
     ("on_schema_change: fial", "on_schema_change", "expected evolve, freeze or fail, found 'fial'; did you mean fail?"),

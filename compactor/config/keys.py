@@ -150,6 +150,11 @@ class Table(Section):
     timestamps: Annotated[str, values.choice("int96", "int64")] = setting(
         "int96", "Parquet type of timestamps. Hive 2 and 3 read int96 only. All tables of a file have the same."
     )
+    cluster_by: Names = setting(
+        (),
+        "Columns that readers filter by, as the source spells them, most significant first. The files of a Segment are sorted by them, then by the "
+        "key, so such filters skip data (docs/readers.md#filters-on-other-columns-than-the-key).",
+    )
     target_file_bytes: Size = setting(256 << 20, "Target size of a Segment.", written="256 MB")
     small_batch: Size = setting(
         64 << 20, "Landed files up to this size are computed by one task: for few rows, exchanging them costs more than it gains.", written="64 MB"

@@ -172,7 +172,11 @@ def _sentence(entry: Mapping[str, Any], place: Place, values: Mapping[str, Any])
     }
     above = "; it belongs at the top of the file" if name in _key_names(Keys) else ""
     model = Group if place[:2] == ("airflow", "groups") else models.get(str(place[-2]), Table)
-    return f"unknown key{above or alike(name, _key_names(model))}"
+    return f"unknown key{above or _INSTEAD.get(name) or alike(name, _key_names(model))}"
+
+
+_INSTEAD = {"partition_by": "; set `cluster_by: [..]`, so that filters on these columns skip data (docs/design/partitions.md)"}
+"""Keys that other tools have, and what to write here."""
 
 
 def _key_names(model: type[BaseModel]) -> list[str]:
@@ -259,9 +263,10 @@ def _spec(settings: Settings, name: str, table: Table, shares: str | None) -> Ta
 
 _SAME = (
     *("envelope", "format", "source_table", "topic", "partitions", "order_by", "op", "delete_when", "metadata_columns", "delete", "patch_rows"),
-    *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "read_optimized", "timestamps", "target_file_bytes", "small_batch"),
-    *("settle", "complete", "hours_in", "publish_window", "keep", "keep_versions", "grace", "archive_retention", "archive_kms_key", "engines"),
-    *("notify", "feed_retention", "columns", "history", "track", "track_except", "history_end", "history_zero_length"),
+    *("truncate", "unresolved", "beyond_retention", "write_mode", "live_view", "read_optimized", "timestamps", "cluster_by"),
+    *("target_file_bytes", "small_batch", "settle", "complete", "hours_in", "publish_window", "keep", "keep_versions", "grace", "engines"),
+    *("archive_retention", "archive_kms_key", "notify", "feed_retention", "columns"),
+    *("history", "track", "track_except", "history_end", "history_zero_length"),
 )
 """Fields of a TableSpec that equal the key of the same name."""
 

@@ -29,6 +29,7 @@ from compactor.core.planning.audit import Measured
 from compactor.core.results.batch import ErasedRecords, InputLocations, Staged
 from compactor.core.results.checks import Check, Difference
 from compactor.core.schema.adoption import ForeignBase
+from compactor.core.schema.clustering import by_key
 from compactor.ports import Entries, Storage
 from compactor.spark import failures, keys, measured
 from compactor.spark.checks import audit, view_check
@@ -93,7 +94,8 @@ class SparkEngine:
         rows = work.heads.where(f"_origin <> {BASE} OR _version = {work.version}")
         base = work.parent.segments if work.parent else ()
         owners = keys.owner_masks(base, work.schema)
-        made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial, owners)
+        files = by_key(work.schema)
+        made, done = table_writer.write_one(self._storage, rows, work.schema, work.order, directory, work.spec.name, work.partial, files, owners)
         counts, ties = work.counts(done)
         if made is None:
             return Staged(None, (), counts, ties)

@@ -135,7 +135,12 @@ def program(seed: int, parts: int, length: int = 14, moves: bool = True, in_orde
         settings["policy"] = Policy(kinds=(("to_string", "evolve"),))
     if live:
         settings |= {"live_view": True, "archive": "keep"}
-    return Program(seed, settings, events, runs, delivered, _names(also, live), texts)
+    names = _names(also, live)
+    if also.random() < 0.4:
+        columns = also.sample(("part", "a", "b", "d"), also.randint(1, 2))
+        # one of them may come later, or never
+        settings["cluster_by"] = tuple(names.get(name, name) for name in columns)
+    return Program(seed, settings, events, runs, delivered, names, texts)
 
 
 def _names(rng: random.Random, live: bool) -> dict[str, str]:

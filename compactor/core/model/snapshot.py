@@ -48,7 +48,7 @@ class _Directory:
 
 @dataclass(frozen=True)
 class Segment(_Directory):
-    """One directory of the base: rows sorted by key, with keys in `[low, high)`."""
+    """One directory of the base: rows with keys in `[low, high)`, sorted by key, or by `cluster_by:` and key."""
 
     id: str
     """The value of the partition column `segment`."""

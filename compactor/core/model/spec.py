@@ -135,6 +135,8 @@ class TableSpec:
     """Whether there is a view of the base alone. Then each compaction makes the base one version."""
     timestamps: str = "int96"
     """Parquet type of timestamps: `int96` or `int64`."""
+    cluster_by: tuple[str, ...] = ()
+    """Columns that the files of a Segment are sorted by before the key, in the source's spelling; () for the key alone."""
     target_file_bytes: int = 256 << 20
     """Bytes that a Segment should have."""
     small_batch: int = 64 << 20
@@ -248,7 +250,7 @@ class TableSpec:
     def from_json(cls, data: dict[str, Any]) -> TableSpec:
         """Return the TableSpec of a JSON object made by `to_json`."""
         values = dict(data)
-        for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except", "compact_window"):
+        for name in ("key", "order_by", "metadata_columns", "engines", "track", "track_except", "compact_window", "cluster_by"):
             values[name] = tuple(values[name])
         values["registered"] = tuple(values["registered"]) if values["registered"] else None
         policy = values["policy"]

@@ -111,7 +111,12 @@ def _columns(spec: TableSpec, profiles: Sequence[SourceProfile]) -> Iterator[tup
     if dialect or not columns or spec.avro_schema:
         return
     present = {name.lower() for name in columns}
-    configured: dict[str, tuple[str, ...]] = {"key": spec.key, "track": spec.track, "track_except": spec.track_except}
+    configured: dict[str, tuple[str, ...]] = {
+        "key": spec.key,
+        "cluster_by": spec.cluster_by,
+        "track": spec.track,
+        "track_except": spec.track_except,
+    }
     if spec.source.plain_rows and spec.container == "value":
         configured.update(order_by=tuple(name.split(".")[0] for name in spec.order_by), op=(spec.op,) if spec.op else ())
         configured.update({"metadata_columns": spec.metadata_columns, "csv.types": tuple(name for name, _ in spec.csv.types)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,10 +16,13 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Snapshot, State
 from compactor.core.results.batch import BatchSummary, Staged
 from compactor.core.results.phrases import counted
+from compactor.core.schema import clustering
 from compactor.core.sources.watermark import NOTHING_KNOWN
 from compactor.flows import logs
 from compactor.flows.table import Table
 from compactor.ports import Batch, Resolution
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Written:
 
 def write(table: Table, batch: Batch, parent: State | None, commit: str, whole: bool, purge_through: int, scratch: ExitStack) -> Written:
     """Resolve a batch with `parent` and write base or Delta, and the history if the table has one. `scratch` closes the resolution."""
+    _check_clustering(table, batch.summary.evolved.schema)
     with logs.phase(table, "resolving") as phase:
         resolution = table.engine().resolve(batch, whole)
         changes = resolution.summary.changes
@@ -53,6 +58,13 @@ def write(table: Table, batch: Batch, parent: State | None, commit: str, whole: 
         phase.did(f"wrote a {'base' if whole else 'Delta'} of {counted(rows, 'row')}, {size:,} bytes,", rows=rows, bytes=size)
     made = after(table, parent, resolution.summary, staged, history, commit, whole)
     return Written(resolution, staged, with_purge(table, made, parent, staged, purge_through))
+
+
+def _check_clustering(table: Table, schema: Schema) -> None:
+    """Raise Refused if the next compaction could not write files in the order of `cluster_by:`. It would be too late to learn it there."""
+    clustering.of_segments(table.spec, schema)
+    if absent := clustering.absent(table.spec, schema):
+        log.warning("%s: sorts its files without %s: `cluster_by` names it, and the table has no such column yet", table.name, ", ".join(absent))
 
 
 def after(table: Table, parent: State | None, summary: BatchSummary, staged: Staged, history: History | None, commit: str, whole: bool) -> State:

@@ -20,6 +20,7 @@ from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import Segment, Snapshot
 from compactor.core.model.spec import TableSpec
 from compactor.core.planning import compaction
+from compactor.core.schema.clustering import of_segments
 from compactor.ports import Storage
 from compactor.spark.columns import SEGMENT
 from compactor.spark.keys import key_columns_text, key_struct, key_types, range_index
@@ -139,13 +140,13 @@ def write(
     `through` is the version up to which the Delta is compacted into these Segments. `partial` are the columns that may have a register of their own.
     Raises CheckFailed if a key is null, or if other rows are in the files than were written.
     """
-    directory = Layout(spec.root, spec.landing).base(commit)
+    directory, files = Layout(spec.root, spec.landing).base(commit), of_segments(spec, schema)
     names = [f"{SEGMENT}={name}" for name in placed.names]
     if len(names) == 1:
-        alone, done = table_writer.write_one(storage, rows, schema, order, join(directory, names[0]), spec.name, partial)
+        alone, done = table_writer.write_one(storage, rows, schema, order, join(directory, names[0]), spec.name, partial, files)
         made = {names[0]: dataclasses.replace(alone, name=names[0])} if alone else {}
     else:
-        several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial)
+        several, done = table_writer.write_several(storage, rows, schema, order, directory, spec.name, partial, files)
         made = {each.name: each for each in several}
     return [_segment(commit, made[name], low, high, through) for name, (low, high) in _without_empty(names, placed, made).items()], done
 

@@ -1,4 +1,4 @@
-"""Base and Delta files: write states sorted by key, read them, and check what was written.
+"""Base and Delta files: write sorted states, read them, and check what was written.
 
 Files hold the table's stored columns and `columns.STATE`. Every row of a directory has another key, because a resolution leaves one row of each.
 
@@ -22,6 +22,7 @@ from compactor.core.model.layout import join
 from compactor.core.model.position import Position, earliest, latest
 from compactor.core.model.schema import Schema
 from compactor.core.model.snapshot import DataFile
+from compactor.core.schema.clustering import FileOrder
 from compactor.ports import Storage
 from compactor.spark import measured
 from compactor.spark.columns import OLDER, OP, POSITION, SEGMENT, STATE, state_types
@@ -81,9 +82,10 @@ def write_one(
     directory: str,
     table: str,
     partial: Sequence[str],
+    layout: FileOrder,
     aggregates: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Written | None, Pass]:
-    """Write states into one new directory, each file sorted by key, and check what was written. One Spark job.
+    """Write states into one new directory, each file as `layout` says, and check what was written. One Spark job.
 
     `partial` are the columns that may have a register of their own. `aggregates` (name → SQL) are computed for `Written.numbers`. Returns None for
     what was written if there are no rows, and the pass that wrote. Raises CheckFailed if a key is null, or if other rows are in the files than were
@@ -100,7 +102,7 @@ def write_one(
         **aggregates,
     }
     states = measured.observe(rows.selectExpr(*_stored(schema, order)), "written", counted)
-    done = measured.write_parquet(states.sortWithinPartitions(*[quoted(name) for name in schema.key]), directory)
+    done = measured.write_parquet(states.sortWithinPartitions(*[quoted(name) for name in layout.columns]), directory, options=_options(layout))
     numbers = done.numbers("written")
     files = tuple(_files(storage, directory).get("", ()))
     if numbers is None or len(files) > footers.FILES_MAX:
@@ -113,6 +115,11 @@ def write_one(
     columns = tuple(sorted(numbers["unavailable_columns"]))
     written = Written("", numbers["rows"], numbers["tombstones"], first, last, columns, files, {name: numbers[name] for name in aggregates})
     return (written if written.rows else None), done
+
+
+def _options(files: FileOrder) -> dict[str, str]:
+    """Return the options of Spark's Parquet writer."""
+    return {"parquet.block.size": str(files.row_group_bytes)} if files.row_group_bytes else {}
 
 
 def _stored(schema: Schema, order: position.Order) -> list[str]:
@@ -150,15 +157,23 @@ class Written:
 
 
 def write_several(
-    storage: Storage, rows: DataFrame, schema: Schema, order: position.Order, directory: str, table: str, partial: Sequence[str]
+    storage: Storage,
+    rows: DataFrame,
+    schema: Schema,
+    order: position.Order,
+    directory: str,
+    table: str,
+    partial: Sequence[str],
+    layout: FileOrder,
 ) -> tuple[list[Written], Pass]:
-    """Write states into a new directory with a folder for each value of their column SEGMENT, each file sorted by key, and check what was written.
+    """Write states into a new directory with a folder for each value of their column SEGMENT, each file as `layout` says, and check them.
 
     Two Spark jobs. Returns an entry for each folder, and the pass that wrote. Raises CheckFailed as `write_one` does.
     """
     counted = {"rows": "count(1)", "nokey": f"count_if({_null_key(schema)})"}
     states = measured.observe(rows.selectExpr(*_stored(schema, order), SEGMENT), "written", counted)
-    done = measured.write_parquet(states.sortWithinPartitions(SEGMENT, *[quoted(name) for name in schema.key]), directory, SEGMENT)
+    ordered = states.sortWithinPartitions(SEGMENT, *[quoted(name) for name in layout.columns])
+    done = measured.write_parquet(ordered, directory, SEGMENT, options=_options(layout))
     numbers = done.numbers("written") or measured.compute(states, counted)
     if numbers["nokey"]:
         raise _key_failed(directory, table)
