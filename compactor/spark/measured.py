@@ -10,7 +10,7 @@ its rows once more to sample them. A count from here must agree with a number fr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -80,13 +80,16 @@ def _one_machine(rows: DataFrame) -> bool:
     return str(rows.sparkSession.sparkContext.master).startswith("local")
 
 
-def write_parquet(rows: DataFrame, directory: str) -> Pass:
-    """Write rows into a new directory. This is what `rows.write.parquet` does, which does not return its pass. One Spark job."""
+def write_parquet(rows: DataFrame, directory: str, by: Sequence[str] = ()) -> Pass:
+    """Write rows into a new directory. This is what `rows.write.parquet` does, which does not return its pass. One Spark job.
+
+    With `by`, there is a directory for each value of these columns, as with `partitionBy`.
+    """
     session, jvm = rows.sparkSession, rows.sparkSession._jvm
     assert jvm is not None
     sql: Any = jvm.org.apache.spark.sql
     java, none, seq = session._jsparkSession, jvm.scala.Option.apply(None), jvm.PythonUtils.toSeq
-    source = sql.execution.datasources.DataSource(java, "parquet", seq([directory]), none, seq([]), none, jvm.PythonUtils.toScalaMap({}), none)
+    source = sql.execution.datasources.DataSource(java, "parquet", seq([directory]), none, seq([*by]), none, jvm.PythonUtils.toScalaMap({}), none)
     command = source.planForWriting(sql.SaveMode.ErrorIfExists, rows._jdf.logicalPlan())
     execution = java.sessionState().executePlan(command, sql.execution.CommandExecutionMode.ALL())
     collector = getattr(getattr(sql.execution, "CollectMetricsExec$"), "MODULE$")

@@ -31,13 +31,17 @@ def record_place(spec: TableSpec) -> tuple[str, str]:
     return "_position.block AS _block", f"{row} AS _row"
 
 
-def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
-    """Compute the changes once. Return those with a key (H27) and values of their types, the number of others by file, and the first others."""
+def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...], int]:
+    """Compute the changes once.
+
+    Returns those with a key (H27) and values of their types, the number of others by file, the first others, and the number of all changes whose old
+    key is known.
+    """
     keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
     invalid = f"(_mistyped IS NOT NULL OR {keyless})"
-    changes, numbers = measured.materialize_and_measure(changes, {"invalid": f"count_if({invalid})"})
+    changes, numbers = measured.materialize_and_measure(changes, {"invalid": f"count_if({invalid})", "moves": "count_if(_from IS NOT NULL)"})
     if not numbers["invalid"]:
-        return changes, {}, ()
+        return changes, {}, (), numbers["moves"]
     rows = changes.where(invalid).selectExpr("*", *record_place(opened.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
     kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
@@ -46,4 +50,5 @@ def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema) -> tuple
         f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
     )
     text = HIDDEN if opened.spec.columns else "to_json(struct(*))"
-    return changes.where(f"NOT {invalid}"), counts, tuple(survey.list_unusable(rows, why, text, opened.raws, not opened.spec.columns))
+    listed = survey.list_unusable(rows, why, text, opened.raws, not opened.spec.columns)
+    return changes.where(f"NOT {invalid}"), counts, tuple(listed), numbers["moves"]
