@@ -213,8 +213,8 @@ class Engine(Protocol):
     def write(self, resolution: Any, commit: str, purge_through: int) -> Staged:
         """Write a `whole` resolution as a new base, without tombstones of versions up to `purge_through`; any other as a new Delta."""
 
-    def write_history(self, resolution: Any, commit: str) -> History:
-        """Write the history parts of the batch and return the new history. Called only if `spec.history` is set."""
+    def write_history(self, resolution: Any, commit: str, staged: Staged) -> History:
+        """Write the history of the batch and return the new one. `staged` is what `write` returned. Called only if `spec.history` is set."""
 
     def shares(self, spec: TableSpec, snapshot: Snapshot) -> dict[str, int]:
         """Return Segment id → number of Delta rows in its range that are not compacted into it yet."""

@@ -272,9 +272,11 @@ class SparkEngine:
                 raise Refused(f"table {spec.name}: Spark failed while comparing: {reason(error)}") from error
             return Difference(unreadable=reason(error))
 
-    def write_history(self, resolution: Resolution, commit: str) -> History:
+    def write_history(self, resolution: Resolution, commit: str, staged: Staged) -> History:
         """Write the history of the batch and return the table's new history."""
-        return history_commit.write(resolution.session, self._storage, resolution, commit)
+        # one of two equal events of a key is a duplicate, one of two that differ is a tie
+        repeated = staged.counts["duplicate"] + staged.ties > 0
+        return history_commit.write(resolution.session, self._storage, resolution, commit, repeated)
 
     def _unresolved(self, work: Resolution, directories: Mapping[str, int]) -> int:
         """Count the values of visible rows that no event has carried. Raises CheckFailed under `unresolved: fail`."""

@@ -178,10 +178,12 @@ class Reader:
             changes = link_key_changes(changes, evolved.schema)
         changes = protect.protect(changes, evolved.schema, spec.columns, spec.name)
         changes = changes.coalesce(1) if opened.small else changes
-        changes, mistyped, listed = without_invalid(opened, changes, evolved.schema, parent is not None or not _read_again(opened))
+        kept = parent is not None or not _read_again(opened)
+        changes, mistyped, listed, moves = without_invalid(opened, changes, evolved.schema, kept)
         if mistyped:
             counts, unusable = counts.with_invalid(mistyped), (*unusable, *listed)
             opened.within_limits(counts.invalid, counts.read, unusable)
+        counts = dataclasses.replace(counts, moves=moves)
         if erased is not None:
             check_key(spec.name, parent.schema if parent else evolved.schema, evolved.schema)
             changes, left_out = erase.without_erased(changes, evolved.schema, erased, spec.name)

@@ -165,6 +165,8 @@ def session_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # Its cost grows with the square of the columns (2,000 columns: half of a run's CPU), and it finds nothing that our queries do not say.
         "spark.sql.constraintPropagation.enabled": "false",
+        # A commit with history and feed uses more than the 100 generated classes that Spark keeps: each commit compiled all of them again.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         # Hive 2 and 3 read only this form of decimals and timestamps.
         "spark.sql.parquet.writeLegacyFormat": "true",
         "spark.sql.parquet.outputTimestampType": settings.timestamps,

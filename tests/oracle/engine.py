@@ -286,7 +286,7 @@ class ListEngine:
             return self._resolved(batch, stored)
         return batch, states, counts, ties
 
-    def write_history(self, resolution: ListResolution, commit: str) -> History:
+    def write_history(self, resolution: ListResolution, commit: str, staged: Staged) -> History:
         """Every event played back."""
         resolution.check_open()
         batch = resolution.batch

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compactor.core.model.spec import TableSpec
+from compactor.spark.history import commit
 from tests.oracle.history import Version, as_of, versions
 from tests.oracle.history_cases import CASES, TRUNCATES, Case, Event
 from tests.oracle.model import Change, ordered, replayed
@@ -205,6 +206,63 @@ def test_any_arrival_gives_the_oracles_history(lake: Lake, name: str, seed: int)
     assert current == replayed(as_text(ordered(changes)))
     assert current == as_of(in_view(lake, spec), max(micros.values()))
     assert [] == problems(lake, spec)
+
+
+@pytest.mark.parametrize(("doubled", "settings"), [(False, {}), (True, {}), (False, {"small_batch": 0})])
+@pytest.mark.slow
+def test_events_that_follow_all_stored_ones_are_merged_in_one_pass(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, doubled: bool, settings: dict[str, Any]
+) -> None:
+    """Runs in the source's order, with and without repetitions inside a run. Then late events, which the steps merge."""
+    rng, spec = random.Random(doubled), table(lake, "t", track_except=("a",), history_zero_length="drop", write_mode="merge-on-read", **settings)
+    changes: list[Change] = []
+    for program in range(25):
+        source = Source()
+        for _ in range(rng.randint(4, 25)):
+            source.step(rng.choice(("insert", "update", "update", "delete", "snapshot")), rng.randrange(30), rng.randrange(30))
+        for raw in map(json.loads, source.lines):
+            changes.append(Change(raw["op"], (program, *raw["key"]), raw.get("values", {}), (0, raw["position"][0] * 100 + program, "f", 0, 0)))
+    changes.sort(key=lambda one: one.position[1])
+    micros = {one.position[1]: START + (one.position[1] // 2000 + rng.choice((0, 0, 0, -2))) * 4000 * SECOND for one in changes}
+
+    def time(one: Change) -> int:
+        return micros[one.position[1]]
+
+    late = [changes.pop(at) for at in sorted(rng.sample(range(len(changes)), 4), reverse=True)]
+    cuts = [0, *sorted(rng.sample(range(1, len(changes)), 4)), len(changes)]
+    runs = [changes[start:end] for start, end in itertools.pairwise(cuts)]
+    open_parts = set()
+    with monkeypatch.context() as patch:
+        if not settings:
+            patch.setattr(commit._Work, "merged", None)
+        for number, run in enumerate(runs):
+            for part in range(2):
+                sent = run if doubled else run[part::2]
+                lake.land(spec, number, [envelope(one, time(one)) for one in sent], file=f"part-{part}.json")
+            lake.run(spec)
+            so_far = changes[: cuts[number + 1]]
+            assert expected(so_far, time, tracked=("b", "c"), zero_length=False) == in_view(lake, spec)
+            open_parts.add(check_parts(lake, spec))
+    assert len(open_parts) > 1, "no commit wrote all open rows"
+    lake.land(spec, len(runs), [envelope(one, time(one)) for one in late])
+    lake.run(spec)
+    assert expected([*changes, *late], time, tracked=("b", "c"), zero_length=False) == in_view(lake, spec)
+    check_parts(lake, spec)
+    assert [] == lake.problems(spec)
+
+
+def check_parts(lake: Lake, spec: TableSpec) -> str:
+    """The numbers of each part of the history are those of its files. Returns the name of the open parts."""
+    snapshot = lake.snapshot(spec)
+    assert snapshot.history is not None
+    for part in snapshot.history.parts:
+        last = "max(coalesce(__end_position, _position))"
+        files = lake.spark.read.parquet(str(lake.root / spec.name / part.path))
+        row = files.selectExpr("count(*)", "count_if(__shown)", f"to_json({last})", f"{last}.o1").collect()[0]
+        assert part.last is not None
+        assert (part.rows, part.shown, part.last[1]) == (row[0], row[1], row[3])
+        assert list(part.last) == [json.loads(row[2]).get(name) for name in ("epoch", "o1", "file", "block", "row")]
+    return snapshot.history.open_id
 
 
 @pytest.mark.slow

@@ -71,6 +71,8 @@ CASES: list[tuple[str, Callable[[int, int], Rows], Land, dict[str, Any], int, in
     ("flat_parquet", flat, parquet, {}, 3, 3, 2),
     ("debezium", debezium, json_lines, {"envelope": "debezium", "order_by": ()}, 5, 4, 2),
     ("feed", flat, json_lines, {"feed": "net"}, 5, 6, 2),
+    ("history", flat, json_lines, {"history": True}, 5, 6, 2),
+    ("history_and_feed", flat, json_lines, {"history": True, "feed": "net"}, 6, 8, 2),
 ]
 """(name, rows, how they land, settings, most jobs of the first load, of a commit, of a compaction)"""
 

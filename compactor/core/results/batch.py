@@ -36,7 +36,7 @@ class BatchSummary:
     unavailable_columns: tuple[str, ...]
     """Columns without a value in some change (the source sent a placeholder)."""
     moves: int
-    """Changes of a row's key."""
+    """Changes of a row's key: those whose old key is known, and creates without all values, which may be one half of a key change."""
     truncates: int
     """Truncates."""
     first: Position | None

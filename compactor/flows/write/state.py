@@ -52,7 +52,7 @@ def write(table: Table, batch: Batch, parent: State | None, commit: str, whole: 
     scratch.callback(resolution.close)
     with logs.phase(table, "writing") as phase:
         staged = table.engine().write(resolution, commit, purge_through)
-        history = table.engine().write_history(resolution, commit) if table.spec.history else None
+        history = table.engine().write_history(resolution, commit, staged) if table.spec.history else None
         parts = staged.segments or ((staged.delta,) if staged.delta else ())
         rows, size = sum(part.rows for part in parts), sum(part.size for part in parts)
         phase.did(f"wrote a {'base' if whole else 'Delta'} of {counted(rows, 'row')}, {size:,} bytes,", rows=rows, bytes=size)

@@ -3,6 +3,9 @@
 Of a key only its last event is read, unless something of the batch lies before that. Then its later events are read too, out of the closed parts
 that reach so far. A closed part is written again only if one of its events changes.
 
+The usual batch comes after all that is stored. Then this is one broadcast of its keys, and one pass that looks up, computes and writes
+(`_Work.following`). All others are worked on in steps (`_Work.merged`), whose result is the same.
+
 In: a Resolution. Out: the table's new History; its parts hold stored events (`history/versions.py`).
 """
 
@@ -16,15 +19,16 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor.core.model import times
-from compactor.core.model.errors import InputRefused, Refused
-from compactor.core.model.history import History, HistoryPart, Truncated, compaction_due, rules, to_merge, tracked
+from compactor.core.model.errors import Refused
+from compactor.core.model.history import History, HistoryPart, Truncated, rules, to_merge, tracked
 from compactor.core.model.layout import Layout
-from compactor.core.model.position import Position, event_part, sort_key
 from compactor.core.model.snapshot import Snapshot
 from compactor.ports import Storage
 from compactor.spark import measured
-from compactor.spark.columns import MOVED_TO, POSITION, TIME, TO
-from compactor.spark.history.parts import BY_DAY, Parts, Writer, assembled
+from compactor.spark.columns import MOVED_TO, POSITION, TO
+from compactor.spark.history import event_times, plan
+from compactor.spark.history.parts import DAY, DELTA_PART, OPEN_PART, Parts, Writer, assembled
+from compactor.spark.history.plan import Plan
 from compactor.spark.history.versions import CLOSED, MOVED, OPEN, Versions
 from compactor.spark.keys import key_columns, key_types
 from compactor.spark.rows import position
@@ -37,17 +41,16 @@ from compactor.spark.tables.table_reader import TableReader
 _MAX_ROUNDS = 16
 """The number of key changes of one row that are followed within one run, as in `rows/resolution.py`."""
 
-_DAY_US = 86_400_000_000
 
-
-def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str) -> History:
+def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str, repeated: bool) -> History:
     """Write the history of a batch and return the table's new history.
 
-    Raises Refused for unknown columns in `track`, InputRefused if a change has no time, CheckFailed if what was written is wrong.
+    `repeated`: whether some event of the batch occurs twice, or ties with another one. Raises Refused for unknown columns in `track`, InputRefused if
+    a change has no time, CheckFailed if what was written is wrong.
     """
-    work = _Work(spark, storage, batch, commit, _versions(batch), batch.layout)
+    work = _Work(spark, storage, batch, commit, _versions(batch), batch.layout, Plan(batch))
     try:
-        return work.written(work.merged())
+        return work.written(work.following(repeated) if work.plan.follows else work.merged())
     finally:
         work.free()
 
@@ -55,7 +58,7 @@ def write(spark: SparkSession, storage: Storage, batch: Resolution, commit: str)
 @contextmanager
 def recomputed(spark: SparkSession, storage: Storage, batch: Resolution) -> Iterator[DataFrame]:
     """Compute the stored events after a batch on a table without a history, without writing them. The rows are valid inside the context."""
-    work = _Work(spark, storage, batch, "", _versions(batch), batch.layout)
+    work = _Work(spark, storage, batch, "", _versions(batch), batch.layout, Plan(batch))
     try:
         yield work.merged().rows
     finally:
@@ -84,11 +87,13 @@ class _Merged:
     loaded: DataFrame
     """The stored events that were read."""
     keys: DataFrame
-    """The keys, with `__first`."""
+    """The keys, with `__first` unless `following`."""
     removed: list[HistoryPart]
     """The closed parts that these events replace."""
     kept: History
     """The history that the new parts are added to."""
+    following: bool = False
+    """Whether all rows are to be written, and the pass that writes computes them (`_Work.following`)."""
 
 
 @dataclass(frozen=True)
@@ -101,16 +106,8 @@ class _Work:
     commit: str
     versions: Versions
     layout: Layout
+    plan: Plan
     cached: list[DataFrame] = dataclasses.field(default_factory=list)
-
-    @property
-    def stored_history(self) -> History | None:
-        return self.batch.parent.history if self.batch.parent else None
-
-    @property
-    def whole(self) -> bool:
-        """Whether everything is written anew: the history begins, or a column has changed its type (H14)."""
-        return self.stored_history is None or bool(self.batch.summary.evolved.retyped)
 
     @property
     def keys(self) -> list[str]:
@@ -129,11 +126,31 @@ class _Work:
         for rows in self.cached:
             rows.unpersist()
 
+    def following(self, repeated: bool) -> _Merged:
+        """Merge a batch whose events come after all stored ones. Spark computes the rows later, in the pass that writes them.
+
+        Nothing is materialized: of the stored events only the last ones of the batch's keys are needed, and only their ends change.
+        """
+        stored, versions, changes = self.plan.stored, self.versions, self.batch.changes
+        events = versions.events(event_times.timed(changes, self.batch))
+        keys = changes.select(*versions.keys)
+        last = []
+        if stored is not None:
+            # a broadcast is one job, and all look-ups share it
+            keys = keys.hint("broadcast") if self.plan.small else keys
+            last = self.parts().last(stored, keys)
+            if self.plan.small and sum(part.size for part in stored.open) > self.batch.spec.small_batch:
+                # the look-up stays on all cores
+                last[0] = last[0].repartition(1)
+        rows = versions.together(versions.deduplicate(events) if repeated else events, last)
+        rows = versions.following(rows.coalesce(1) if self.plan.small else rows, len(last) > 1)
+        return _Merged(rows, rows, keys, self._removed(rows, rows, ()), self._kept(), True)
+
     def merged(self) -> _Merged:
         """Look up the stored events of the batch's keys, and merge the batch into them."""
-        stored, summary, versions = self.stored_history, self.batch.summary, self.versions
+        stored, summary, versions = self.plan.stored, self.batch.summary, self.versions
         changes, linked = self.batch.changes, self.batch.linked
-        timed = _timed(changes if linked is None else linked.unionByName(changes.where("_op = 't'")), self.batch)
+        timed = event_times.timed(changes if linked is None else linked.unionByName(changes.where("_op = 't'")), self.batch)
         truncates, new, moved = self._surveyed(timed)
         events = versions.events(timed.where("_op <> 't'"))
         events = self._materialize(events.unionByName(versions.ends(events)))
@@ -141,7 +158,7 @@ class _Work:
         moves = moved or (stored.moves if stored else False)
         keys = self._keys_of(events, timed, new)
         loaded, reach = self._stored(keys)
-        if partial and moves and not self.whole:
+        if partial and moves and not self.plan.whole:
             keys, loaded, reach = self._reached(events, keys, loaded, reach)
         loaded = self._materialize(loaded)
         rows = union([events.join(keys, self.keys, "left"), loaded])
@@ -149,7 +166,7 @@ class _Work:
             rows = rows.unionByName(versions.truncated(keys, truncates).join(keys, self.keys, "left"), allowMissingColumns=True)
         if partial:
             rows = self._with_first(versions.link(rows), keys)
-        rows = versions.deduplicate(rows)
+        rows = versions.deduplicate(rows).selectExpr("*", f"{versions.frozen} AS __frozen")
         made = self._materialize(versions.versions(self._filled(rows, partial, moves)))
         kept = dataclasses.replace(self._kept(), truncates=truncates, unavailable_columns=partial, moves=moves)
         return _Merged(made, loaded, keys, self._removed(made, loaded, reach), kept)
@@ -168,27 +185,24 @@ class _Work:
             named(f"coalesce(min(CASE WHEN {after} THEN _time END), max(_time))", "first"),
             named("max(_from IS NOT NULL OR (_op = 'c' AND size(_missing) > 0 AND _link IS NOT NULL))", "moved"),
         ).collect()[0]
-        if row.timeless:
-            raise InputRefused(
-                f"table {spec.name}: {row.timeless} changes, the first ones in {row.file}, have no time, and neither have their folders; a history "
-                "needs one. Set `order_by:` with a timestamp first, have the connector add the source's time (Debezium: `__ts_ms`; AWS DMS: "
-                "`TimestampColumnName`), or leave `history` out."
-            )
+        event_times.check(spec, row.timeless, row.file)
         barriers = [(position.from_row(truncate.p), truncate.t) for truncate in row.truncates] if spec.truncate == "apply" else []
-        if summary.truncate is not None and not any(_event(at, summary.order) == _event(summary.truncate, summary.order) for at, _ in barriers):
+        if summary.truncate is not None and not any(
+            plan.event(at, summary.order) == plan.event(summary.truncate, summary.order) for at, _ in barriers
+        ):
             barriers.append((summary.truncate, row.first))
-        stored = self.stored_history.truncates if self.stored_history else ()
-        events = {_event(one.position, summary.order) for one in stored}
+        stored = self.plan.stored.truncates if self.plan.stored else ()
+        events = {plan.event(one.position, summary.order) for one in stored}
         new: list[Truncated] = []
         for at, time in barriers:
-            if at is not None and _event(at, summary.order) not in events:
-                events.add(_event(at, summary.order))
+            if at is not None and plan.event(at, summary.order) not in events:
+                events.add(plan.event(at, summary.order))
                 new.append(Truncated(at, time if time is not None else row.first or 0))
         return (*stored, *new), tuple(new), bool(row.moved)
 
     def _keys_of(self, events: DataFrame, timed: DataFrame, new: Sequence[Truncated]) -> DataFrame:
         """Return the keys to work on, with `__first`: the earliest event of each that is new."""
-        versions, stored = self.versions, self.stored_history
+        versions, stored = self.versions, self.plan.stored
         frames = [events.selectExpr(*versions.keys, f"{versions.event()} AS __first")]
         if TO in timed.columns:
             names = key_columns(TO, key_types(versions.schema))
@@ -197,10 +211,10 @@ class _Work:
         order = self.batch.summary.order
         for one in new:
             at = position.fixed(one.position, order)
-            if stored is None or self.whole:
+            if stored is None or self.plan.whole:
                 rows = self._everything()
             else:
-                reach = [part for part in stored.closed if _reaches(part.last, one.position, order)]
+                reach = [part for part in stored.closed if plan.reaches(part.last, one.position, order)]
                 rows = union([self.parts().open(stored, None).drop("__origin", "__digest"), self.parts().rows(reach)])
             met = rows.where(f"_position < {at} AND (__end_position IS NULL OR __end_position > {at})")
             frames.append(met.selectExpr(*versions.keys, f"{versions.event(at)} AS __first"))
@@ -208,8 +222,8 @@ class _Work:
 
     def _stored(self, keys: DataFrame) -> tuple[DataFrame, list[HistoryPart]]:
         """Return the stored events of these keys that the batch may change, and the closed parts that were read."""
-        stored, parts, versions, order = self.stored_history, self.parts(), self.versions, self.batch.summary.order
-        if stored is None or self.whole:
+        stored, parts, versions, order = self.plan.stored, self.parts(), self.versions, self.batch.summary.order
+        if stored is None or self.plan.whole:
             return self._everything().join(keys, self.keys, "left"), list(stored.closed) if stored else []
         rows = parts.open(stored, keys)
         if not stored.closed:
@@ -217,7 +231,7 @@ class _Work:
         # events are late where a key's last event does not come before its first new one; the earliest of these decides what to read
         rows = self._materialize(rows)
         late = rows.where(f"__first <= {versions.event()}").agg(named("min(__first)", "first")).collect()[0].first
-        reach = [part for part in stored.closed if late is not None and _reaches(part.last, tuple(late), order)]
+        reach = [part for part in stored.closed if late is not None and plan.reaches(part.last, tuple(late), order)]
         if not reach:
             return rows, []
         closed = parts.loaded(parts.rows(reach, keys), CLOSED)
@@ -225,7 +239,7 @@ class _Work:
 
     def _everything(self) -> DataFrame:
         """Return all stored events, or the rows of the table where the history begins."""
-        stored, parts = self.stored_history, self.parts()
+        stored, parts = self.plan.stored, self.parts()
         if stored is None:
             return self._seeds()
         return union([parts.open(stored, None), parts.loaded(parts.rows(stored.closed), CLOSED)])
@@ -239,7 +253,7 @@ class _Work:
         base, delta = reader.base(None), reader.delta()
         if delta is not None:
             base = base.join(delta.select(*versions.keys), self.keys, "left_anti").unionByName(delta)
-        return versions.seeds(base, f"coalesce({', '.join([*_ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)")
+        return versions.seeds(base, f"coalesce({', '.join([*event_times.ordered_by_time(self.batch), f'{times.to_micros(_since(parent))}L'])}, NULL)")
 
     def _reached(
         self, events: DataFrame, keys: DataFrame, loaded: DataFrame, reach: list[HistoryPart]
@@ -280,8 +294,8 @@ class _Work:
 
     def _removed(self, made: DataFrame, loaded: DataFrame, reach: Sequence[HistoryPart]) -> list[HistoryPart]:
         """Return the closed parts to replace: those with an event that changed, and small ones that are merged."""
-        stored = self.stored_history
-        if stored is None or self.whole:
+        stored = self.plan.stored
+        if stored is None or self.plan.whole:
             return list(stored.closed) if stored else []
         touched: set[str] = set()
         if reach:
@@ -295,85 +309,64 @@ class _Work:
         """Return the history that the new parts are added to."""
         spec, parent = self.batch.spec, self.batch.parent
         now = rules(spec.track, spec.track_except, spec.history_zero_length)
-        if self.stored_history is not None:
-            return dataclasses.replace(self.stored_history, rules=now if self.stored_history.rules == now else "")
+        if self.plan.stored is not None:
+            return dataclasses.replace(self.plan.stored, rules=now if self.plan.stored.rules == now else "")
         return History(f"{self.commit}.closed", (), f"{self.commit}.open", (), None, since=_since(parent) if parent else None, rules=now)
 
     def written(self, merged: _Merged) -> History:
         """Write the events that changed: ended ones into closed parts, last ones into the Delta or, if a compaction is due, into open parts."""
-        made, loaded, keys, removed, kept = merged.rows, merged.loaded, merged.keys, merged.removed, merged.kept
+        made, keys, removed, kept = merged.rows, merged.keys, merged.removed, merged.kept
         parts, versions, spec = self.parts(), self.versions, self.batch.spec
         columns = [quoted(name) for name, _ in versions.stored]
-        gone = ", ".join(literal(part.path) for part in removed)
-        moving = f"__origin <> {CLOSED}" + (f" OR __part IN ({gone})" if removed else "")
-        ended = made.where(f"__end_position IS NOT NULL AND ({moving})").selectExpr(*columns)
-        if removed and not self.whole:
+        frames = [made.where(self._changed(merged)).selectExpr(*columns)]
+        if removed and not self.plan.whole:
             rest = parts.rows(removed).selectExpr(*columns)
-            mine = loaded.where(f"__origin = {CLOSED}").select(*versions.keys, POSITION)
-            ended = ended.unionByName(rest.join(mine, [*self.keys, POSITION], "left_anti"))
-        closed = ended.selectExpr("*", BY_DAY)
-        # a row of an open part that did not change stays there
-        stays = "false" if self.whole else f"__origin = {OPEN} AND __same"
-        last = made.where(f"__end_position IS NULL AND NOT ({stays})").selectExpr(*columns)
-        if kept.delta and not self.whole:
-            untouched = parts.rows([kept.delta]).selectExpr(*columns).join(keys.select(*versions.keys), self.keys, "left_anti")
-            last = last.unionByName(untouched)
-        changes = self.batch.summary.changes
-        open_rows = sum(part.rows for part in kept.open)
+            if not merged.following:
+                mine = merged.loaded.where(f"__origin = {CLOSED}").select(*versions.keys, POSITION)
+                rest = rest.join(mine, [*self.keys, POSITION], "left_anti")
+            frames.append(rest)
+        if kept.delta and not self.plan.whole:
+            frames.append(parts.rows([kept.delta]).selectExpr(*columns).join(keys.select(*versions.keys), self.keys, "left_anti"))
         writer = Writer(self.spark, self.storage, self.layout, versions, self.commit, spec.name)
-        compact = self.whole or not kept.open or compaction_due(open_rows, (kept.delta.rows if kept.delta else 0) + changes, changes)
-        about = 2 * changes + sum(part.rows for part in removed)
-        if compact:
-            if not self.whole and kept.open:
-                last = self._materialize(last)
-                others = parts.rows(kept.open).selectExpr(*columns).join(last.select(*versions.keys), self.keys, "left_anti")
-                last = last.unionByName(others)
-            writer.write(closed, about)
-            size = sum(part.size for part in kept.open) or (self.batch.parent.size if self.batch.parent else 0) + 100 * changes
-            writer.write_open(last, max(1, round(size / max(spec.target_file_bytes, 1))))
+        if self.plan.compact and kept.open and not self.plan.whole:
+            frames = [self._materialize(union(frames))]
+            others = parts.rows(kept.open).selectExpr(*columns)
+            frames.append(others.join(frames[0].where("__end_position IS NULL").select(*versions.keys), self.keys, "left_anti"))
+        rows = union(frames)
+        if self.plan.one_pass(removed):
+            counted = writer.write_once(self._in_one_task(_with_part(rows, OPEN_PART if self.plan.compact else DELTA_PART)), event_times.TIMELESS)
+            if merged.following and counted is not None:
+                event_times.check(spec, counted["timeless"], counted["file"])
+            return assembled(kept, writer.written(counted, merged.following), removed, self.plan.compact, self.commit)
+        about = self.plan.about(removed)
+        if self.plan.compact:
+            writer.write(_with_part(rows.where("__end_position IS NOT NULL"), ""), about)
+            writer.write_open(rows.where("__end_position IS NULL"), self.plan.segments)
         else:
-            writer.write(closed.unionByName(last.selectExpr("*", "'delta' AS history_part")), about + (kept.delta.rows if kept.delta else 0))
-        return assembled(kept, writer.written(), removed, compact, self.commit)
+            writer.write(_with_part(rows, DELTA_PART), about + (kept.delta.rows if kept.delta else 0))
+        return assembled(kept, writer.written(), removed, self.plan.compact, self.commit)
+
+    def _changed(self, merged: _Merged) -> str:
+        """SQL: whether a row of `merged` is to be written."""
+        if merged.following:
+            return "true"
+        gone = ", ".join(literal(part.path) for part in merged.removed)
+        moving = f"__origin <> {CLOSED}" + (f" OR __part IN ({gone})" if gone else "")
+        # a row of an open part that did not change stays there
+        stays = "false" if self.plan.whole else f"__origin = {OPEN} AND __same"
+        return f"CASE WHEN __end_position IS NULL THEN NOT ({stays}) ELSE {moving} END"
+
+    def _in_one_task(self, rows: DataFrame) -> DataFrame:
+        return rows.coalesce(1) if self.plan.small else rows.repartition(1)
 
 
-def _timed(changes: DataFrame, batch: Resolution) -> DataFrame:
-    """Return Changes with TIME from the first that has one: the source, a timestamp that orders the changes, the hour of the file's folder."""
-    sources = [TIME, *_ordered_by_time(batch)]
-    hours = {item.path: item.hour for item in batch.summary.inputs if item.hour}
-    if hours and batch.spec.source.plain_rows:
-        pairs = ", ".join(f"{literal(path)}, {times.to_micros(hour)}L" for path, hour in hours.items())
-        sources.append(f"try_element_at(map({pairs}), _file)")
-    columns = [quoted(name) for name in changes.columns if name != TIME]
-    return changes.selectExpr(*columns, f"coalesce({', '.join(sources)}, NULL) AS _time")
-
-
-def _ordered_by_time(batch: Resolution) -> list[str]:
-    """SQL for microseconds since 1970 out of a Position, if the first order column is a time."""
-    if not batch.summary.order:
-        return []
-    name, kind = batch.summary.order[0]
-    by = {field.source: field.type for field in batch.summary.evolved.schema.fields}.get(name)
-    if by == "timestamp":
-        return ["_position.o1"]
-    if by == "date":
-        return [f"_position.o1 * {_DAY_US}L"]
-    if by == kind == "string":
-        return ["CASE WHEN _position.o1 RLIKE '^[0-9]{4}-' THEN unix_micros(try_cast(_position.o1 AS TIMESTAMP)) END"]
-    return []
+def _with_part(rows: DataFrame, last: str) -> DataFrame:
+    """Return stored events with the name of their part: the day of their end, or `last` for last events."""
+    return rows.selectExpr("*", f"CASE WHEN __end_position IS NULL THEN '{last}' ELSE {DAY} END AS history_part")
 
 
 def _earliest(rows: DataFrame, versions: Versions) -> DataFrame:
     return rows.groupBy(*versions.keys).agg(named("min(__first)", "__first"))
-
-
-def _event(at: Position | None, order: position.Order) -> Position | None:
-    return at if at is None or position.by_file(order) else event_part(at)
-
-
-def _reaches(last: Position | None, first: Position, order: position.Order) -> bool:
-    """Whether a part whose last event ended at `last` holds something that an event at `first` may change. `first`: a Position or its event part."""
-    event = first if position.by_file(order) or len(first) == len(order) + 1 else event_part(first)
-    return last is not None and sort_key(_event(last, order) or ()) >= sort_key(event)
 
 
 def _since(parent: Snapshot) -> str:

@@ -1,10 +1,14 @@
-"""The stored parts of a history: read them as rows of `history.Versions`, look up keys, write new parts, and check what was written."""
+"""The stored parts of a history: read them as rows of `history.Versions`, look up keys, write new parts, and check what was written.
+
+What one pass wrote is checked without a Spark job, if it made at most one closed and one other part: the pass counts, and so do the footers.
+Anything else is read back.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,21 +19,36 @@ from compactor.core.model.errors import CheckFailed
 from compactor.core.model.history import OPEN as OPEN_DAY
 from compactor.core.model.history import History, HistoryPart
 from compactor.core.model.layout import Layout, join, relative
-from compactor.core.model.position import latest
+from compactor.core.model.position import Position, latest
 from compactor.core.model.schema import Schema
 from compactor.ports import Storage
+from compactor.spark import measured
 from compactor.spark.columns import POSITION
 from compactor.spark.history import versions as history
 from compactor.spark.history.versions import Versions
 from compactor.spark.keys import least_key, range_index
+from compactor.spark.measured import Numbers
 from compactor.spark.rows import defaults, position
 from compactor.spark.sql import named, quoted
-from compactor.spark.tables import table_writer
+from compactor.spark.tables import footers, table_writer
 
 _PART = "regexp_extract(_metadata.file_path, '(history_part=[a-z0-9-]+)/[^/]+$', 1)"
 
-BY_DAY = "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd')) AS history_part"
+DAY = "concat('d', date_format(timestamp_micros(__end_us), 'yyyy-MM-dd'))"
 """SQL: the part of an event that has ended."""
+
+BY_DAY = f"{DAY} AS history_part"
+"""SQL: the same, named."""
+
+DELTA_PART = "delta"
+"""The part of last events that changed since the open parts were written."""
+
+OPEN_PART = "open-00000"
+"""The part of all last events, where one key range holds them."""
+
+_INVALID = "__begun_us IS NULL OR (__shown AND NOT coalesce(__start_us <= __end_us, false))"
+"""SQL: whether a stored event has no time, or is a version that ends before it begins."""
+
 
 FILE_ROWS_MAX = 5_000_000
 """The number of stored events that one task sorts and writes, about."""
@@ -53,20 +72,32 @@ class Parts:
 
     def rows(self, parts: Sequence[HistoryPart], keys: DataFrame | None = None) -> DataFrame:
         """Read stored events, with `__part` (the path of their part). With `keys`, only events of these keys, with the other columns of `keys`."""
-        old = {field.name: field.type for field in self.stored.fields}
-        kinds = [(name, old.get(name, kind)) for name, kind in self.versions.stored]
-        files = table_writer.parquet(self.spark, kinds, {self.layout.inside(part.path): part.size for part in parts})
         path = "_metadata.file_path" if parts else "''"
-        state = [name for name, _ in state_types(position.ddl(self.versions.order))]
-        schema, order = self.versions.schema, self.versions.order
-        payload = table_writer.payload(schema, old).items()
-        values = [f"{defaults.shown_by_position(schema, name, order, value)} AS {quoted(name)}" for name, value in payload]
-        rows = files.selectExpr(*values, *state, f"{path} AS __path")
+        rows = self._read(parts, f"{path} AS __path")
         if keys is not None:
             # join first: what is computed below a join is computed for every row of the file
             rows = rows.join(keys, list(self.versions.schema.key), "inner")
         part = "concat('history/', regexp_extract(__path, 'history/([^/]+/history_part=[a-z0-9-]+)/[^/]+$', 1))"
         return rows.selectExpr("*", f"{part} AS __part").drop("__path")
+
+    def _read(self, parts: Sequence[HistoryPart], *more: str) -> DataFrame:
+        """Read stored events, with `more` columns (SQL)."""
+        old = {field.name: field.type for field in self.stored.fields}
+        kinds = [(name, old.get(name, kind)) for name, kind in self.versions.stored]
+        files = table_writer.parquet(self.spark, kinds, {self.layout.inside(part.path): part.size for part in parts})
+        state = [name for name, _ in state_types(position.ddl(self.versions.order))]
+        schema, order = self.versions.schema, self.versions.order
+        payload = table_writer.payload(schema, old).items()
+        values = [f"{defaults.shown_by_position(schema, name, order, value)} AS {quoted(name)}" for name, value in payload]
+        return files.selectExpr(*values, *state, *more)
+
+    def last(self, stored: History, keys: DataFrame) -> list[DataFrame]:
+        """Return the last events of these keys, with `__origin`: those of open parts, then those of the Delta, which replace the former."""
+        key = list(self.versions.schema.key)
+        frames = [self._read(self._owners(stored.open, keys), f"{history.OPEN} AS __origin").join(keys, key, "left_semi")]
+        if stored.delta is not None:
+            frames.append(self._read([stored.delta], f"{history.DELTA} AS __origin").join(keys, key, "left_semi"))
+        return frames
 
     def loaded(self, rows: DataFrame, origin: int) -> DataFrame:
         """Return stored events with `__origin` and `__digest`, ready to be worked on."""
@@ -121,25 +152,88 @@ class Writer:
         self._write(spread.selectExpr("*", "concat('open-', lpad(spark_partition_id(), 5, '0')) AS history_part"))
 
     def _write(self, rows: DataFrame) -> None:
-        schema, order = self.versions.schema, self.versions.order
-        columns = [defaults.in_file(schema, name, order) for name, _ in self.versions.stored]
-        directory = self.layout.history(self.commit)
-        ordered = rows.selectExpr(*columns, "history_part").sortWithinPartitions("history_part", *self.versions.keys, POSITION)
-        ordered.write.mode("append").partitionBy("history_part").parquet(directory)
+        self._sorted(rows).write.mode("append").partitionBy("history_part").parquet(self.layout.history(self.commit))
 
-    def written(self) -> list[HistoryPart]:
-        """Read back the parts of this commit, in the order of their names, without empty ones. One Spark job.
+    def _sorted(self, rows: DataFrame) -> DataFrame:
+        return rows.selectExpr(*self._columns, "history_part").sortWithinPartitions("history_part", *self.versions.keys, POSITION)
 
-        Raises CheckFailed if an event occurs twice, a key has two last events, or a version ends before it begins.
+    @property
+    def _columns(self) -> list[str]:
+        """SQL for each column of a file."""
+        return [defaults.in_file(self.versions.schema, name, self.versions.order) for name, _ in self.versions.stored]
+
+    def write_once(self, rows: DataFrame, aggregates: Mapping[str, str]) -> Numbers | None:
+        """Write all rows of this commit, with `history_part`, in one pass and one task. One Spark job.
+
+        Returns what the pass counted: `aggregates` (name → SQL) of the rows, and the numbers that `written` compares with the files. None if Spark
+        saw before that there are no rows.
         """
+        ends = {"open": "__end_position IS NULL", "closed": "__end_position IS NOT NULL"}
+        numbers = {"invalid": f"count_if({_INVALID})", **aggregates}
+        for name, which in ends.items():
+            numbers[f"{name}_rows"] = f"count_if({which})"
+            numbers[f"{name}_shown"] = f"count_if({which} AND __shown)"
+            numbers[f"{name}_last"] = f"max(CASE WHEN {which} THEN coalesce(__end_position, _position) END)"
+        counted = measured.observe(rows, "history", numbers)
+        return measured.write_parquet(self._sorted(counted), self.layout.history(self.commit), "history_part").numbers("history")
+
+    def _files(self) -> dict[str, list[tuple[str, int]]]:
+        """Return (name, bytes) of the files of each part of this commit, by the part's folder."""
         directory = self.layout.history(self.commit)
         files: dict[str, list[tuple[str, int]]] = {}
         for info in self.storage.list(directory):
             inside, _, name = info.path[len(directory.rstrip("/")) + 1 :].rpartition("/")
             if not name.startswith(("_", ".")):
                 files.setdefault(inside, []).append((name, info.size))
+        return files
+
+    def written(self, counted: Numbers | None = None, unique: bool = False) -> list[HistoryPart]:
+        """Return the parts of this commit, in the order of their names, without empty ones.
+
+        `counted` is what `write_once` returned, if it wrote all of them. Unless the caller knows that no event is there twice (`unique`), or if there
+        are several closed parts, they are read back by a Spark job. Raises CheckFailed if other rows are in the files than were written, if a version
+        ends before it begins, or, where parts are read back, if an event occurs twice or a key has two last events.
+        """
+        files = self._files()
+        several = len({_kind(part) for part in files}) < len(files) or sum(map(len, files.values())) > footers.FILES_MAX
+        if counted is None or several or not unique:
+            parts = self._read_back(files)
+            self._check_complete(sum(part.rows for part in parts), counted["open_rows"] + counted["closed_rows"] if counted is not None else None)
+            return parts
+        rows = {part: counted[f"{_kind(part)}_rows"] for part in files}
+        if counted["invalid"]:
+            raise self._failed("", "a version ends before it begins")
+        self._check_complete(sum(rows.values()), counted["open_rows"] + counted["closed_rows"])
+        order, parts = self.versions.order, []
+        for part, group in sorted(files.items()):
+            path = join(self.layout.history(self.commit), part)
+            self._check_complete(footers.count_rows(self.spark, {join(path, name): size for name, size in group}), rows[part])
+            last = position.from_json(counted[f"{_kind(part)}_last"], order)
+            parts.append(self._part(part, rows[part], counted[f"{_kind(part)}_shown"], group, last, None))
+        return [part for part in parts if part.rows]
+
+    def _failed(self, part: str, problem: str) -> CheckFailed:
+        where = join(self.layout.history(self.commit), part).rstrip("/")
+        return CheckFailed(f"table {self.table}: staged history in {where}: {problem}. Nothing was committed.")
+
+    def _check_complete(self, rows: int, expected: int | None) -> None:
+        if expected is not None and rows != expected:
+            raise self._failed(
+                "",
+                f"{rows:,} rows are there, expected the {expected:,} that were written. Check that the store lists files as soon as they are written",
+            )
+
+    def _part(
+        self, part: str, rows: int, shown: int, files: Sequence[tuple[str, int]], last: Position | None, low: tuple[Any, ...] | None
+    ) -> HistoryPart:
+        name = part.partition("=")[2]
+        path = relative(join(self.layout.history(self.commit), part), self.layout.root)
+        return HistoryPart(f"{self.commit}.{name}", path, OPEN_DAY if _kind(part) == "open" else name, rows, shown, tuple(files), last, low)
+
+    def _read_back(self, files: Mapping[str, Sequence[tuple[str, int]]]) -> list[HistoryPart]:
         if not files:
             return []
+        directory = self.layout.history(self.commit)
         schema = self.versions.schema
         needed = {*schema.key, POSITION, "__shown", "__start_us", "__begun_us", "__end_us", "__end_position"}
         kinds = [(name, kind) for name, kind in self.versions.stored if name in needed]
@@ -150,19 +244,20 @@ class Writer:
             part = row["__part"]
             if row.twice or row.open > 1 or row.invalid:
                 problem = "an event occurs twice" if row.twice else "a key has two last events" if row.open > 1 else "a version ends before it begins"
-                raise CheckFailed(f"table {self.table}: staged history in {directory}/{part}: {problem}. Nothing was committed.")
-            path = relative(join(directory, part), self.layout.root)
-            name = part.partition("=")[2]
-            day = OPEN_DAY if name == "delta" or name.startswith("open-") else name
+                raise self._failed(part, problem)
             low = tuple(json.loads(row.least))
-            out.append(HistoryPart(f"{self.commit}.{name}", path, day, row.rows, row.shown, tuple(files[part]), position.from_row(row.last), low))
+            out.append(self._part(part, row.rows, row.shown, files[part], position.from_row(row.last), low))
         return out
+
+
+def _kind(part: str) -> str:
+    """Return whether a part has `open` or `closed` events, by its folder."""
+    return "open" if part.partition("=")[2].startswith((DELTA_PART, "open-")) else "closed"
 
 
 def assembled(kept: History, written: Sequence[HistoryPart], removed: Sequence[HistoryPart], compact: bool, commit: str) -> History:
     """Return the history with the parts that a commit wrote instead of those that were removed. `compact`: open parts were written, and no Delta."""
-    closed = tuple(part for part in written if part.low is not None and not part.id.endswith(".delta") and ".open-" not in part.id)
-    closed = tuple(dataclasses.replace(part, low=None) for part in closed)
+    closed = tuple(dataclasses.replace(part, low=None) for part in written if part.day != OPEN_DAY)
     gone = {part.id for part in removed}
     made = dataclasses.replace(
         kept,
@@ -186,7 +281,6 @@ def _by_part(rows: DataFrame, schema: Schema) -> DataFrame:
     (events of one key that occur again), `open` (last events of one key), `invalid` (versions that end before they begin), `last` (Position),
     `least` (smallest key as text).
     """
-    invalid = "__begun_us IS NULL OR (__shown AND NOT coalesce(__start_us <= __end_us, false))"
     by_key = (
         rows.selectExpr("*", f"{_PART} AS __part")
         .groupBy("__part", *[quoted(name) for name in schema.key])
@@ -195,7 +289,7 @@ def _by_part(rows: DataFrame, schema: Schema) -> DataFrame:
             named("size(collect_set(_position))", "__events"),
             named("count_if(__shown)", "__versions"),
             named("count_if(__end_position IS NULL)", "__open"),
-            named(f"count_if({invalid})", "__invalid"),
+            named(f"count_if({_INVALID})", "__invalid"),
             named("max(coalesce(__end_position, _position))", "__last"),
         )
     )

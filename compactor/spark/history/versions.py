@@ -82,6 +82,11 @@ class Versions:
         return position.event(value, self.order)
 
     @property
+    def frozen(self) -> str:
+        """SQL: whether an event is stored and lies before the first new one of its key."""
+        return f"coalesce(__origin >= {OPEN} AND {self.event()} < __first, __origin >= {OPEN})"
+
+    @property
     def _along(self) -> str:
         return f"PARTITION BY {', '.join(self.keys)} ORDER BY _position"
 
@@ -161,7 +166,7 @@ class Versions:
         return resolved.drop("__linked").unionByName(ends, allowMissingColumns=True)
 
     def deduplicate(self, rows: DataFrame) -> DataFrame:
-        """Return each event once, with `__frozen`.
+        """Return each event once.
 
         A stored event stays as it is. Where several events share one Position (ties), each stands at its latest delivery, as in the table.
         """
@@ -182,8 +187,7 @@ class Versions:
             f"coalesce(max(CASE WHEN {MOVED} THEN _moved_to END) OVER {whole}, _moved_to) AS _moved_to",
             f"row_number() OVER {best} AS __rank",
         )
-        frozen = f"coalesce(__origin >= {OPEN} AND {self.event()} < __first, __origin >= {OPEN})"
-        return events.where("__rank = 1").drop("__rank").selectExpr("*", f"{frozen} AS __frozen")
+        return events.where("__rank = 1").drop("__rank")
 
     def fill(self, rows: DataFrame, partial: Sequence[str]) -> DataFrame:
         """Return rows in which values that events do not carry come from the events before them.
@@ -229,10 +233,46 @@ class Versions:
 
     def versions(self, rows: DataFrame) -> DataFrame:
         """Return filled rows with the columns that depend on their neighbours: what is shown, from when to when, and `__same`."""
-        content = f"CASE WHEN _op = 'u' THEN {_text_hash([quoted(name) for name in self.tracked])} END AS __t"
+        made = self._intervals(rows.selectExpr("*", self._content).selectExpr("*", *self._before), ["__origin", "__part", "__digest"])
+        return made.selectExpr("*", f"coalesce(__digest = {self.digest()}, false) AS __same")
+
+    def together(self, events: DataFrame, last: Sequence[DataFrame]) -> DataFrame:
+        """Return the events of a batch and the stored last events of its keys, for `following`."""
+        columns = [*(quoted(name) for name, _ in self.stored), "__origin"]
+        rows = events.selectExpr(*columns, "false AS __frozen")
+        for stored in last:
+            rows = rows.unionByName(stored.selectExpr(*columns, "true AS __frozen"))
+        return rows
+
+    def following(self, rows: DataFrame, replaced: bool) -> DataFrame:
+        """Return the versions of stored last events and of new events that all come after them and carry all values. No event is there twice.
+
+        The result is the same as that of `fill` and `versions`, in one sort and two windows. `replaced`: a key may have two last events, and that of
+        the Delta counts.
+        """
+        if replaced:
+            newer = f"lead(__frozen) OVER (PARTITION BY {', '.join(self.keys)} ORDER BY _position, __origin) AS __newer"
+            rows = rows.selectExpr("*", newer).where("NOT (__frozen AND coalesce(__newer, false))").drop("__newer")
+        # a delete keeps the values that it ended; a truncate has none, not even defaults of columns that came later
+        none = {name: f"CASE WHEN _op <> 't' THEN {quoted(name)} END" for name in self.schema.defaults}
+        whole = ", ".join(f"{none.get(name, quoted(name))} AS v{at}" for at, name in enumerate(self.schema.values)) or "1 AS v0"
+        rest = f"last(CASE WHEN _op <> 'd' OR __frozen THEN struct({whole}) END, true) OVER {self._until} AS __rest"
+        rows = rows.selectExpr("*", self._content).selectExpr("*", *self._before, rest)
+        values = {name: f"__rest.v{at} AS {quoted(name)}" for at, name in enumerate(self.schema.values)}
+        kept = [name for name in rows.columns if name not in (*self.schema.values, "__rest")]
+        return self._intervals(rows.selectExpr(*values.values(), *[quoted(name) for name in kept]), ["__origin"])
+
+    @property
+    def _content(self) -> str:
+        return f"CASE WHEN _op = 'u' THEN {_text_hash([quoted(name) for name in self.tracked])} END AS __t"
+
+    @property
+    def _before(self) -> tuple[str, str]:
         begun = f"max(CASE WHEN __frozen THEN __begun_us ELSE __time_us END) OVER {self._until} AS __b"
-        rows = rows.selectExpr("*", content, begun)
-        rows = rows.selectExpr("*", f"lag(struct(_op AS o, __t AS t)) OVER ({self._along}) AS __l")
+        return begun, f"lag(struct(_op AS o, __t AS t)) OVER ({self._along}) AS __l"
+
+    def _intervals(self, rows: DataFrame, kept: Sequence[str]) -> DataFrame:
+        """Return rows with `_content` and `_before` as stored events, with the columns `kept`."""
         begins = f"(_op = 'u' AND (__l IS NULL OR __l.o <> 'u' OR __l.t <> __t OR {HAS_OLD_KEY}))"
         rows = rows.selectExpr("*", f"{begins} AS __n")
         stored = "struct(__start_us AS us, __start_position AS at, __previous_key AS k)"
@@ -259,8 +299,7 @@ class Versions:
             "__previous_key": "CASE WHEN _op = 'u' THEN __run.k END",
         }
         columns = [f"{computed[name]} AS {name}" if name in computed else quoted(name) for name, _ in self.stored]
-        made = rows.selectExpr(*columns, "__origin", "__part", "__digest")
-        return made.selectExpr("*", f"coalesce(__digest = {self.digest()}, false) AS __same")
+        return rows.selectExpr(*columns, *kept)
 
 
 def _text_hash(columns: Sequence[str]) -> str:

@@ -31,20 +31,25 @@ def record_place(spec: TableSpec) -> tuple[str, str]:
     return "_position.block AS _block", f"{row} AS _row"
 
 
-def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema, kept: bool) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...]]:
-    """Return the changes with a key (H27) and values of their types, the number of others by file, and the first others. One Spark job if all are.
+def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema, kept: bool) -> tuple[DataFrame, dict[str, int], tuple[Unusable, ...], int]:
+    """Separate the changes that cannot be used. One Spark job if there are none.
 
     `kept`: the changes are computed once. Otherwise the job reads what it judges by, the keys and the columns that can have another type, and
     whoever uses the changes reads the files again.
+
+    Returns those with a key (H27) and values of their types, the number of others by file, the first others, and the number of all changes whose old
+    key is known.
     """
     keyless = f"(_op <> 't' AND ({' OR '.join(f'{quoted(name)} IS NULL' for name in schema.key)}))"
     invalid = f"(_mistyped IS NOT NULL OR {keyless})"
-    counted = {"invalid": f"count_if({invalid})"}
-    if not kept and not measured.compute(changes, counted)["invalid"]:
-        return changes, {}, ()
+    counted = {"invalid": f"count_if({invalid})", "moves": "count_if(_from IS NOT NULL)"}
+    if not kept:
+        numbers = measured.compute(changes, counted)
+        if not numbers["invalid"]:
+            return changes, {}, (), numbers["moves"]
     changes, numbers = measured.materialize_and_measure(changes, counted)
     if not numbers["invalid"]:
-        return changes, {}, ()
+        return changes, {}, (), numbers["moves"]
     rows = changes.where(invalid).selectExpr("*", *record_place(opened.spec))
     counts = {row[FILE]: row["count"] for row in rows.groupBy(FILE).count().collect()}
     kinds = ", ".join(f"{literal(field.name)}, {literal(field.type)}" for field in schema.fields)
@@ -53,4 +58,5 @@ def without_invalid(opened: Inputs, changes: DataFrame, schema: Schema, kept: bo
         f"CASE WHEN {keyless} THEN {no_key} ELSE concat('the value of ', _mistyped, ' is not of type ', try_element_at(map({kinds}), _mistyped)) END"
     )
     text = HIDDEN if opened.spec.columns else "to_json(struct(*))"
-    return changes.where(f"NOT {invalid}"), counts, tuple(survey.list_unusable(rows, why, text, opened.raws, not opened.spec.columns))
+    listed = survey.list_unusable(rows, why, text, opened.raws, not opened.spec.columns)
+    return changes.where(f"NOT {invalid}"), counts, tuple(listed), numbers["moves"]
