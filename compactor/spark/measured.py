@@ -81,17 +81,19 @@ def _one_machine(rows: DataFrame) -> bool:
     return str(rows.sparkSession.sparkContext.master).startswith("local")
 
 
-def write_parquet(rows: DataFrame, directory: str, options: Mapping[str, str] = MappingProxyType({})) -> Pass:
-    """Write rows into a new directory. This is what `rows.write.parquet` does, which does not return its pass. One Spark job.
+def write_parquet(rows: DataFrame, directory: str, *folders: str, options: Mapping[str, str] = MappingProxyType({})) -> Pass:
+    """Write rows into a new directory, with folders for the values of the columns `folders`. One Spark job.
 
     `options` are those of Spark's Parquet writer.
+
+    This is what `rows.write.partitionBy(..).parquet(..)` does, which does not return its pass.
     """
     session, jvm = rows.sparkSession, rows.sparkSession._jvm
     assert jvm is not None
     sql: Any = jvm.org.apache.spark.sql
     java, none, seq = session._jsparkSession, jvm.scala.Option.apply(None), jvm.PythonUtils.toSeq
     given = jvm.PythonUtils.toScalaMap(dict(options))
-    source = sql.execution.datasources.DataSource(java, "parquet", seq([directory]), none, seq([]), none, given, none)
+    source = sql.execution.datasources.DataSource(java, "parquet", seq([directory]), none, seq([*folders]), none, given, none)
     command = source.planForWriting(sql.SaveMode.ErrorIfExists, rows._jdf.logicalPlan())
     execution = java.sessionState().executePlan(command, sql.execution.CommandExecutionMode.ALL())
     collector = getattr(getattr(sql.execution, "CollectMetricsExec$"), "MODULE$")
