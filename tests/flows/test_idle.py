@@ -36,7 +36,7 @@ def look(lake: Lake, env: Environment | None = None) -> tuple[TableReport, list[
     """Run the table as the command line does; return its report, and the tables for which Spark would have started."""
     started: list[str] = []
 
-    def start(busy: Sequence[TableSpec]) -> None:
+    def start(busy: Sequence[TableSpec], size: int) -> None:
         started.extend(spec.name for spec in busy)
 
     lake.now += 1

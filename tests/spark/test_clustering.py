@@ -15,6 +15,8 @@ import pytest
 from compactor.core.model.errors import Refused
 from compactor.core.model.spec import NEVER, TableSpec
 from compactor.core.schema import clustering
+from compactor.flows.keep.erase import Request, erase
+from compactor.flows.run import rebuild_table
 from compactor.flows.table import Table
 from compactor.flows.write import restore
 from tests.spark.lake import Lake
@@ -78,10 +80,11 @@ def test_a_filter_on_a_clustered_column_skips_row_groups(lake: Lake) -> None:
 def test_an_order_that_changes_counts_for_new_files_only(lake: Lake) -> None:
     """By key, by region, by two columns: compactions follow the setting of their time; rows, deletes and restores do not depend on it."""
     # compactions of such a table take every Segment with changes
-    spec = lake.spec(op="op", compact_window=NEVER, write_mode="merge-on-read", target_file_bytes=100_000, read_optimized=True)
+    spec = lake.spec(op="op", compact_window=NEVER, write_mode="merge-on-read", target_file_bytes=30_000, read_optimized=True)
     lake.land(spec, 0, [row(at) for at in range(3000)])
     lake.run(spec)
     first = lake.rows(spec)
+    assert len(files(lake, spec)) > 1
     assert all(is_sorted(file, "id") for file in files(lake, spec))
     for hour, columns in enumerate((("region",), ("region", "n"), ()), 1):
         spec = lake.with_settings(spec, cluster_by=columns)
@@ -105,6 +108,25 @@ def test_an_order_that_changes_counts_for_new_files_only(lake: Lake) -> None:
     assert lake.problems(spec) == []
     restore.restore(Table(lake.env, spec), restore.at_version(Table(lake.env, spec), 1))
     assert lake.rows(spec) == first
+    assert lake.problems(spec) == []
+
+
+def test_a_rebuild_and_an_erase_write_every_file_in_the_order_of_now(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also Segments without a change, which no compaction takes."""
+    monkeypatch.setenv("COMPACTOR_HASH_KEY", "a secret of the test only")
+    spec = lake.spec(op="op", compact_window=NEVER, target_file_bytes=20_000)
+    lake.land(spec, 0, [row(at) for at in range(3000)])
+    lake.run(spec)
+    first = lake.rows(spec)
+    assert len(files(lake, spec)) > 1
+    spec = lake.with_settings(spec, cluster_by=("n",))
+    rebuild_table(Table(lake.env, spec))
+    assert all(is_sorted(file, "n", "id") for file in files(lake, spec))
+    assert lake.rows(spec) == first
+    spec = lake.with_settings(spec, cluster_by=("region",))
+    erase(Table(lake.env, spec), Request((("7",),)))
+    assert all(is_sorted(file, "region", "id") for file in files(lake, spec))
+    assert lake.rows(spec) == [each for each in first if each["id"] != 7]
     assert lake.problems(spec) == []
 
 

@@ -1,8 +1,8 @@
 """Segments: choose the key ranges of a base, bring the rows of each range into one task, and write each as a directory.
 
 The ranges are chosen from a sample of the keys before the rows are resolved. So the rows are exchanged once, by range, and sorted once, by key:
-resolving and writing need the same order. To let Spark choose the ranges while it writes (`repartitionByRange`), the resolved rows would have to be
-computed twice or kept, and exchanged and sorted once more.
+resolving and writing need the same order, unless `cluster_by:` asks for another one of the files. To let Spark choose the ranges while it writes
+(`repartitionByRange`), the resolved rows would have to be computed twice or kept, and exchanged and sorted once more.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def write_one(
         **aggregates,
     }
     states = measured.observe(rows.selectExpr(*_stored(schema, order)), "written", counted)
-    done = measured.write_parquet(states.sortWithinPartitions(*[quoted(name) for name in layout.columns]), directory, options=_options(layout))
+    done = measured.write_parquet(states.sortWithinPartitions(*_sort(layout)), directory, options=_options(layout))
     numbers = done.numbers("written")
     files = tuple(_files(storage, directory).get("", ()))
     if numbers is None or len(files) > footers.FILES_MAX:
@@ -117,9 +117,13 @@ def write_one(
     return (written if written.rows else None), done
 
 
-def _options(files: FileOrder) -> dict[str, str]:
+def _sort(layout: FileOrder) -> list[str]:
+    return [quoted(name) for name in layout.columns]
+
+
+def _options(layout: FileOrder) -> dict[str, str]:
     """Return the options of Spark's Parquet writer."""
-    return {"parquet.block.size": str(files.row_group_bytes)} if files.row_group_bytes else {}
+    return {"parquet.block.size": str(layout.row_group_bytes)} if layout.row_group_bytes else {}
 
 
 def _stored(schema: Schema, order: position.Order) -> list[str]:
@@ -166,14 +170,13 @@ def write_several(
     partial: Sequence[str],
     layout: FileOrder,
 ) -> tuple[list[Written], Pass]:
-    """Write states into a new directory with a folder for each value of their column SEGMENT, each file as `layout` says, and check them.
+    """Write states into a new directory with a folder for each value of their column SEGMENT, and check what was written.
 
-    Two Spark jobs. Returns an entry for each folder, and the pass that wrote. Raises CheckFailed as `write_one` does.
+    Each file is as `layout` says. Two Spark jobs. Returns an entry for each folder, and the pass that wrote. Raises CheckFailed as `write_one` does.
     """
     counted = {"rows": "count(1)", "nokey": f"count_if({_null_key(schema)})"}
     states = measured.observe(rows.selectExpr(*_stored(schema, order), SEGMENT), "written", counted)
-    ordered = states.sortWithinPartitions(SEGMENT, *[quoted(name) for name in layout.columns])
-    done = measured.write_parquet(ordered, directory, SEGMENT, options=_options(layout))
+    done = measured.write_parquet(states.sortWithinPartitions(SEGMENT, *_sort(layout)), directory, SEGMENT, options=_options(layout))
     numbers = done.numbers("written") or measured.compute(states, counted)
     if numbers["nokey"]:
         raise _key_failed(directory, table)
