@@ -199,6 +199,14 @@ class App(Versions, Runners, Reconcile):
         self.runtime.storage.write(place, text.encode())
         return place
 
+    def write_plot(self, out: str, names: Sequence[str] = ()) -> str:
+        """Write the plot of bytes on the page of `report` as an SVG file. Return its location."""
+        from compactor.report.plot import bytes_written
+
+        place = absolute(out, os.getcwd())
+        self.runtime.storage.write(place, bytes_written(self.report(names)).encode())
+        return place
+
     def last_run(self, name: str) -> RunRecord | None:
         """Return the record of a table's last run that was not idle, or None if none is known. Starts no JVM."""
         from compactor.flows.record import last_run

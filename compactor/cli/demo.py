@@ -38,7 +38,6 @@ def demo(
 def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
     """Play the demo. Return the exit code."""
     from compactor.app import App  # here, because help texts need none of it
-    from compactor.report.plot import bytes_written
 
     began = time.monotonic()
     out = grid.console()
@@ -69,9 +68,8 @@ def _play(directory: Path, fresh: bool = True, verbose: bool = False) -> int:
         grid.rows_as_text(rows.columns, rows)
         out.print("\nThe state of the tables:", style="bold")
         console.statuses(app.status())
-        page = Path(app.write_report(str(directory / "report.html")))
-        plot = directory / "bytes.svg"
-        plot.write_text(bytes_written(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page = app.write_report(str(directory / "report.html"))
+        plot = app.write_plot(str(directory / "bytes.svg"))
     out.print(f"\nA page about these tables, with what rewriting them would have written: {page}", style="bold", soft_wrap=True)
     out.print(f"The bytes of each hour as one plot: {plot}", style="bold", soft_wrap=True)
     out.print(f"\nDone in {time.monotonic() - began:.0f} s. Try next:", style="bold")

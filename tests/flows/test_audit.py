@@ -48,7 +48,7 @@ def test_a_version_that_breaks_a_rule_is_not_shown_until_a_later_one_repairs_it(
     land(there, 2, (2, 5))
     report = there.run()
     assert (report.outcome, report.exit_code, report.error_class, report.version) == ("blocked", 1, "CheckFailed", 2)
-    assert "unique a: expected none, found 1 keys" in str(report.error)
+    assert "unique a: expected none, found 1 key with several rows" in str(report.error)
     assert "compactor publish t" in str(report.error)
     assert (shown(there), set(there.landing())) == ([(1, 5, 6)], set())
 
